@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import copy
 import functools
 import inspect
 import itertools
-import logging
-import threading
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,6 +20,7 @@ from delf.engine.approvals.identity import identity
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.call import Call
 from delf.engine.calls.contexts import CallContexts
+from delf.engine.calls.making import CallMaker, describe_failure, is_cancelled
 from delf.engine.calls.records import CallRecords
 from delf.engine.calls.results import Results
 from delf.engine.calls.threads import ToolThreads
@@ -33,15 +30,11 @@ from delf.engine.journal.replay import Replay
 from delf.engine.redact import Redactor
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import (
-    DelfError,
-    OutcomeUnknownError,
     TaskLeftError,
-    ToolException,
     ToolRefusedError,
     UnrecordedCallError,
 )
-from delf.events import ANSWER, SAFE, CallFinished, Warned
-from delf.notes import notes_of_call
+from delf.events import ANSWER, CallFinished
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Expired, Rejected
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.protocols.sandbox import (
@@ -50,21 +43,16 @@ from delf.protocols.sandbox import (
     CallRequest,
     Raised,
     Returned,
-    ToolMessage,
 )
 from delf.protocols.strategy import CallGuard, ScriptCall
 from delf.tools.tolerance import fitting
 from delf.values.encoding import UnsupportedValueError
 from delf.values.sizes import is_large
 
-_log = logging.getLogger(__name__)
-
 _MAX_MESSAGE = 4000
 _MAX_NAME = 200
 _MOST_QUESTIONS = 20
 """The most questions about one call that changes while a person is asked."""
-_CLEAN = SAFE | {"result"}
-"""The fields that need no second look for secrets in the event of a clean call."""
 
 
 class Gate:
@@ -97,17 +85,16 @@ class Gate:
         self._log = log
         self._threads = threads
         self._redactor = Redactor() if redactor is None else redactor
-        self._results = Results(self._redactor, max_result_bytes)
         self._replay = Replay() if replay is None else replay
         self._contexts = contexts
         self._numbers = itertools.count(self._replay.last_call + 1)
         self.answer: Returned | None = None
         """The answer that was given last, of a task that wants data."""
-        self._doubtful: set[str] = set()
-        """Digests of calls that may have been done although they failed."""
         self._closed = False
         self._at_work: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(log)
+        results = Results(self._redactor, max_result_bytes)
+        self._maker = CallMaker(log, self._records, threads, results, self._redactor, contexts)
         self._guard: CallGuard | None = None
 
     def use(self, tools: Toolset) -> None:
@@ -214,13 +201,13 @@ class Gate:
             past = await self._replay.call(call.digest, alone=request.alone)
         if past is not None and past.finished is not None:
             if past.finished.outcome_unknown:
-                self._doubtful.add(call.digest)
+                self._maker.doubtful.add(call.digest)
             return past.answer()
         if past is not None:
             call.number, call.begun = past.call_id, past.started is not None
         self._records.serve(request.call_id, call)
         if past is None:
-            if call.digest in self._doubtful:
+            if call.digest in self._maker.doubtful:
                 return await self._ask_after_doubt(call)
             return await self._ask_and_make(call)
         if past.started is not None and past.started.effect != "read":
@@ -289,7 +276,7 @@ class Gate:
                 verdict = await self._threads.run(plain, lambda: call.given_up)
                 verdict = await verdict if inspect.isawaitable(verdict) else verdict
         except asyncio.CancelledError:
-            if _is_cancelled():
+            if is_cancelled():
                 await self._records.never_made(call)
                 raise
             return Refused(message="it could not be checked: its check cancelled itself")
@@ -332,7 +319,7 @@ class Gate:
         answer = await self._ask(call, past, verdict, outcome_unknown=True)
         match answer if isinstance(answer, Refused) else answer.decision:
             case AlreadyDone(result=result):
-                return await self._take_as_made(call, result)
+                return await self._taken_as_made(call, result)
             case Approved() if past.lost_arguments:
                 reason = "its edited arguments held a secret, which the journal does not have"
             case Approved() if unfit is not None:
@@ -364,11 +351,11 @@ class Gate:
             return await self._turn_down(call, answer.message)
         match answer.decision:
             case AlreadyDone(result=result):
-                self._doubtful.discard(doubtful)
+                self._maker.doubtful.discard(doubtful)
                 await self._records.begin(call)
-                return await self._take_as_made(call, result)
+                return await self._taken_as_made(call, result)
             case Approved():
-                self._doubtful.discard(doubtful)
+                self._maker.doubtful.discard(doubtful)
                 return await self._make(call)
             case decision:
                 return await self._reject(call, why_not(decision), can_retry=False)
@@ -379,14 +366,16 @@ class Gate:
             return True
         return self._contexts is not None and self._contexts.has_begun(call)
 
-    async def _take_as_made(self, call: Call, result: Any) -> CallAnswer:
-        result = self._redactor.value(result)
+    async def _make(self, call: Call) -> CallAnswer:
+        if self._closed:  # while a person thought about it
+            return self._too_late()
+        return await self._maker.make(call)
+
+    async def _taken_as_made(self, call: Call, result: Any) -> CallAnswer:
         try:
-            encoded = self._results.encode(result)
+            return await self._maker.take_as_made(call, result)
         except UnsupportedValueError as error:
             return await self._reject(call, f"its result cannot be passed on: {error}")
-        await self._records.end(call, "ok", result=result)
-        return Returned(result, encoded)
 
     def _check(
         self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
@@ -469,93 +458,6 @@ class Gate:
         )
         return Raised(kind, message, can_retry=can_retry)
 
-    async def _make(self, call: Call) -> CallAnswer:
-        if self._closed:  # while a person thought about it
-            return self._too_late()
-        action, arguments = call.bound.action, call.arguments
-        if action.context is not None and self._contexts is not None:
-            told = self._contexts.of(call, again=call.begun)
-            arguments = {**arguments, action.context: told}
-        await self._records.begin(call)
-        started = time.perf_counter()
-        try:
-            try:
-                with notes_of_call() as notes:
-                    if action.is_async:
-                        result = await action.call(**arguments)
-                    else:
-                        run = contextvars.copy_context().run
-                        plain = functools.partial(run, action.call, **arguments)
-                        result = await self._threads.run(plain, lambda: call.given_up)
-                        if asyncio.iscoroutine(result):
-                            result = await result
-            finally:
-                if self._contexts is not None:
-                    is_cut_off = _is_cancelled() and not call.given_up
-                    await self._contexts.ended(call, is_cut_off=is_cut_off)
-            result, encoded, note = await self._results.take(result)
-        except asyncio.CancelledError:
-            if _is_cancelled():
-                await self._records.cancel(call, "cancelled", started)
-                raise
-            return await self._fail(call, started, f"{call.bound.name} cancelled itself")
-        except TaskLeftError:  # of a child: what waits for it is not over either
-            raise
-        except ToolException as error:
-            return await self._tell(call, started, error)
-        except GeneratorExit:
-            raise
-        except BaseException as error:  # pytest's outcomes and SystemExit are not Exceptions
-            if isinstance(error, KeyboardInterrupt) and _is_main_thread():
-                raise  # somebody pressed Ctrl-C
-            message = describe_failure(error)
-            about = f"{call.bound.name} failed"
-            self._redactor.log_failure(_log, about, error, logging.DEBUG)
-            return await self._fail(call, started, message, cause=error)
-        await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
-        for told in [*notes, *([] if note is None else [note])]:
-            await self._log.record(Warned, message=f"{call.bound.name}: {told}")
-        return Returned(result, encoded)
-
-    async def _fail(
-        self,
-        call: Call,
-        started: float,
-        message: str,
-        kind: str = "ToolError",
-        cause: BaseException | None = None,
-    ) -> Raised:
-        message = self._redactor.text(message)
-        can_retry = not isinstance(cause, DelfError) or cause.can_retry
-        is_doubtful = isinstance(cause, OutcomeUnknownError)
-        is_doubtful = is_doubtful and call.bound.action.effect != "read"
-        if is_doubtful:
-            self._doubtful.add(call.digest)
-        await self._records.end(
-            call,
-            "error",
-            started,
-            error=message,
-            raised=kind,
-            can_retry=can_retry,
-            outcome_unknown=is_doubtful,
-        )
-        return Raised(kind, message, cause, can_retry)
-
-    async def _tell(self, call: Call, started: float, error: ToolException) -> CallAnswer:
-        """Word the answer to a script whose tool raised ``ToolException``."""
-        handler = call.bound.action.handle_error
-        if handler is None:
-            return await self._fail(call, started, error.message, "ToolException", error)
-        try:
-            told = str(handler(error)) if callable(handler) else handler
-        except Exception as failure:
-            message = f"{error.message} (handle_error failed: {failure})"
-            return await self._fail(call, started, message)
-        told = self._redactor.text(told)
-        await self._records.end(call, "error", started, error=error.message, result=told)
-        return ToolMessage(told)
-
 
 def _seen(call: Call) -> ScriptCall:
     """A call as the guard of its script sees it."""
@@ -566,23 +468,3 @@ def _seen(call: Call) -> ScriptCall:
         arguments=call.arguments,
         built_in=bound.built_in,
     )
-
-
-def _is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
-
-
-def _is_cancelled() -> bool:
-    """Tell whether this task is being cancelled; a tool can raise the same by itself."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-def describe_failure(error: BaseException) -> str:
-    """A tool's failure as a script and a model may read it."""
-    if isinstance(error, DelfError):
-        text = error.for_model()
-        return f"{text} ({error.hint})" if error.hint else text
-    if isinstance(error, UnsupportedValueError):
-        return str(error)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
