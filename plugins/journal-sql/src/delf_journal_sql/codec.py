@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delf.events import Event, content_of, decode, encode, size_of
-from delf.values.encoding import UnsupportedValueError, dumps, to_jsonable
-from delf.values.sizes import LARGE, apart
+from delf.events import Event, decode, encode
 from delf_journal_sql.errors import JournalError
 
 _LEVEL: Final = 1
@@ -36,75 +34,40 @@ class Packed:
         type: Its class.
         data: Its fields as JSON, without those that are blobs.
         blobs: The digests of the others by field, as JSON.
-        values: Its fields as JSON-ready data; let go when they were written.
         parts: The blobs.
     """
 
     event: Event
     type: str
     data: str
-    values: Mapping[str, Any]
     blobs: str | None = None
     parts: tuple[Blob, ...] = ()
 
 
-def pack(event: Event) -> Packed:
-    """An event as a row, whole."""
-    record = encode(event)
-    return Packed(event, record["type"], _dumps(record["data"]), record["data"])
-
-
-def take_out(packed: Packed, limit: int) -> Packed:
-    """A row without its large fields, which become blobs.
-
-    Args:
-        packed: The row, whole.
-        limit: How many characters it may have before a field is taken out.
-    """
-    if len(packed.data) <= limit:
-        return packed
-    texts = {name: _dumps(value).encode() for name, value in packed.values.items()}
-    return put_together(packed.event, texts, limit)
-
-
-async def encode_large(event: Event) -> dict[str, bytes] | None:
-    """The fields of an event with large ones as JSON, made in a thread.
-
-    None for an event that is not large, and for one that :func:`pack` has to find words for. A
-    cancellation waits until all is done.
-    """
-    if size_of(event) <= LARGE:
-        return None
-    try:
-        return await apart(_texts_of, content_of(event))
-    except UnsupportedValueError:
-        return None
-
-
-def put_together(event: Event, texts: Mapping[str, bytes], limit: int) -> Packed:
-    """The row of an event, without its large fields.
+def pack(event: Event, limit: int) -> Packed:
+    """An event as a row.
 
     Args:
         event: The event.
-        texts: Its fields as JSON.
-        limit: As for :func:`take_out`.
+        limit: How many characters it may have before its large fields become blobs.
     """
+    record = encode(event)
+    texts = {name: _dumps(value) for name, value in record["data"].items()}
+    is_short = sum(map(len, texts.values())) <= limit
     blobs: dict[str, str] = {}
     parts: dict[str, Blob] = {}
     kept: list[str] = []
-    is_short = sum(map(len, texts.values())) <= limit
-    for name, raw in texts.items():
-        if is_short or len(raw) <= limit // 8:
-            kept.append(f"{_dumps(name)}:{raw.decode()}")
+    for name, text in texts.items():
+        if is_short or len(text) <= limit // 8:
+            kept.append(f"{_dumps(name)}:{text}")
             continue
-        digest = hashlib.sha256(raw).hexdigest()
-        blobs[name] = digest
+        raw = text.encode()
+        digest = blobs[name] = hashlib.sha256(raw).hexdigest()
         parts[digest] = Blob(digest, len(raw), zlib.compress(raw, _LEVEL))
     return Packed(
         event,
-        type(event).__name__,
+        record["type"],
         f"{{{','.join(kept)}}}",
-        {},
         _dumps(blobs) if blobs else None,
         tuple(parts.values()),
     )
@@ -151,20 +114,6 @@ def value_of(digest: str, blob: Callable[[str], bytes]) -> Any:
 def plain_text(text: str) -> str:
     """A text that every database takes: without NUL and halves of characters."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-
-
-def _texts_of(fields: Mapping[str, Any]) -> dict[str, bytes]:
-    return {name: _utf8(value) for name, value in fields.items()}
-
-
-def _utf8(value: Any) -> bytes:
-    raw = dumps(value)
-    try:
-        if b"\xed" in raw:
-            raw.decode()
-    except UnicodeDecodeError:  # halves of characters, which no database takes
-        return json.dumps(to_jsonable(value), separators=(",", ":")).encode()
-    return raw
 
 
 def _dumps(value: Any) -> str:

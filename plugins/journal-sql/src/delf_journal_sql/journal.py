@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from delf.events import Event, StoppedBy
+from delf.events import Event, StoppedBy, size_of
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import (
     Ages,
@@ -28,8 +28,9 @@ from delf.protocols.search import FigureBy, Figures, Found, TaskFilter
 from delf.protocols.sessions import SessionRecord
 from delf.settings import check_variables
 from delf.values.encoding import to_jsonable
+from delf.values.sizes import LARGE, apart
 from delf_journal_sql import inbox, index, people, search, sessions, store
-from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
+from delf_journal_sql.codec import Packed, pack
 from delf_journal_sql.conversations import SqlConversations, namespaces
 from delf_journal_sql.copying import copy_tables
 from delf_journal_sql.database import Connection, transaction
@@ -98,23 +99,11 @@ class SqlJournal:
     async def append(self, event: Event) -> None:
         """Keep an event: when this returns, it is kept. The same event again changes nothing."""
         limit = self._settings.blob_bytes
-        texts = await encode_large(event)
-        if texts is not None:
-            packed = await self._shrink(lambda: put_together(event, texts, limit))
-        else:
-            packed = pack(event)
-            if len(packed.data) > limit:
-                whole = packed
-                packed = await self._shrink(lambda: take_out(whole, limit))
+        if size_of(event) <= LARGE:
+            packed = pack(event, limit)
+        else:  # a cancelled one is kept anyway, before those that are appended later
+            packed = await apart(pack, event, limit)
         await self._append(packed)
-
-    async def _shrink(self, shrink: Callable[[], Packed]) -> Packed:
-        """The row that a function makes in a thread. A cancelled one is kept anyway."""
-        try:
-            return await self._in_thread(shrink)
-        except asyncio.CancelledError:
-            self._append(shrink())  # before those that are appended later
-            raise
 
     def _append(self, packed: Packed) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
