@@ -18,6 +18,14 @@ def one(
     return spec({path: {method: full}}, **more)
 
 
+def with_login(service: str, method: str = "get") -> dict[str, Any]:
+    """A specification whose operation wants a token, which a service gives at ``/token``."""
+    flows = {"clientCredentials": {"tokenUrl": f"{service}/token", "scopes": {}}}
+    schemes = {"login": {"type": "oauth2", "flows": flows}}
+    operation = {"security": [{"login": []}]}
+    return one(operation, method=method, components={"securitySchemes": schemes})
+
+
 def param(name: str, place: str = "query", schema: Any = None, **more: Any) -> dict[str, Any]:
     """A parameter."""
     return {"name": name, "in": place, "schema": schema or {"type": "string"}, **more}

@@ -20,7 +20,7 @@ from delf.errors import (
 from delf.notes import notes_of_call
 from delf_openapi import APITool
 from delf_openapi.failures import APIError
-from support.openapi_specs import PETS, body, one, param, spec
+from support.openapi_specs import PETS, body, one, param, spec, with_login
 from support.raw_http import RawServer, Reply, Seen, raw_server
 
 SCHEMES = {
@@ -123,42 +123,6 @@ async def test_a_key_in_the_query_is_not_logged(open_api, invoke, server, caplog
     assert "k-5ecret" not in caplog.text
 
 
-async def test_oauth_client_credentials(invoke):
-    def answer(seen: Seen) -> Reply:
-        if seen.path == "/token":
-            assert (
-                seen.header("authorization") == "Basic " + base64.b64encode(b"me:s3cret").decode()
-            )
-            number = sum(1 for s in server.seen if s.path == "/token")
-            return Reply(
-                200, json.dumps({"access_token": f"t{number}", "expires_in": 3600}).encode()
-            )
-        return Reply(
-            401 if seen.header("authorization") == "Bearer t1" and len(server.seen) > 3 else 200
-        )
-
-    async with raw_server(answer) as server:
-        scheme = {
-            "type": "oauth2",
-            "flows": {"clientCredentials": {"tokenUrl": f"{server.url}/token", "scopes": {}}},
-        }
-        document = one({"security": [{"o": ["a"]}]}, components={"securitySchemes": {"o": scheme}})
-        tool = APITool(
-            document,
-            name="api",
-            base_url=server.url,
-            client_id="me",
-            client_secret="s3cret",
-            scopes=["a"],
-        )
-        for _ in range(3):
-            await invoke(tool, "call")
-        await tool.aclose()
-    assert [s.path for s in server.seen] == ["/token", "/x", "/x", "/x", "/token", "/x"]
-    assert server.seen[0].body == b"grant_type=client_credentials&scope=a"
-    assert server.last.header("authorization") == "Bearer t2"
-
-
 class TokenServer:
     """Gives tokens to the client ``me``, and lets calls with the newest of them pass."""
 
@@ -180,11 +144,8 @@ class TokenServer:
         return Reply(200 if seen.header("authorization") == f"Bearer t{self.given}" else 401)
 
     def tool(self, url: str, **settings: Any) -> APITool:
-        flow = {"tokenUrl": f"{url}/token", "scopes": {}}
-        scheme = {"type": "oauth2", "flows": {"clientCredentials": flow}}
-        document = one({"security": [{"o": []}]}, components={"securitySchemes": {"o": scheme}})
         settings = {"client_id": "me", "client_secret": "s3cret", **settings}
-        return APITool(document, name="api", base_url=url, **settings)
+        return APITool(with_login(url), name="api", base_url=url, **settings)
 
 
 async def test_an_expired_token_is_replaced(invoke):
@@ -215,10 +176,11 @@ async def test_a_token_that_was_withdrawn_is_replaced_once(invoke):
 async def test_calls_at_once_share_a_token(invoke):
     tokens = TokenServer()
     async with raw_server(tokens) as server:
-        tool = tokens.tool(server.url)
+        tool = tokens.tool(server.url, scopes=["a", "b"])
         await asyncio.gather(*(invoke(tool, "call") for _ in range(10)))
         await tool.aclose()
     assert tokens.given == 1
+    assert server.seen[0].body == b"grant_type=client_credentials&scope=a+b"
 
 
 async def test_a_secret_that_is_taken_in_the_body_only(invoke):
@@ -248,24 +210,6 @@ async def test_a_secret_is_not_sent_in_the_clear(invoke):
         with pytest.raises(ToolExecutionError, match="not secure"):
             await invoke(tool, "call")
         await tool.aclose()
-
-
-async def test_links_to_further_pages_can_be_read(open_api, invoke, server: RawServer):
-    def answer(seen: Seen) -> Reply:
-        page = int(seen.query.partition("page=")[2] or 1)
-        more = {"Link": f'<{server.url}/x?page={page + 1}>; rel="next"'} if page < 3 else {}
-        return Reply(200, f"[{page}]".encode(), {"Content-Type": "application/json", **more})
-
-    server.answer = answer
-    tool = open_api(one({"parameters": [param("page", schema={"type": "integer"})]}))
-    found: list[int] = []
-    page: int | None = 1
-    while page is not None:
-        whole = await invoke(tool, "call", page=page, full_response=True)
-        found += whole["body"]
-        link = whole["headers"].get("link", "")
-        page = int(link.partition("page=")[2].partition(">")[0]) if 'rel="next"' in link else None
-    assert found == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -424,17 +368,7 @@ async def test_a_token_whose_answer_is_lost_has_changed_nothing(
     open_api, invoke, server: RawServer
 ):
     server.answer = lambda seen: Reply(502, b"")
-    document = one({}, method="post")
-    document["components"] = {
-        "securitySchemes": {
-            "o": {
-                "type": "oauth2",
-                "flows": {"clientCredentials": {"tokenUrl": server.url + "/token", "scopes": {}}},
-            }
-        }
-    }
-    document["security"] = [{"o": []}]
-    tool = open_api(document, client_id="a", client_secret="b", retries=0)
+    tool = open_api(with_login(server.url, "post"), client_id="a", client_secret="b", retries=0)
     with pytest.raises(ToolExecutionError, match="no OAuth2 token") as caught:
         await invoke(tool, "call")
     assert not isinstance(caught.value, OutcomeUnknownError)
@@ -504,7 +438,6 @@ async def test_an_answer_that_does_not_come(invoke):
         ("text/plain; charset=latin-1", "grün".encode("latin-1"), "grün"),
         ("image/png", b"\x89PNG", b"\x89PNG"),
         ("application/json", b"", None),
-        ("application/json", b"not json", "not json"),
         ("application/json; charset=iso-8859-1", b'{"a": "gr\xfcn"}', {"a": "grün"}),
         ("application/json; charset=utf-16", "[1]".encode("utf-16"), [1]),
         ("application/json", b"\xef\xbb\xbf[1]", [1]),
@@ -527,12 +460,6 @@ async def test_a_whole_answer_with_its_headers(open_api, invoke, server: RawServ
     assert (found["status"], found["body"]) == (200, [1])
     assert found["headers"]["link"] == head["Link"]
     assert "set-cookie" not in found["headers"]
-
-
-async def test_an_answer_that_is_too_large(open_api, invoke, server: RawServer):
-    server.answer = lambda seen: Reply(200, b"x" * 2000, {})
-    with pytest.raises(ToolExecutionError, match="larger than 1,000 bytes"):
-        await invoke(open_api(one({}), max_response_bytes=1000), "call")
 
 
 async def test_an_error_says_all_that_helps(open_api, invoke, server: RawServer):
