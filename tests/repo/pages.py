@@ -11,8 +11,7 @@ A page is a project. Its blocks are taken in order; all of Python's run where th
 - A ``text`` block right after one of these is what it printed; ``…`` stands for anything.
 
 Where code asks a real model, it does: over HTTP, from a server on loopback that answers with
-the page's own comments, in order, none left out and none asked for twice. Pages whose topic is
-not the model's provider ask with a plugin that needs no provider's library::
+the page's own comments, in order, none left out and none asked for twice::
 
     <!-- model answers
     print(await stock("desk"))
@@ -34,15 +33,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from delf.testing import install_plugin, script
 from support.openai_server import OpenAIServer
 from support.program import DELF, run
 from support.workspace import ROOT
-
-from .light_model import install_light_model
 
 _FENCE: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ANSWER: Final = re.compile(r"^<!-- model (answers|says)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
@@ -105,15 +101,12 @@ class PageError(AssertionError):
     """A page does not do what it says."""
 
 
-def run_page(
-    page: Path, folder: Path, *, provider: bool = False, more: Mapping[str, str] | None = None
-) -> None:
+def run_page(page: Path, folder: Path, *, more: Mapping[str, str] | None = None) -> None:
     """Run a page.
 
     Args:
         page: The Markdown file.
         folder: An empty folder to run it in.
-        provider: Whether its models are asked with the provider's own library.
         more: Further variables.
 
     Raises:
@@ -125,10 +118,7 @@ def run_page(
     answers = answers_of(text)
     with ExitStack() as stack:
         server = stack.enter_context(OpenAIServer(answers))
-        site = Path(stack.enter_context(TemporaryDirectory()))
-        if not provider:
-            install_light_model(site)
-        environ = _environ(folder, site, server) | dict(more or {})
+        environ = _environ(folder, server) | dict(more or {})
         blocks = list(blocks_of(text))
         for block in blocks:
             if block.file is not None:
@@ -155,9 +145,9 @@ def run_page(
             raise PageError(f"{name}: {asked}, and the page has {len(answers)} answers")
 
 
-def _environ(folder: Path, site: Path, server: OpenAIServer) -> dict[str, str]:
+def _environ(folder: Path, server: OpenAIServer) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("DELF_", "OPENAI_"))}
-    path = os.pathsep.join(map(str, (folder / "src", site, _TESTS)))
+    path = os.pathsep.join(map(str, (folder / "src", _TESTS)))
     kept |= {"PYTHONPATH": path, "HOME": str(folder), "NO_COLOR": "1"}
     kept |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"}
     return kept | {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-of-the-docs"}

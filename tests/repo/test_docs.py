@@ -75,9 +75,6 @@ def test_configuration_can_be_used(page: Path, tmp_path: Path) -> None:
 
 
 RUNNABLE = [page for page in PAGES if page.parent == ROOT or page.is_relative_to(ROOT / "docs")]
-PROVIDERS = {ROOT / "README.md", ROOT / "docs/models.md"}
-"""Pages that are about real providers."""
-
 
 MAILBOX = ROOT / "docs/learn/your-mailbox.md"
 """The page whose reader has a mailbox at Google: here it is on loopback."""
@@ -91,7 +88,7 @@ def test_examples_run(page: Path, tmp_path: Path) -> None:
         with mailbox(tmp_path) as variables:
             run_page(page, tmp_path, more=variables)
     else:
-        run_page(page, tmp_path, provider=page in PROVIDERS)
+        run_page(page, tmp_path)
 
 
 @contextmanager
