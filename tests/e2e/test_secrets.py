@@ -12,7 +12,7 @@ import pytest
 
 from support.fixtures import Database
 from support.openai_server import OpenAIServer, Reply, Request
-from support.program import delf, delf_many, write_recording
+from support.program import delf, write_recording
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
 
@@ -156,19 +156,13 @@ class Place:
     def delf(self, *arguments: str, stdin: str = "") -> Any:
         """Run the program and note what it wrote."""
         done = delf(*arguments, cwd=self.folder, env=self.env, stdin=stdin)
-        return self._noted(arguments, done)
-
-    def delf_many(self, *commands: Sequence[str]) -> list[Any]:
-        """Run it several times in one process: of a provider's library, once is enough."""
-        done = delf_many(commands, cwd=self.folder, env=self.env)
-        return [
-            self._noted(arguments, each) for arguments, each in zip(commands, done, strict=True)
-        ]
-
-    def _noted(self, arguments: Sequence[str], done: Any) -> Any:
         self.seen.append((f"delf {' '.join(arguments)}: stdout", done.stdout))
         self.seen.append((f"delf {' '.join(arguments)}: stderr", done.stderr))
         return done
+
+    def delf_many(self, *commands: Sequence[str]) -> list[Any]:
+        """Run it several times."""
+        return [self.delf(*command) for command in commands]
 
     def leaks(self) -> list[str]:
         """Where a secret was seen, or lies in a file that delf wrote."""

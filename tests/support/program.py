@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import subprocess
 import sys
 import termios
@@ -13,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from support.many_programs import MARK
 from support.nurseries import Program
 
 DELF = Path(sys.executable).with_name("delf")
@@ -108,30 +106,6 @@ def start(
 def _of_python(environ: Mapping[str, str]) -> dict[str, str]:
     quick = ("PYTHONPATH",)
     return {k: v for k, v in environ.items() if k.startswith("PYTHON") and k not in quick}
-
-
-def delf_many(
-    commands: Sequence[Sequence[str]],
-    *,
-    cwd: Path,
-    env: Mapping[str, str] | None = None,
-    timeout: float = 120,
-) -> list[subprocess.CompletedProcess[str]]:
-    """Run the program several times in one process, which imports what it needs once."""
-    worker = Path(__file__).with_name("many_programs.py")
-    done = run(
-        [worker, json.dumps(commands)], cwd=cwd, env=environment(**(env or {})), timeout=timeout
-    )
-    outputs = [
-        re.split(f"{re.escape(MARK)}(.*)\n", stream.decode(errors="replace"))
-        for stream in (done.stdout, done.stderr)
-    ]
-    assert all(len(parts) == 2 * len(commands) + 1 for parts in outputs), outputs
-    out, err = outputs
-    return [
-        subprocess.CompletedProcess(arguments, int(out[at + 1]), out[at], err[at])
-        for at, arguments in zip(range(0, 2 * len(commands), 2), commands, strict=True)
-    ]
 
 
 def write_recording(path: Path, *scripts: str, **reply: Any) -> str:
