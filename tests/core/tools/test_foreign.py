@@ -1,16 +1,13 @@
-"""Tools of other frameworks work as they are: by shape here, and with each real package."""
+"""Tools of other frameworks work as they are, known by their shape."""
 
-import sys
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 
 from delf import Agent
 from delf.errors import ToolDefinitionError, ToolRefusedError
 from delf.tools.function import as_connections
-from support.program import write_recording
 
 WEATHER = {
     "type": "object",
@@ -96,15 +93,15 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_a_tool_of_another_framework_is_called(shape, tmp_path):
+async def test_a_tool_of_another_framework_is_called(shape, scripted_model, delf_host):
     (tool,) = as_connections([SHAPES[shape]])
     (action,) = await tool.actions()
     assert (action.name, action.effect) == ("weather", "irreversible")
     assert tool.confirm is True
     script = "print(await weather(city='Graz', unit='C', days=2))\nprint(await weather(city='Linz', unit='F'))"
-    model = write_recording(tmp_path / "r.jsonl", script)
-    agent = Agent([SHAPES[shape]], llm=model, sandbox="local", approval_mode="approve_all")
-    async with agent:
+    scripted_model.writes(script)
+    options = {"llm": "scripted", "host": delf_host, "approval_mode": "approve_all"}
+    async with Agent([SHAPES[shape]], **options) as agent:
         response = await agent.arun("x")
     assert response.text.split("\n")[:2] == ["Graz: 2 days in C", "Linz: 1 days in F"]
 
@@ -224,82 +221,3 @@ def test_a_tool_that_needs_its_own_framework_says_so():
 def test_what_is_no_tool_is_none(item):
     with pytest.raises(ToolDefinitionError, match="is not a tool"):
         as_connections([item])
-
-
-def real_langchain() -> Any:
-    from langchain_core.tools import tool
-
-    return tool(weather)
-
-
-def real_smolagents() -> Any:
-    from smolagents import Tool
-
-    class Weather(Tool):
-        name, description, output_type = "weather", "The weather.", "string"
-        inputs = Smolagents.inputs
-
-        def forward(self, city: str, unit: Any, days: int | None = None) -> str:
-            return weather(city, unit, days or 1)
-
-    return Weather()
-
-
-def real_pydantic_ai() -> Any:
-    from pydantic_ai import Tool
-
-    return Tool(weather, takes_ctx=False)
-
-
-def real_toolset() -> Any:
-    from pydantic_ai import FunctionToolset
-
-    return FunctionToolset([weather])
-
-
-def real_llm() -> Any:
-    from llm import Tool
-
-    return Tool.function(weather)
-
-
-def real_cogency() -> Any:
-    if sys.version_info >= (3, 13):
-        pytest.skip("needs Python 3.12 or older, as cogency does")
-    from cogency import ToolResult
-    from cogency.core.protocols import ToolParam
-    from cogency.core.tool import tool
-
-    @dataclass
-    class Params:
-        city: Annotated[str, ToolParam(description="Where.")]
-        unit: str
-        days: Annotated[int, ToolParam(description="How many.", ge=1)] = 1
-
-    async def work(params: Params, **_: Any) -> ToolResult:
-        return ToolResult(outcome="Found", content=weather(params.city, params.unit, params.days))
-
-    work.__name__, work.__annotations__["params"] = "weather", Params
-    return tool("The weather.")(work)
-
-
-REAL = [
-    real_langchain,
-    real_smolagents,
-    real_pydantic_ai,
-    real_toolset,
-    real_llm,
-    real_cogency,
-]
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("make", REAL, ids=lambda make: make.__name__.removeprefix("real_"))
-@pytest.mark.slow
-async def test_a_tool_of_the_real_package_is_called(make, tmp_path):
-    script = "print(await weather(city='Graz', unit='C', days=2))"
-    model = write_recording(tmp_path / "r.jsonl", script)
-    agent = Agent([make()], llm=model, sandbox="local", approval_mode="approve_all")
-    async with agent:
-        response = await agent.arun("x")
-    assert response.text.strip() == "Graz: 2 days in C"
