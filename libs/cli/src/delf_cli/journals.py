@@ -11,7 +11,7 @@ import click
 
 from delf.errors import ConfigurationError
 from delf.events import ChildStarted, Event
-from delf.plugins.journals import durable_package, make_journal, need_durable_journal
+from delf.plugins.journals import make_journal, need_durable_journal
 from delf.project.any_project import journal_name
 from delf.protocols.journal import SharedJournal
 from delf_cli.state import state_of
@@ -36,29 +36,14 @@ def project_journal(project: Project, host: PluginHost) -> Journal:
     return make_journal(host, name, project.plugin_options, project.environ)
 
 
-def shared_journal(project: Project, host: PluginHost) -> Any:
-    """The same, if other processes can speak through it.
-
-    Raises:
-        ConfigurationError: When they cannot.
-    """
-    journal = project_journal(project, host)
-    if not isinstance(journal, SharedJournal):
-        raise ConfigurationError(
-            f"the journal {journal_name(project, host)!r} is not for several processes",
-            hint=f"install {durable_package()}, and name its journal",
-        )
-    return journal
-
-
 def history_journal(ctx: click.Context) -> SharedJournal:
-    """The same, if it can be looked through.
+    """The same, if other processes can look through it, and speak through it.
 
     Args:
         ctx: Of the command.
 
     Raises:
-        ConfigurationError: When it cannot.
+        ConfigurationError: When they cannot.
     """
     state = state_of(ctx)
     project = state.load_project()
@@ -66,9 +51,9 @@ def history_journal(ctx: click.Context) -> SharedJournal:
     journal = project_journal(project, host)
     if isinstance(journal, SharedJournal):
         return journal
-    need_durable_journal(host, "`delf runs`")
+    need_durable_journal(host, f"`{ctx.command_path}`")
     raise ConfigurationError(
-        f"the journal {journal_name(project, host)!r} cannot be looked through",
+        f"the journal {journal_name(project, host)!r} is not for several processes",
         hint="take it out of delf.toml, or name another one",
     )
 
@@ -89,18 +74,16 @@ def work_with(journal: JournalT, work: Callable[[JournalT], Awaitable[T]]) -> T:
 
 
 def ask_journal(ctx: click.Context, work: Callable[[Any], Awaitable[T]]) -> T:
-    """Work with the journal of the project that other processes speak through, too.
+    """Work with the journal of the project that other processes look through, too.
 
     Args:
         ctx: Of the command.
         work: What is done with it.
 
     Raises:
-        ConfigurationError: When others cannot speak through it.
+        ConfigurationError: When others cannot look through it.
     """
-    state = state_of(ctx)
-    project = state.load_project()
-    return work_with(shared_journal(project, state.discover(project.environ)), work)
+    return work_with(history_journal(ctx), work)
 
 
 async def find_id(journal: SharedJournal, text: str) -> str:
@@ -132,7 +115,7 @@ def load_task(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
         name = await find_id(journal, text)
         return await journal.task(name), list(await journal.read(name))
 
-    return work_with(history_journal(ctx), load)
+    return ask_journal(ctx, load)
 
 
 def load_tree(ctx: click.Context, text: str) -> list[Event]:
@@ -155,4 +138,4 @@ def load_tree(ctx: click.Context, text: str) -> list[Event]:
             left += [event.child_id for event in events if isinstance(event, ChildStarted)]
         return sorted(found, key=lambda event: event.at)
 
-    return work_with(history_journal(ctx), load)
+    return ask_journal(ctx, load)

@@ -13,7 +13,7 @@ from delf.protocols.journal import SharedJournal, TaskRecord
 from delf.terminal import visible
 from delf_cli import complete
 from delf_cli.ids import short_id
-from delf_cli.journals import find_id, history_journal, work_with
+from delf_cli.journals import ask_journal, find_id
 from delf_cli.output import json_text
 from delf_cli.tables import one_line, table
 from delf_plugin_cli.runs_view import span
@@ -40,7 +40,7 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
         one, other = [(await journal.task(name), await journal.read(name)) for name in names]
         return one, other
 
-    one, other = work_with(history_journal(ctx), load)
+    one, other = ask_journal(ctx, load)
     data = compared_data(one, other)
     if as_json:
         click.echo(json_text(data, indent=2))

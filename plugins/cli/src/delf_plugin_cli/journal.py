@@ -15,7 +15,7 @@ import click
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, decode, encode
 from delf.protocols.journal import JournalSize, SharedJournal, SupportsUpkeep
-from delf_cli.journals import history_journal, work_with
+from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import counted, json_text
 from delf_plugin_cli.runs import as_json_option, prune
@@ -46,7 +46,7 @@ def size(ctx: click.Context, as_json: bool) -> None:
     async def look(kept: SharedJournal) -> tuple[JournalSize, Mapping[str, int]]:
         return await _upkeep(kept).size(), await kept.count()
 
-    found, states = work_with(history_journal(ctx), look)
+    found, states = ask_journal(ctx, look)
     if as_json:
         data = {"place": found.place, "bytes": found.bytes, "free_bytes": found.free_bytes}
         click.echo(json_text({**data, "events": found.events, "tasks": dict(states)}, indent=2))
@@ -66,7 +66,7 @@ journal.add_command(prune, "prune")
 @click.pass_context
 def check(ctx: click.Context) -> None:
     """Read the whole journal, and report damage."""
-    work_with(history_journal(ctx), lambda kept: kept.check())
+    ask_journal(ctx, lambda kept: kept.check())
     click.echo("nothing is damaged")
 
 
@@ -80,7 +80,7 @@ def backup(ctx: click.Context, path: Path) -> None:
     in plugins.journal-sql.url, put it in the place of the lost file, or import it.
     """
     _refuse_to_overwrite(path)
-    work_with(history_journal(ctx), lambda kept: _upkeep(kept).back_up(path))
+    ask_journal(ctx, lambda kept: _upkeep(kept).back_up(path))
     click.echo(f"{path}: {_bytes(path.stat().st_size)}", err=True)
 
 
@@ -90,7 +90,7 @@ def backup(ctx: click.Context, path: Path) -> None:
 def export(ctx: click.Context, path: Path) -> None:
     """Write all tasks with their events into a new FILE, as JSON lines, the oldest first."""
     _refuse_to_overwrite(path)
-    tasks = work_with(history_journal(ctx), lambda kept: _export(kept, path))
+    tasks = ask_journal(ctx, lambda kept: _export(kept, path))
     click.echo(f"{path}: {counted(tasks, 'task')}", err=True)
 
 
@@ -108,7 +108,7 @@ def import_(ctx: click.Context, path: Path) -> None:
     with path.open("rb") as file:
         is_backup = file.read(len(_SQLITE)) == _SQLITE
     fill = _restore if is_backup else _import
-    tasks = work_with(history_journal(ctx), lambda kept: fill(kept, path))
+    tasks = ask_journal(ctx, lambda kept: fill(kept, path))
     click.echo(f"{counted(tasks, 'task')} added", err=True)
 
 

@@ -21,7 +21,7 @@ from delf.terminal import visible
 from delf.trust.decisions import Trust
 from delf_cli import complete
 from delf_cli.ids import short_ids, whole_ids
-from delf_cli.journals import find_id, history_journal, load_task, work_with
+from delf_cli.journals import ask_journal, find_id, history_journal, load_task, work_with
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text, show_answer
 from delf_cli.pruning import DURATION, Pruning, prune_options
@@ -243,7 +243,7 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
             if follow:
                 sys.stdout.flush()
 
-    work_with(history_journal(ctx), write)
+    ask_journal(ctx, write)
 
 
 @runs.command("code")
@@ -301,7 +301,7 @@ def export(ctx: click.Context, task_id: str, out: Path | None) -> None:
 def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
     """Remove old tasks with all their events; never one that runs."""
     age, keep, dry_run = pruning.older_than, pruning.keep, pruning.dry_run
-    done = work_with(history_journal(ctx), lambda j: prune_tasks(j, age, keep, dry_run=dry_run))
+    done = ask_journal(ctx, lambda j: prune_tasks(j, age, keep, dry_run=dry_run))
     if as_json:
         data = {"dry_run": dry_run, "tasks": list(done.tasks), "events": done.events}
         click.echo(json_text(data, indent=2))

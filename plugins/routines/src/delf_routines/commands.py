@@ -22,7 +22,7 @@ from delf.trust.decisions import Trust
 from delf_cli import complete, errors
 from delf_cli.complete import completes
 from delf_cli.ids import short_id
-from delf_cli.journals import history_journal, load_task, work_with
+from delf_cli.journals import ask_journal, load_task
 from delf_cli.output import json_text
 from delf_cli.session import Options, Setup, as_before
 from delf_cli.state import State, state_of
@@ -369,7 +369,7 @@ def history(ctx: click.Context, name: str, as_json: bool) -> None:
         found = await journal.find(_HISTORY, text=begin)
         return [task for task in found if task.task.startswith(begin)]
 
-    found = work_with(history_journal(ctx), find)
+    found = ask_journal(ctx, find)
     if as_json:
         click.echo(json_text([_run_data(task) for task in found], indent=2))
         return

@@ -26,7 +26,7 @@ from delf.protocols.people import (
 )
 from delf.protocols.sessions import SupportsLogins
 from delf_cli import errors
-from delf_cli.journals import history_journal, work_with
+from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
 from delf_cli.observing import tell_observers
 from delf_cli.output import json_text
@@ -152,7 +152,7 @@ def add(
 @click.pass_context
 def list_users(ctx: click.Context, *, as_json: bool) -> None:
     """List the people with their rights and keys."""
-    people = work_with(history_journal(ctx), lambda kept: _keeper(kept).people())
+    people = ask_journal(ctx, lambda kept: _keeper(kept).people())
     if as_json:
         click.echo(json_text([_data(person) for person in people], indent=2))
         return
@@ -245,7 +245,7 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
             for one in found
         ]
 
-    found = work_with(history_journal(ctx), look)
+    found = ask_journal(ctx, look)
     if as_json:
         click.echo(json_text(found, indent=2))
         return
@@ -263,11 +263,11 @@ def _change(ctx: click.Context, name: str, change: Callable[[Person | None], Per
         async with tell_observers(ctx) as tell:
             return await Changer(LOCAL, "delf users", tell).change(_keeper(kept), name, change)
 
-    return work_with(history_journal(ctx), work)
+    return ask_journal(ctx, work)
 
 
 def _known(ctx: click.Context, name: str) -> Person:
-    people = work_with(history_journal(ctx), lambda kept: _keeper(kept).people())
+    people = ask_journal(ctx, lambda kept: _keeper(kept).people())
     return present(next((person for person in people if person.name == name), None), name)
 
 
