@@ -162,32 +162,17 @@ MARIADB = [
 ]  # fmt: skip
 
 
-async def _ask(database, open_sql, statement, params, rows):
-    found = await open_sql(database).query(statement, params)
-    if rows is None:
-        assert found
-    else:
-        assert found == rows
+OF_ONE = [
+    pytest.param(kind, *case, id=f"{kind}-{number}")
+    for kind, cases in zip(KINDS, (SQLITE, DUCKDB, POSTGRESQL, MARIADB), strict=True)
+    for number, case in enumerate(cases)
+]
 
 
-@pytest.mark.parametrize(("statement", "params", "rows"), SQLITE, ids=range(len(SQLITE)))
-async def test_sqlite(statement, params, rows, shops, open_sql):
-    await _ask(shops("sqlite"), open_sql, statement, params, rows)
-
-
-@pytest.mark.parametrize(("statement", "params", "rows"), DUCKDB, ids=range(len(DUCKDB)))
-async def test_duckdb(statement, params, rows, shops, open_sql):
-    await _ask(shops("duckdb"), open_sql, statement, params, rows)
-
-
-@pytest.mark.parametrize(("statement", "params", "rows"), POSTGRESQL, ids=range(len(POSTGRESQL)))
-async def test_postgresql(statement, params, rows, shops, open_sql):
-    await _ask(shops("postgresql"), open_sql, statement, params, rows)
-
-
-@pytest.mark.parametrize(("statement", "params", "rows"), MARIADB, ids=range(len(MARIADB)))
-async def test_mariadb(statement, params, rows, shops, open_sql):
-    await _ask(shops("mariadb"), open_sql, statement, params, rows)
+@pytest.mark.parametrize(("kind", "statement", "params", "rows"), OF_ONE)
+async def test_what_one_database_answers(kind, statement, params, rows, shops, open_sql):
+    found = await open_sql(shops(kind)).query(statement, params)
+    assert found if rows is None else found == rows
 
 
 EXPLAINS = {

@@ -155,15 +155,6 @@ async def test_a_worker_is_made_once_a_person_says_yes(bench):
     assert path.read_text() == request.preview
 
 
-async def test_nobody_is_asked_about_a_name_that_is_taken(bench):
-    bench.worker("brief")
-    person, seen = asks()
-    code = create(name="brief", instructions="Do it.")
-    response = await bench.run(code, on_confirm=person)
-    assert "there is a worker 'brief' already" in response.error
-    assert not seen
-
-
 CALLS = "connections: {workers: {allow_workers: ['*']}}"
 
 
@@ -228,7 +219,7 @@ async def test_nothing_is_made_where_a_person_says_no(bench):
 )
 async def test_what_cannot_be_made(bench, spec, message):
     bench.worker("brief")
-    person, _ = asks()
+    person, seen = asks()
     code = create(**{"instructions": "Do it.", **spec})
     response = await bench.run(code, disk(bench), on_confirm=person)
     if message is None:
@@ -238,6 +229,7 @@ async def test_what_cannot_be_made(bench, spec, message):
     else:
         assert not response.status
         assert message in response.error
+        assert not seen, "nobody is asked about what cannot be"
 
 
 async def test_it_has_what_its_maker_has_and_not_what_its_caller_has(bench):

@@ -98,17 +98,8 @@ async def test_a_file_that_changed_since_is_not_used(bench, canary, changed):
 
 
 async def test_no_compiled_copy_runs_in_the_place_of_what_was_trusted(bench, canary):
-    import importlib.util
-    import py_compile
-
     worker, tools = with_tools(bench, canary)
-    text = tools.read_text()
-    tools.write_text(text.replace("touch()", "with_name('evil').touch()"))
-    copy = importlib.util.cache_from_source(str(tools))
-    py_compile.compile(
-        str(tools), copy, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
-    )
-    tools.write_text(text)
+    compiled(tools, canary.with_name("evil"), Path(cache_from_source(tools)))
     trust(bench, worker, tools)
     bench.answers("look", "print(await look())")
     assert (await bench.run(CALL, Workers())).text == "seen"
