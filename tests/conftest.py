@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -42,8 +43,10 @@ CHAOS: Final = ("test_crash", "test_kills", "test_journal_crash", "test_runners"
 HERE: Final = Path(__file__).parent
 SLOW_FOLDERS: Final = frozenset({"demo", "e2e", "model_litellm"})
 """Whole tasks, most by programs as users start them; and a package that is slow to import."""
-PROGRAMS: Final = ("support.program", "support.terminal")
-"""Modules that start programs import one of these."""
+PROGRAMS: Final = re.compile(
+    r"from support\.program import [^\n]*\b(DELF|delf|run|start)\b|TerminalProcess"
+)
+"""Matches in modules that start programs."""
 THOROUGH: Final = frozenset(
     [
         "abuse",
@@ -131,8 +134,7 @@ def _named(path: Path) -> Iterator[str]:
 
 @cache
 def _starts_programs(path: Path) -> bool:
-    text = path.read_text(encoding="utf-8")
-    return any(name in text for name in PROGRAMS)
+    return PROGRAMS.search(path.read_text(encoding="utf-8")) is not None
 
 
 def _kinds(item: pytest.Item) -> Iterator[str]:
