@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from delf import Agent, tool
-from delf.engine.scripts import ResourceBudget
+from delf.engine.resource_budget import ResourceBudget
 from delf.errors import SandboxLimitError
 from delf.protocols.sandbox import Limits
 from delf_devkit.testing.models import ScriptedModel

@@ -27,7 +27,7 @@ from delf import (
     tool,
 )
 from delf import events as ev
-from delf.engine import scripts
+from delf.engine import task_sandbox
 from delf.engine.approvals import policy
 from delf.engine.journal.recording import RecordedCall
 from delf.errors import (
@@ -485,7 +485,7 @@ async def test_what_starts_sandboxes_may_be_away_for_a_moment(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As an engine of containers is that is restarted."""
-    monkeypatch.setattr(scripts, "_PAUSES", (0.01,) * 9)
+    monkeypatch.setattr(task_sandbox, "_PAUSES", (0.01,) * 9)
     away: list[str] = []
 
     @tool(effect="read", confirm=False)

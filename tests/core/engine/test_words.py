@@ -5,9 +5,9 @@ import os
 import pytest
 
 from delf import Connection, action
+from delf.engine.approvals.plan import named_actions
 from delf.engine.changes import told_call
 from delf.engine.output import OutputFolder
-from delf.engine.scripts import named_actions
 from delf.engine.task import TaskContext
 from delf.engine.toolset import check_connection_names, load_toolset
 from delf.errors import ConnectionConfigurationError, ToolDefinitionError

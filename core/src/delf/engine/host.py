@@ -9,12 +9,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
+from delf.engine.approvals.plan import named_actions
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.changes import changes_of, used_tools
 from delf.engine.models.drafts import Draft
 from delf.engine.repair import repaired
-from delf.engine.scripts import ScriptRunner, named_actions
+from delf.engine.scripts import ScriptRunner
 from delf.engine.task_run import TaskRun
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import (
@@ -274,7 +275,7 @@ class TaskHost:
         return ScriptResult(
             outcome=outcome,
             printed=printed,
-            variables_alive=self.scripts.alive,
+            variables_alive=self.scripts.sandbox.alive,
             changes=changes,
             is_silent=isinstance(outcome, Done)
             and (outcome.value is None or outcome.value == "")
@@ -410,7 +411,7 @@ class TaskHost:
     def use(self, tools: Toolset) -> None:
         """Let these tools be called, before the sandbox is opened."""
         self._gate.use(tools)
-        self.scripts.use(tools)
+        self.scripts.sandbox.use(tools)
 
     def close(self, *, left: bool = False) -> None:
         """Let no call begin any more, of a task that is over, or is ``left`` to be resumed."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import contextlib
 import logging
 import time
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
@@ -18,11 +15,10 @@ from delf.engine.calls.gate import Gate
 from delf.engine.journal.recording import RecordedScript
 from delf.engine.journal.replay import RecordedLimit
 from delf.engine.task_run import TaskRun
-from delf.engine.toolset import BoundAction, Toolset
-from delf.errors import SandboxUnavailableError, TaskLeftError
+from delf.engine.task_sandbox import TaskSandbox
+from delf.errors import TaskLeftError
 from delf.events import (
     CallFinished,
-    SandboxOpened,
     ScriptFinished,
     ScriptStatus,
     Step,
@@ -34,7 +30,6 @@ from delf.protocols.sandbox import (
     Done,
     Failed,
     LimitReached,
-    Limits,
     Outcome,
     Raised,
     Rerun,
@@ -42,83 +37,17 @@ from delf.protocols.sandbox import (
     ScriptStart,
     SupportsCut,
     SupportsLanguage,
-    SupportsUsage,
     check_script,
 )
 from delf.protocols.strategy import CallGuard
 from delf.values.encoding import UnsupportedValueError, check_size, kind_name
 
 _ANY_PYTHON: Final = "Python 3.11 or newer"
-_LEAST_SECONDS: Final = 0.1
-"""Less than this is not worth a start, and within what the system measures."""
-
-
-class ResourceBudget:
-    """Counts what scripts use up, so that one which ends its sandbox gains nothing by that.
-
-    Args:
-        limits: Of the whole task.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._seconds = 0.0
-        self._calls = self._file_bytes = 0
-        self._calls_now = self._file_bytes_now = 0
-
-    def opened(self) -> None:
-        """A session was opened; what was not over before is done again in it."""
-        self._calls_now = self._file_bytes_now = 0
-
-    def called(self) -> None:
-        """A script made a call."""
-        self._calls_now += 1
-
-    def handed_over(self, size: int) -> None:
-        """A script handed an output file over.
-
-        Args:
-            size: Its bytes.
-        """
-        self._file_bytes_now += size
-
-    def ended(self, session: SandboxSession) -> None:
-        """A session is over with all that its scripts did in it, and closed."""
-        if isinstance(session, SupportsUsage):
-            self._seconds += session.cpu_seconds
-        self._calls += self._calls_now
-        self._file_bytes += self._file_bytes_now
-        self._calls_now = self._file_bytes_now = 0
-
-    @property
-    def left(self) -> Limits:
-        """Return the limits of the next session."""
-        most = self._limits
-        return replace(
-            most,
-            cpu_seconds=max(0.0, most.cpu_seconds - self._seconds),
-            calls=max(0, most.calls - self._calls),
-            total_file_bytes=max(0, most.total_file_bytes - self._file_bytes),
-        )
-
-    @property
-    def spent(self) -> LimitReached | None:
-        """The reason for which no further script can run, if none can."""
-        most, left = self._limits, self.left
-        if self._seconds and left.cpu_seconds < _LEAST_SECONDS:
-            message = f"the task used its {most.cpu_seconds:g} s of CPU time"
-            return LimitReached(limit="cpu", message=message)
-        if self._calls and not left.calls:
-            message = f"a task can make {most.calls:,} tool calls"
-            return LimitReached(limit="calls", message=message)
-        return None
 
 
 _log = logging.getLogger(__name__)
 _CUT_SECONDS: Final = 1.0
 """The seconds until a script that reached a limit has to end; then its sandbox is gone."""
-_PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
-"""Seconds between attempts to have another sandbox, where none is available for the moment."""
 _KEPT_FAILURES: Final = 200
 """Of how many failed calls of a script it is known what their tools raised."""
 _SLACK: Final = 1.25
@@ -150,59 +79,31 @@ class ScriptRunner:
         children: ChildTasks,
         in_background: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        spec, sandbox = run.session_spec, run.resources.sandbox
+        backend = run.resources.sandbox.backend
         self._log = run.log
         self._replay = run.replay
         self._seed = run.seed
         self._gate = gate
         self._children = children
         self._approvals = run.approvals
-        self._sandbox = sandbox
-        self._spec = spec
-        self._in_background = in_background
-        self._opening: asyncio.Task[SandboxSession] | None = None
-        self._announced: SandboxSession | None = None
+        self.sandbox = TaskSandbox(run, in_background)
         self._lives = run.lives
         self._is_used = False
         self._stopped: asyncio.Future[Exception] | None = None
-        self._budget = ResourceBudget(spec.limits)
+        self._budget = self.sandbox.budget
         self.output = run.output
-        self.libraries = spec.libraries
+        self.libraries = run.session_spec.libraries
         """The packages that scripts may import beside harmless standard modules."""
-        self.lacks = sandbox.spec.lacks
+        self.lacks = run.resources.sandbox.spec.lacks
         """The parts of Python that the sandbox lacks."""
+        self.language = backend.language if isinstance(backend, SupportsLanguage) else _ANY_PYTHON
+        """The Python that scripts run on."""
         self.script_start = ScriptStart()
         """Clock and chance of the script that runs; read by the session."""
         self._raised: OrderedDict[int, Raised] = OrderedDict()
         self._printed = 0
         self.printed_text: list[str] = []
         """The prints of the script that runs, or ran last."""
-
-    @property
-    def language(self) -> str:
-        """The Python that scripts run on."""
-        backend = self._sandbox.backend
-        return backend.language if isinstance(backend, SupportsLanguage) else _ANY_PYTHON
-
-    # -- the session --------------------------------------------------------------------
-
-    def use(self, tools: Toolset) -> None:
-        """Let scripts find other tools, from the next session on."""
-        self._spec = replace(self._spec, tools=tools.names_for_sandbox())
-
-    def open(self) -> asyncio.Task[SandboxSession]:
-        """Begin to open a session, while something else goes on; the same until it is closed."""
-        if self._opening is None:
-            self._opening = asyncio.create_task(self._sandbox.backend.open(self._spec))
-        return self._opening
-
-    @property
-    def alive(self) -> bool:
-        """True if variables of earlier scripts are still there."""
-        opening = self._opening
-        if opening is None or not opening.done() or opening.cancelled():
-            return False
-        return opening.exception() is None and opening.result().alive
 
     def raised_behind(self, outcome: Outcome) -> Raised | None:
         """The answer to a call with whose failure a script failed, if it did."""
@@ -214,77 +115,6 @@ class ScriptRunner:
     def may_go_on(self) -> bool:
         """True if the task's limits leave something for another script."""
         return self._budget.spent is None
-
-    async def close(self) -> None:
-        """Kill the sandbox, whatever runs in it, and wait until it is gone."""
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            await self._close(opening)
-
-    def retire(self) -> None:
-        """Kill the sandbox without waiting until it is gone."""
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            self._in_background(self._close(opening))
-
-    async def end(self, seconds: float) -> None:
-        """Kill the sandbox; wait a little until it is gone, and no longer.
-
-        Args:
-            seconds: How long to wait: what removes it may not answer.
-        """
-        opening, self._opening = self._opening, None
-        if opening is None:
-            return
-        gone = asyncio.Event()
-
-        async def close() -> None:
-            try:
-                await self._close(opening)
-            finally:
-                gone.set()
-
-        self._in_background(close())
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(gone.wait(), seconds)
-
-    async def _close(self, opening: asyncio.Task[SandboxSession]) -> None:
-        if not opening.done():
-            opening.cancel()
-        await asyncio.wait({opening})
-        if opening.cancelled() or opening.exception() is not None:
-            return
-        try:
-            await opening.result().aclose()
-        except Exception as error:  # the task ends as it did, whatever is left of its sandbox
-            message = f"the sandbox of task {self._log.task_id} could not be closed"
-            self._log.redactor.log_failure(_log, message, error)
-
-    async def _session(self) -> SandboxSession:
-        """The open session, or another where that is gone."""
-        if self._opening is not None and self._opening.done() and not self.alive:
-            await self.close()
-        try:
-            session = await self.open()
-        except SandboxUnavailableError:  # what sessions are forked from may just have died
-            session = await self._open_again()
-        if session is not self._announced:
-            self._announced = session
-            self._budget.opened()
-            name, isolation = self._sandbox.spec.name, self._sandbox.isolation
-            await self._log.record(SandboxOpened, backend=name, isolation=isolation)
-        return session
-
-    async def _open_again(self) -> SandboxSession:
-        """Open a session; after a death what starts sandboxes may be restarted just now."""
-        for pause in _PAUSES if self._lives.used else ():
-            await self.close()
-            try:
-                return await self.open()
-            except SandboxUnavailableError:
-                await asyncio.sleep(pause)
-        await self.close()
-        return await self.open()
 
     # -- scripts ------------------------------------------------------------------------
 
@@ -312,9 +142,10 @@ class ScriptRunner:
                 await self._children.end()
             status, error = describe_outcome(outcome)
             # One that died after its script had ended is rebuilt before the next.
-            lost = not self.alive and isinstance(outcome, (Crashed, LimitReached))
+            lost = not self.sandbox.alive and isinstance(outcome, (Crashed, LimitReached))
             if lost:
-                await self._end_session()
+                await self.sandbox.end_session()
+                self._is_used = False
             await self._log.record(
                 ScriptFinished,
                 status=status,
@@ -329,27 +160,18 @@ class ScriptRunner:
             await self._approvals.permit.regained()
         return outcome
 
-    async def _end_session(self) -> None:
-        """A script ended its sandbox: what that took is missing in the next."""
-        session = self._announced
-        await self.close()
-        if session is not None:
-            self._budget.ended(session)
-            self._spec = replace(self._spec, limits=self._budget.left)
-            self._announced = None
-        self._is_used = False
-
     async def _run_or_recall(self, code: str, attempt: int, guard: CallGuard | None) -> Outcome:
         """Run a script, unless its end is recorded and cannot come again."""
         past = self._begin(attempt, guard)
         done = None if past is None else past.finished
         if done is not None and done.status == "crashed":
             if done.lost:  # with what earlier scripts left in it
-                await self.close()
+                await self.sandbox.close()
                 self._is_used = False
             self._replay.end_script("crashed", "")
             return Crashed(message=done.error or "the sandbox is gone")
-        if self._is_used and not self.alive:  # with the variables that the script was promised
+        if self._is_used and not self.sandbox.alive:
+            # The variables that the script was promised are gone with it.
             outcome: Outcome = Crashed(message="the sandbox died between two scripts")
         elif (spent := self._budget.spent) is not None:
             outcome = spent
@@ -385,7 +207,7 @@ class ScriptRunner:
     async def _run_once(self, code: str) -> Outcome:
         if (too_long := check_script(code)) is not None:
             return too_long
-        session = await self._session()
+        session = await self.sandbox.session()
         self._printed = 0
         outcome = self._within_limits(await self._run_in(session, code))
         problems = await self.output.all_written()
@@ -418,7 +240,7 @@ class ScriptRunner:
         if not isinstance(outcome, Done):
             return outcome
         try:
-            check_size(outcome.value, self._spec.limits.frame_bytes)
+            check_size(outcome.value, self.sandbox.limits.frame_bytes)
         except UnsupportedValueError as error:
             return replace(outcome, value=f"<{kind_name(outcome.value)}: {error}>")
         return outcome
@@ -429,7 +251,7 @@ class ScriptRunner:
         """A call of the script takes the gate."""
         self._budget.called()
         try:
-            check_size([request.args, request.kwargs], self._spec.limits.frame_bytes)
+            check_size([request.args, request.kwargs], self.sandbox.limits.frame_bytes)
             answer = await self._gate.call(request)
             if isinstance(answer, Raised):
                 self._raised[request.call_id] = answer
@@ -459,7 +281,7 @@ class ScriptRunner:
 
     def printed(self, text: str) -> None:
         """The script printed. What its sandbox should have held back ends it."""
-        most = self._spec.limits.output_bytes
+        most = self.sandbox.limits.output_bytes
         self._printed += len(text)
         if self._printed > most * _SLACK:
             message = f"the script printed more than {most:,} characters"
@@ -521,30 +343,3 @@ def describe_outcome(outcome: Outcome) -> tuple[ScriptStatus, str | None]:
             return "limit", message
         case Crashed(message=message):
             return "crashed", message
-
-
-def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
-    """The actions in a script that a person will be asked about, before it runs.
-
-    For people to look at. What is enforced, is enforced at each call: by the action that is
-    really called, whatever the script calls it.
-
-    Args:
-        code: The script; one that does not parse names nothing.
-        tools: What it may call.
-    """
-    asking = [bound for bound in tools if bound.asks]
-    if not asking or check_script(code) is not None:
-        return ()
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            tree = ast.parse(code)
-    except (SyntaxError, SystemError, ValueError, RecursionError, MemoryError):
-        return ()
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            names.add(f"{node.value.id}.{node.attr}")
-        elif isinstance(node, ast.Name):
-            names.add(node.id)
-    return tuple(bound for bound in asking if bound.name in names)

@@ -117,7 +117,7 @@ class TaskPipeline:
     async def _lose_sandbox(self, error: SandboxDied) -> TaskOutcome:
         """Leave a task whose sandbox died to be resumed at once; its children work on."""
         self._host.close()
-        self._host.scripts.retire()
+        self._host.scripts.sandbox.retire()
         await self._log.record(Warned, message=error.message)
         return TaskOutcome(text="", error=error, duration_ms=0.0, events=self._log.events)
 
@@ -167,7 +167,7 @@ class TaskPipeline:
         if run.tools is not tools:
             self._host.use(run.tools)
         if runs_scripts(self._strategy):
-            self._host.scripts.open()
+            self._host.scripts.sandbox.open()
         await load_context(run)
         answer: Any = await self._strategy.solve(self._host)
         if not isinstance(answer, str):
@@ -189,7 +189,7 @@ class TaskPipeline:
             return host.said, unfinished or late
         error = host.stopped or work.exception()
         host.close(left=isinstance(error, TaskLeftError))
-        host.scripts.retire()
+        host.scripts.sandbox.retire()
         if error is None:
             text = work.result()
             unfit = host.unfit(text)
@@ -230,7 +230,7 @@ class TaskPipeline:
         """Stop what still runs: the sandbox dies, the rest is cancelled."""
         work.cancel()
         self._log.hurry(_LAST_SECONDS)
-        await self._host.scripts.end(_GRACE_SECONDS)
+        await self._host.scripts.sandbox.end(_GRACE_SECONDS)
         await asyncio.wait({work}, timeout=_GRACE_SECONDS)
 
     async def _cancel(self, work: asyncio.Future[str] | None) -> None:
