@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from pathlib import PurePath
+from collections.abc import Sequence
 from typing import Any, cast
 
 from delf.errors import SandboxExecutionError
@@ -25,20 +24,15 @@ from delf.protocols.sandbox import (
 )
 from delf.values.encoding import MAX_VALUES, UnsupportedValueError, loads
 from delf.values.sizes import cost, cost_of_values, has_too_many_values
-from delf_sandbox.guest.frames import FrameTooLargeError, encode, frame_around
+from delf_sandbox.guest.frames import HALF, FrameTooLargeError, encode, frame_around
 from delf_sandbox.modules import modules_of
 
-_MAX_BYTES_LOOKED_AT = 1024 * 1024
 _MAX_MOMENT = 2**63
-_MANY_HALVES = 10_000
 _SMALL = 128
 _VALUE_BYTES = 32
 _TAGGED = b'{"$t"'
 _COST_OF_A_DICT = 6
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]|\\u[dD][89a-fA-F]")
-_RAW_HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _ESCAPED_HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
-_HALF = re.compile("[\ud800-\udfff]")
 
 
 class WireError(SandboxExecutionError):
@@ -56,17 +50,10 @@ def parse(payload: bytes) -> list[Any]:
     """
     if has_too_many_values(payload):
         raise WireError(f"the sandbox sent a frame of more than {MAX_VALUES:,} values")
-    may_have_halves = b"\xed" in payload or (b"\\" in payload and b"\\u" in payload)
-    halves = may_have_halves and _SURROGATE.search(payload)
-    if halves and len(payload) > _MAX_BYTES_LOOKED_AT:
-        # To go through so many values takes seconds. Escapes are not what the guest writes.
-        payload, halves = _RAW_HALF.sub(b"\xef\xbf\xbd", payload), False
-        if _ESCAPED_HALF.search(payload):
-            raise WireError("the sandbox sent escaped halves of characters")
+    if _has_halves(payload):
+        raise WireError("the sandbox sent halves of characters, which nothing here could write")
     try:
         frame = loads(payload)
-        if halves:
-            frame = _clean(frame)
     except (ValueError, RecursionError) as error:
         raise WireError(f"the sandbox sent a frame that cannot be read: {error}") from None
     if not isinstance(frame, list) or not frame or not isinstance(frame[0], str):
@@ -88,26 +75,11 @@ def size_in_memory(payload: bytes) -> int:
     return size + _VALUE_BYTES * (values - _COST_OF_A_DICT * payload.count(_TAGGED))
 
 
-def _clean(value: Any) -> Any:
-    """The value without halves of surrogate pairs, which nothing on the host could write."""
-    match value:
-        case str():
-            whole, halves = _HALF.subn("\ufffd", value)
-            if not halves:
-                return value
-            if halves > _MANY_HALVES:
-                return whole  # to look which of them make a pair would take seconds
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        case PurePath():
-            return type(value)(_clean(str(value)))
-        case list() | tuple() | set() | frozenset():
-            items = cast("Collection[Any]", value)
-            return type(items)(_clean(item) for item in items)  # pyright: ignore[reportCallIssue]
-        case dict():
-            items = cast("dict[Any, Any]", value).items()
-            return {_clean(key): _clean(item) for key, item in items}
-        case _:
-            return value
+def _has_halves(payload: bytes) -> bool:
+    """Tell whether a payload has halves of surrogate pairs, as they are or as escapes."""
+    return (b"\xed" in payload and HALF.search(payload) is not None) or (
+        b"\\u" in payload and _ESCAPED_HALF.search(payload) is not None
+    )
 
 
 _CALL = (str, int, str, str, list, dict)

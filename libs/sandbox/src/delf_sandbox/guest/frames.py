@@ -22,6 +22,7 @@ Guest to host::
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Any
 
@@ -30,6 +31,8 @@ from delf.values.encoding import TooLargeError, UnsupportedValueError, check_siz
 
 _LENGTH = struct.Struct(">I")
 HEADER = _LENGTH.size
+HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+"""Half of a surrogate pair, which UTF-8 has no place for."""
 
 
 class FrameTooLargeError(ValueError):
@@ -37,7 +40,7 @@ class FrameTooLargeError(ValueError):
 
 
 def encode(frame: list[Any], limit: int) -> bytes:
-    """A frame as bytes, with its length ahead.
+    """A frame as bytes, with its length ahead; halves of characters are replaced.
 
     Args:
         frame: Its name and fields.
@@ -51,6 +54,8 @@ def encode(frame: list[Any], limit: int) -> bytes:
         payload = _dumps_within(frame, limit)
     except UnsupportedValueError:
         payload = _dumps_within(plain_or_as_is(frame), limit)
+    if b"\xed" in payload:
+        payload = HALF.sub("\ufffd".encode(), payload)
     return _header(len(payload), limit) + payload
 
 
