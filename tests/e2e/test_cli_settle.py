@@ -89,15 +89,6 @@ def test_it_is_given_up(here):
     assert sent(here) == ["closed 7"]
 
 
-def test_a_settlement_as_json(here):
-    task = killed_in_a_call(here)
-    with resuming(here, task) as run:
-        said = approvals(here, "settle", run.request(), "--result", "1", "--note", "seen", "--json")
-        data = json.loads(said.stdout)
-        assert (data["decision"], data["by"], data["reason"]) == ("already_done", "cli", "seen")
-        assert run.end()[:2] == (0, "answer: 1\n")
-
-
 def test_a_result_that_is_no_json(here):
     done = approvals(here, "settle", "req_x", "--result", "closed")
     assert done.returncode == 2

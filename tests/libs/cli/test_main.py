@@ -38,13 +38,6 @@ def test_help_lists_core_and_plugin_commands(run):
         assert f"\n  {name} " in text
 
 
-@pytest.mark.parametrize("command", ["run", "chat", "plugins", "inspect", "doctor", "demo"])
-def test_every_command_has_help(run, command):
-    result = run(command, "--help")
-    assert result.exit_code == 0
-    assert result.stdout.startswith(f"Usage: delf {command}")
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "hint"),
     [
@@ -265,36 +258,6 @@ def test_without_its_package_a_command_names_it(run, monkeypatch, command):
         f"error: no command {command!r} is installed",
         f"hint: {how_to_install('delf-plugin-cli')}",
     ]
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(tmp_path, shell):
-    result = run_delf(cwd=tmp_path, env={"_DELF_COMPLETE": f"{shell}_source"})
-    assert result.returncode == 0
-    assert "_DELF_COMPLETE" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("line", "wanted"),
-    [
-        ("delf ", "run"),
-        ("delf de", "demo"),
-        ("delf run --appr", "--approve"),
-        ("delf run x --approve ", "none"),
-        ("delf nope ", None),
-    ],
-)
-def test_completion(tmp_path, line, wanted):
-    words = line.split(" ")
-    env = {
-        "_DELF_COMPLETE": "bash_complete",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(words) - 1),
-    }
-    result = run_delf(cwd=tmp_path, env=env)
-    offered = [item.partition(",")[2] for item in result.stdout.splitlines()]
-    assert result.stderr == ""
-    assert (wanted in offered) if wanted else True
 
 
 def test_the_environment_of_tests_is_clean():

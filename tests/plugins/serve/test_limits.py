@@ -233,18 +233,6 @@ async def test_files_that_come_at_the_same_time_share_the_quota(serve):
     assert [answer.status_code for answer in answers].count(201) <= 2
 
 
-async def test_a_file_is_of_the_key_that_sent_it_in(serve):
-    server = await serve(api_key=KEYS)
-    sent = await server.client.post(
-        "/files", params={"name": "a"}, content=b"x", headers=bearer("ada-key")
-    )
-    order = {"task": doing("print(1)"), "files": [{"id": sent.json()["id"]}]}
-    other = await server.client.post("/run", json=order, headers=bearer("cy-key"))
-    assert other.status_code == 404
-    own = await server.client.post("/run", json=order, headers=bearer("ada-key"))
-    assert own.status_code == 202
-
-
 async def test_files_are_removed_when_they_are_old(serve, tmp_path):
     first = await serve()
     await first.client.post("/files", params={"name": "a"}, content=b"x")

@@ -123,17 +123,6 @@ async def test_a_revoked_person_has_no_session_and_no_stream_any_more(serve):
     assert (await server.client.get("/tasks", headers=cookie)).status_code == 401
 
 
-async def test_a_new_person_of_an_old_name_has_nothing_of_the_former_one(serve):
-    server = await serve(api_key="boss:boss-key")
-    ada = person("ada")
-    await add(server, ada)
-    old = await run(server, "ada", "print(1)")
-    await change(server, ada, replace(ada, uid="another", revoked_at=None))
-    assert (await server.client.get("/tasks", headers=bearer("ada-key"))).json()["tasks"] == []
-    place = f"/tasks/{old['task_id']}"
-    assert (await server.client.get(place, headers=bearer("ada-key"))).status_code == 404
-
-
 async def test_whose_tasks_are_seen_follows_from_the_scope(team):
     made = {name: (await run(team, name, "print(1)"))["task_id"] for name in ("ada", "bo", "eve")}
     seen = {}
@@ -147,85 +136,6 @@ async def test_whose_tasks_are_seen_follows_from_the_scope(team):
     assert seen["boss"] == {"ada", "bo", "eve"}
     own = await team.client.get(f"/tasks/{made['ada'][:12]}", headers=bearer("ada-key"))
     assert own.json()["task_id"] == made["ada"]
-
-
-async def test_what_is_anothers_is_not_there(team):
-    """Each address that names something of Ada's, asked by who must not see it."""
-    code = "add_to_output_files('a.txt', 'secret words')\nprint(await send('bob'))"
-    answer = await team.client.post(
-        "/run", json={"task": doing(code, "secret words")}, headers=bearer("ada-key")
-    )
-    task = answer.json()
-    name, talk = task["task_id"], task["conversation_id"]
-    team.client.headers.update(bearer("boss-key"))
-    request = (await team.question(name))["request_id"]
-    del team.client.headers["authorization"]
-    yes = {"decision": "approve"}
-    attacks = [
-        ("GET", f"/tasks/{name}", None),
-        ("GET", f"/tasks/{name[:10]}", None),
-        ("GET", f"/tasks/{name}?format=snapshot", None),
-        ("GET", f"/tasks/{name}?wait=1", None),
-        ("GET", f"/tasks/{name}/events", None),
-        ("GET", f"/tasks/{name}/prompts", None),
-        ("GET", f"/tasks/{name}/files/a.txt", None),
-        ("POST", f"/tasks/{name}/cancel", {}),
-        ("POST", f"/tasks/{name}/resume", {}),
-        ("POST", f"/tasks/{name}/fork", {"at": 2}),
-        ("DELETE", f"/tasks/{name}", None),
-        ("GET", f"/approvals/{request}", None),
-        ("GET", f"/approvals/{request[:8]}", None),
-        ("POST", f"/approvals/{request}", yes),
-        ("POST", f"/approvals/{request}/check", {"arguments": {"to": "eve"}}),
-        ("GET", f"/conversations/{talk}", None),
-        ("DELETE", f"/conversations/{talk}", None),
-        ("GET", f"/conversations/ada:ada-uid%7C{talk}", None),
-        ("GET", f"/search?before={name}", None),
-        ("GET", "/metrics", None),
-    ]
-    for who in ("eve", "mo"):
-        for method, path, body in attacks:
-            headers = bearer(f"{who}-key")
-            given = {} if body is None else {"json": body}
-            answer = await team.client.request(method, path, headers=headers, **given)
-            assert answer.status_code == 404, (who, method, path, answer.text)
-            assert "secret" not in answer.text
-        lists = ("/tasks", "/tasks?text=secret", "/search?text=secret", "/figures?by=person")
-        for path in (*lists, "/approvals", "/conversations", "/remembered"):
-            listed = await team.client.get(path, headers=bearer(f"{who}-key"))
-            assert next(iter(listed.json().values())) == [], (who, path)
-    assert team.box.sent == []
-    order = {"task": doing("print(1)"), "conversation_id": talk, "wait": 20}
-    theirs = await team.client.post("/run", json=order, headers=bearer("eve-key"))
-    own = f"/conversations/{talk}"
-    said = (await team.client.get(own, headers=bearer("eve-key"))).json()["messages"]
-    assert {line["task_id"] for line in said} == {theirs.json()["task_id"]}
-    done = await team.client.post(f"/approvals/{request}", json=yes, headers=bearer("bo-key"))
-    assert done.json()["by"] == "bo"
-
-
-async def test_a_stream_of_all_tasks_has_those_that_are_seen(team):
-    async with (
-        team.client.stream("GET", "/events", headers=bearer("eve-key")) as eves,
-        team.client.stream("GET", "/events", headers=bearer("bo-key")) as bos,
-    ):
-        lines, others = eves.aiter_lines(), bos.aiter_lines()
-        await anext(lines), await anext(others)
-        first = (await run(team, "ada", "print(1)"))["task_id"]
-        last = (await run(team, "eve", "print(1)"))["task_id"]
-
-        async def told(lines, until):
-            found = set()
-            async with asyncio.timeout(15):
-                async for line in lines:
-                    if line.startswith("data: "):
-                        found.add(json.loads(line[6:])["task_id"])
-                    if until in found:
-                        break
-            return found
-
-        assert await told(others, first) == {first}
-        assert await told(lines, last) == {last}
 
 
 async def test_a_child_task_and_a_fork_are_their_persons(team):

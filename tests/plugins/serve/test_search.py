@@ -163,20 +163,3 @@ async def test_a_task_is_done_with_another_model_or_another_script(serve):
         assert "one of scripted:other" in refused.json()["detail"]
     late = await server.client.post(place, json={"at": 10_000, "script": "print(1)"})
     assert (late.status_code, late.json()["param"]) == (422, "at")
-
-
-async def test_others_tasks_are_not_found_counted_or_compared(serve):
-    keys = "ada:read+run@own:ada-key,bob:read+run@own:bob-key,sam:read:sam-key"
-    server = await serve(api_key=keys, key="ada-key")
-    hers = await done(server, "print(1)", "a zebra")
-    server.client.headers.update(bearer("bob-key"))
-    his = await done(server, "print(2)", "a zebra")
-    assert [one["task"]["task_id"] for one in await found(server, text="zebra")] == [his]
-    assert await found(server, person="ada") == []
-    (person,) = (await server.client.get("/figures", params={"by": "person"})).json()["figures"]
-    assert (person["group"], person["tasks"]) == ("bob", 1)
-    assert (await server.client.get(f"/tasks/{his}/compare/{hers}")).status_code == 404
-    assert (await server.client.get(f"/tasks/{hers}/compare/{his}")).status_code == 404
-    assert (await server.client.get("/search", params={"before": hers})).status_code == 404
-    server.client.headers.update(bearer("sam-key"))
-    assert len(await found(server, text="zebra")) == 2

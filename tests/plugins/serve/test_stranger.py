@@ -166,21 +166,6 @@ async def test_a_browser_that_may_notifies_with_the_count(shop, open_page):  # n
     assert await page.evaluate("told") == [["delf: 1 request waits for you", "local: send"]]
 
 
-async def test_who_stopped_a_task_is_told(tmp_path, monkeypatch, open_page):  # noqa: F811
-    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
-    box = Outbox()
-    async with serving(make_agent(str(tmp_path), box), box, "ada-key", api_key=KEYS) as server:
-        task = await server.run("await hold()")
-        await server.until(task["task_id"], "running")
-        page = await open_page(f"{server.url}/#/{task['task_id']}")
-        await logged_in(page, "ada-key")
-        await page.get_by_role("button", name="Stop").click()
-        await expect(page.locator(".state")).to_contain_text("stopped")
-        await expect(page.locator(".meta")).to_contain_text("asked by ada from 127.0.0.1")
-        await expect(page.locator(".meta")).to_contain_text("stopped by ada")
-        await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
-
-
 @pytest.mark.parametrize(
     ("source", "words"),
     [
