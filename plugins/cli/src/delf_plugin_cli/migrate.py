@@ -53,7 +53,7 @@ _SHIPPED: Final = """
 5 25 claude-opus-4-5 claude-opus-4-6
 15 75 claude-opus-4-1
 """
-"""What Delfhos 0.9 writes into its file of prices by itself: in, out, models."""
+"""The lines that Delfhos 0.9 writes into its file of prices by itself: in, out, models."""
 _COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 

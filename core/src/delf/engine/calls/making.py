@@ -1,4 +1,4 @@
-"""``CallMaker``: makes the calls that passed the gate, and words what came of them."""
+"""``CallMaker``: makes the calls that passed the gate, and words their results."""
 
 from __future__ import annotations
 
