@@ -195,7 +195,7 @@ def test_an_answer_that_comes_late_is_refused(here):
         run.end()
     late = approvals("reject", name, "--reason", "no")
     assert late.returncode == 1
-    assert f"the request '{name}' does not wait any more: it was approved by cli" in late.stderr
+    assert f"the request '{name}' is not pending any more: it was approved by cli" in late.stderr
     assert sent(here) == ["ada 2"]
 
 
@@ -206,7 +206,7 @@ def test_an_answer_to_a_request_that_expired_is_refused(here):
         assert "nobody answered within 0.5 s" in run.end()[1]
     late = approvals("approve", name)
     assert (late.returncode, sent(here)) == (1, [])
-    assert "does not wait any more: it expired" in late.stderr
+    assert "is not pending any more: it expired" in late.stderr
 
 
 def test_an_answer_to_a_process_that_was_killed_is_refused(here, journal):

@@ -100,7 +100,7 @@ def test_a_call_that_was_not_begun_cannot_have_happened(here):
         name = run.request()
         refused = approvals(here, "settle", name)
         assert refused.returncode == 1
-        assert "only a call that was interrupted can have happened before" in refused.stderr
+        assert "only an interrupted call can be settled" in refused.stderr
         assert approvals(here, "approve", name).returncode == 0
         assert run.end()[:2] == (0, "sent to ada\n")
 

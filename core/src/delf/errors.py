@@ -336,7 +336,10 @@ class ApprovalRejectedError(DelfError):
     """A person, or the policy, said no to an action."""
 
     code = "ERR-APPROVAL-001"
-    default_hint = "the settings confirm, approval_mode and approvals say what asks, and whom"
+    default_hint = (
+        "the settings confirm, approval_mode and approvals decide which calls need approval, "
+        "and who is asked"
+    )
 
 
 class UnknownRequestError(DelfError):
@@ -391,7 +394,7 @@ class TaskTimeoutError(DelfError):
     """A task did not end in its time; it was stopped with its sandbox."""
 
     code = "ERR-AGENT-002"
-    default_hint = "give it longer: the setting timeout, or --timeout SECONDS"
+    default_hint = "allow more time: the setting timeout, or --timeout SECONDS"
 
 
 class UnknownTaskError(DelfError):
@@ -410,7 +413,7 @@ class TaskStoppedError(DelfError):
     """A task was cancelled: by Ctrl-C, ``agent.cancel()``, or the end of its agent."""
 
     code = "ERR-AGENT-005"
-    default_hint = "delf runs show says what it had changed by then"
+    default_hint = "delf runs show lists its changes"
     default_can_retry = False
 
 
@@ -440,7 +443,7 @@ class UnrecordedCallError(TaskLeftError):
     """A call was made, and the journal did not take its end. The task stops, and can be resumed."""
 
     code = "ERR-JOURNAL-005"
-    default_hint = "nothing is done after it; resume the task when the journal can be written"
+    default_hint = "the task stopped there; resume it when the journal can be written"
 
 
 # Comparing takes time with the length of both; what is longer was not mistyped.

@@ -175,7 +175,7 @@ def check_variables(name: str, source: Source, variables: Iterable[str]) -> None
     if held is not None and source == "project":
         raise KeyAddressError(
             f"{name}: a file of the project gives the address, and {held} is of the environment",
-            hint="give the address in the environment, too, or what it needs beside it in the file",
+            hint="set both in the environment, or both in the file",
         )
 
 

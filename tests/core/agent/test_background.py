@@ -223,7 +223,7 @@ class TestApprovals:
         task_id = agent.submit("pay")
         request = first_request(agent)
         agent.approve(request["request_id"])
-        with pytest.raises(UnknownRequestError, match="does not wait any more"):
+        with pytest.raises(UnknownRequestError, match="is not pending any more"):
             agent.reject(request["request_id"])
         with pytest.raises(UnknownRequestError, match="'req_no'"):
             agent.approve("req_no")

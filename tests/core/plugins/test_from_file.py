@@ -69,5 +69,5 @@ def test_one_that_cannot_be_imported_is_an_error(file: Path, delf_project: DelfP
 def test_one_that_is_called_as_another_module_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "json.py"
     path.write_text("")
-    with pytest.raises(PluginError, match="call the file otherwise"):
+    with pytest.raises(PluginError, match="rename the file"):
         from_file(str(path))

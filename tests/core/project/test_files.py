@@ -73,9 +73,9 @@ def test_a_named_file_is_not_searched_for(tmp_path):
         ("[agent]\ntimeout = \n", r"delf\.toml, line 2, column 11: Invalid value"),
         ("[agent]\ntimeout = 1\ntimeout = 2\n", r"line 3, column 12: Cannot overwrite a value"),
         ("[agent]\nx = '''", r"delf\.toml, (at its end|line 2)"),
-        ("timeout = 5\n", r"delf\.toml: 'timeout' stands outside of a section"),
-        ("journal = 'sql'\n", r"delf\.toml: 'journal' stands outside of a section"),
-        ("[llm]\nmodel = 'x'\n", r"delf\.toml: 'llm' stands outside of a section"),
+        ("timeout = 5\n", r"delf\.toml: 'timeout' is outside of a section"),
+        ("journal = 'sql'\n", r"delf\.toml: 'journal' is outside of a section"),
+        ("[llm]\nmodel = 'x'\n", r"delf\.toml: 'llm' is outside of a section"),
         (
             "[journal]\nurl = 'a'\n[plugins.journal-sql]\nurl = 'b'\n",
             r"\[journal\] url: \[plugins\.journal-sql\] says it, too",

@@ -298,7 +298,7 @@ async def test_a_question_that_was_decided_elsewhere_says_so_and_takes_no_button
     await asyncio.wait_for(slack.closed.wait(), 10)
     assert "Decided elsewhere" in texts(slack.updates[-1])
     await slack.press(message, APPROVE)
-    assert "does not wait any more" in slack.ephemeral[-1]["text"]
+    assert "is not pending any more" in slack.ephemeral[-1]["text"]
 
 
 async def test_long_values_are_files_of_the_thread(office):

@@ -132,7 +132,7 @@ async def test_moving(calendar: Any) -> None:
     assert (whole["all_day"], whole["start"]) == (True, DAY)
     back = await calendar.update(made["id"], start=NOON, end=NOON + dt.timedelta(hours=1))
     assert (back["all_day"], back["start"]) == (False, NOON.replace(tzinfo=BERLIN))
-    with pytest.raises(ToolRefusedError, match="what is to be changed"):
+    with pytest.raises(ToolRefusedError, match="give the fields to change"):
         await calendar.update(made["id"])
 
 
@@ -157,7 +157,9 @@ async def test_free_and_busy(google: GoogleServer, calendar: Any) -> None:
         NOON.replace(tzinfo=BERLIN), NOON.replace(tzinfo=BERLIN, hour=13, minute=30),
     )  # fmt: skip
     assert busy["bob@example.com"] == []
-    with pytest.raises(ToolRefusedError, match=r"nothing is known of: nobody@elsewhere.example"):
+    with pytest.raises(
+        ToolRefusedError, match=r"no busy times are known for: nobody@elsewhere.example"
+    ):
         await calendar.free_busy(**WEEK, calendars=["nobody@elsewhere.example"])
 
 

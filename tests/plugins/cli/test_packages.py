@@ -160,7 +160,7 @@ def test_elsewhere_names_are_those_of_packages(name, taken):
         ("pandas", "no plugin is known as 'pandas'"),
         ("delf", "'delf' is another project's package"),
         ("Delf[standard]", "'Delf' is another project's package"),
-        ("delf-plugin-gmial", "none of delf's own plugins; did you mean 'gmail'?"),
+        ("delf-plugin-gmial", "not one of delf's own plugins; did you mean 'gmail'?"),
         ("sql @ https://example.com/sql.whl", "is not the name of a plugin"),
         ("git+https://example.com/sql", "is not the name of a plugin"),
         ("https://example.com/sql.whl", "is not the name of a plugin"),
@@ -210,7 +210,7 @@ def test_pip_runs_in_an_empty_folder_of_its_own(tmp_path, monkeypatch, capfd):
 def test_nobody_who_can_be_asked_is_an_error_that_says_how():
     with pytest.raises(ConfigurationError, match="nobody could be asked") as caught:
         installer.agree(["installs"], ["pip"], "install?", yes=False)
-    assert caught.value.hint == "say yes beforehand: --yes"
+    assert caught.value.hint == "approve it in advance: --yes"
     installer.agree(["installs"], ["pip"], "install?", yes=True)
 
 

@@ -100,7 +100,7 @@ async def test_who_was_stopped_keeps_nothing_more(
     owner.send_signal(signal.SIGSTOP)
     await taken(journal)
     told = await asyncio.to_thread(goes_on, owner)
-    assert told.startswith("JournalConflictError task t is not this process's any more")
+    assert told.startswith("JournalConflictError task t belongs to another process now")
     await journal.append(printed("the new one"))
     assert [event.seq for event in await journal.read("t")] == [1, 2]
     await journal.aclose()
@@ -139,7 +139,7 @@ async def test_a_task_of_a_queue_is_nobodys_until_it_is_claimed(journal_url: str
     await working.claim("t")
     await working.append(TaskStarted(task_id="t", seq=2, at=2.0, task="Do it."))
     assert [record.state for record in await submitting.find()] == ["running"]
-    with pytest.raises(JournalConflictError, match=r"being worked on|not this process's"):
+    with pytest.raises(JournalConflictError, match=r"being worked on|belongs to another process"):
         await submitting.append(printed("not mine", 3))
     await working.aclose()
     await submitting.aclose()

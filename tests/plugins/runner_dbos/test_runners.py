@@ -345,7 +345,7 @@ def test_a_task_is_left_to_a_runner_and_a_schedule_is_kept(tmp_path: Path) -> No
     assert delf("run", "x", "--llm", llm, "--queue", "q", cwd=tmp_path).returncode == 2
     assert delf("run", "x", "--llm", llm, "--retries", "1", cwd=tmp_path).returncode == 2
     memory = delf("run", "x", "--llm", llm, "--detach", "--no-journal", cwd=tmp_path)
-    assert "no runner sees the journal 'none'" in memory.stderr
+    assert "runners cannot read the journal 'none'" in memory.stderr
     disabled = {"DELF_DISABLE_PLUGINS": "runner-dbos"}
     without = delf("run", "x", "--llm", llm, "--detach", cwd=tmp_path, env=disabled)
     assert "the package delf-plugin-runner-dbos is disabled" in without.stderr

@@ -143,7 +143,7 @@ async def test_what_was_decided_on_the_page_is_told_in_slack_with_who_and_where(
         assert (await server.client.post(path, json=no, headers=bearer("bo-key"))).is_success
         await slack.shown(question["ts"], "Rejected (not him) by bo, API, 127.0.0.1")
         await slack.press(question, APPROVE, "U0CY")
-        assert "does not wait any more" in slack.ephemeral[-1]["text"]
+        assert "is not pending any more" in slack.ephemeral[-1]["text"]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ async def test_whichever_process_slack_tells_the_press_counts_once(office):
             await slack.shown(questions[to]["ts"], "by bo, slack")
         for slack.to in (0, 1):
             await slack.press(questions["bob"], APPROVE, "U0BO")
-            assert "does not wait any more" in slack.ephemeral[-1]["text"]
+            assert "is not pending any more" in slack.ephemeral[-1]["text"]
         assert one.box.sent == [("bob", 1)]
         closed = [update["ts"] for update in slack.updates]
         assert sorted(closed) == sorted({m["ts"] for m in questions.values()})

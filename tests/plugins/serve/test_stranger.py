@@ -206,7 +206,7 @@ async def test_two_have_to_approve_and_each_is_named(tmp_path, monkeypatch, open
         await first.locator(".ask").get_by_role("button", name="Approve").click()
         await expect(second.locator(".ask")).to_contain_text("bo has approved")
         await expect(first.locator(".ask .outcome")).to_contain_text(
-            "You cannot decide this: bo has approved it: another person has to, too."
+            "You cannot decide this: bo has approved it, and another person must approve it, too."
         )
         await expect(first.locator(".group:visible").first).to_contain_text("Waiting for others")
         await expect(first.get_by_role("link", name="inbox", exact=True)).to_be_visible()

@@ -82,7 +82,7 @@ async def test_a_query_is_asked_about_and_the_rest_is_as_everywhere(elsewhere, o
     query = ProposedCall(action="query", arguments={"statement": "SELECT 1"})
     verdict = await sql.check(query)
     assert isinstance(verdict, NeedsApproval)
-    assert "elsewhere has no session here that cannot write" in verdict.reason
+    assert "elsewhere has no read-only session here" in verdict.reason
     for action in ("schema", "write"):
         assert isinstance(await sql.check(ProposedCall(action=action, arguments={})), Allowed)
     known = open_sql(f"sqlite:///{tmp_path}/x.db")
@@ -109,7 +109,7 @@ def test_a_person_decides_about_the_query_of_a_task(
     ) as agent:
         response = agent.run("How many customers?")
     assert len(asked) == 1
-    assert asked[0].startswith("sql.query: elsewhere has no session here that cannot write")
+    assert asked[0].startswith("sql.query: elsewhere has no read-only session here")
     (call,) = response.trace.tool_calls
     assert call.status == ("ok" if yes else "rejected")
     assert ('"n": 2' in str(response.text)) is yes

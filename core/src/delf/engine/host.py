@@ -186,7 +186,7 @@ class TaskHost:
         if session is None and needed:
             raise ModelConfigurationError(
                 f"the model {config.model!r} has no sessions that stay open",
-                hint="sessions have OpenAI's Realtime and Gemini's Live models",
+                hint="OpenAI's Realtime and Gemini's Live models have sessions",
             )
         return session
 
@@ -245,7 +245,7 @@ class TaskHost:
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
         """Run a script in the task's sandbox, as a whole approved if the agent asks like that."""
         if self._running or self._open_calls:
-            raise RuntimeError("a script runs while no other does, and no call is under way")
+            raise RuntimeError("a script cannot run beside another script or a call")
         code = repaired(code)
         attempt = self._next_attempt()
         self._take_printed()

@@ -216,7 +216,7 @@ class Runtime:
         """A task as it is once the journal has it, to be worked on later, here or elsewhere."""
         if request.queue is not None and not isinstance(self.journal, SharedJournal):
             raise ConfigurationError(
-                f"no runner sees the journal {self.resources.config.journal!r}",
+                f"runners cannot read the journal {self.resources.config.journal!r}",
                 hint='use one that other processes share: journal = "sql"',
             )
         request = self._noted(request)

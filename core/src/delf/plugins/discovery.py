@@ -127,7 +127,7 @@ def from_file(path: str) -> tuple[str, object]:
     if known is not None:
         if getattr(known, "__file__", None) == str(Path(path).resolve()):
             return name, known
-        raise PluginError(f"{path}: a module {name!r} already exists; call the file otherwise")
+        raise PluginError(f"{path}: a module {name!r} already exists; rename the file")
     spec = util.spec_from_file_location(name, Path(path).resolve())
     if spec is None or spec.loader is None:
         raise PluginError(f"{path} is not a Python file")

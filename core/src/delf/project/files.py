@@ -73,7 +73,7 @@ def _check(path: Path, document: Mapping[str, Any]) -> None:
         is_table = isinstance(cast("object", content), Mapping)
         if section in fields and not (is_table and section in SECTIONS):
             raise ConfigurationError(
-                f"{path}: {section!r} stands outside of a section", hint="put it under [agent]"
+                f"{path}: {section!r} is outside of a section", hint="put it under [agent]"
             )
         if section not in SECTIONS:
             raise ConfigurationError(

@@ -224,7 +224,8 @@ def _place_journal(path: Path | None, document: dict[str, dict[str, Any]]) -> No
     both = given.keys() & plugins.get(name, {}).keys()
     if both:
         raise ConfigurationError(
-            f"{path} [journal] {min(both)}: [plugins.{name}] says it, too", hint="say it once"
+            f"{path} [journal] {min(both)}: [plugins.{name}] says it, too",
+            hint="set it in one place",
         )
     plugins[name] = {**plugins.get(name, {}), **given}
 

@@ -153,7 +153,7 @@ def _of_toolset(toolset: Any, name: str, tool: Any, run: Any) -> Callable[..., A
 def _takes_context(name: str) -> ToolDefinitionError:
     return ToolDefinitionError(
         f"the tool {name!r} takes a RunContext, which only its own framework has",
-        hint="wrap it: a function that does without one",
+        hint="wrap it in a function without that parameter",
     )
 
 
@@ -270,7 +270,7 @@ def _function(
     needed = set(cast("Iterable[str]", schema.get("required") or ()))
     names = {_name(own): own for own in parts}
     if len(names) < len(parts):
-        raise ToolDefinitionError(f"parameters of the tool {name!r} differ in signs only")
+        raise ToolDefinitionError(f"parameters of the tool {name!r} have the same name in Python")
     hints: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     docs: list[str] = []

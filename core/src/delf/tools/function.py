@@ -184,7 +184,7 @@ def _check_kind(target: Callable[..., Any]) -> None:
     function = inspect.unwrap(target)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ToolDefinitionError(
-            f"{name} yields, and a script gets its result whole", hint="return a list"
+            f"{name} is a generator, and a script needs a whole result", hint="return a list"
         )
     try:
         parameters = inspect.signature(target).parameters.values()

@@ -105,7 +105,7 @@ class Trust:
         for folder in named:
             if not folder.is_absolute():
                 raise ConfigurationError(
-                    f"{VARIABLE} names {str(folder)!r}, which is another folder everywhere",
+                    f"{VARIABLE} names {str(folder)!r}, which is a relative path",
                     hint=f"an absolute path, as {VARIABLE}=/srv/project",
                 )
         return cls(vouched=tuple(path.resolve() for path in (*named, *map(Path, folders))))

@@ -239,7 +239,7 @@ def _check_waits(record: RequestRecord) -> None:
 
 def _late(request_id: str, became: str) -> UnknownRequestError:
     return UnknownRequestError(
-        f"the request {request_id!r} does not wait any more: {became}",
+        f"the request {request_id!r} is not pending any more: {became}",
         hint="an answer that comes late has no effect",
     )
 

@@ -312,7 +312,7 @@ class Setup:
                 raise
             raise TaskTimeoutError(
                 f"Timeout: the task could not begin within {seconds:g} s",
-                hint="delf doctor shows what does not answer; or give it longer: --timeout SECONDS",
+                hint="delf doctor shows the reason; or allow more time: --timeout SECONDS",
             ) from None
 
 
@@ -434,7 +434,7 @@ def as_before(state: State, options: Options, record: Mapping[str, Any]) -> Opti
     except OSError as error:
         raise ConfigurationError(
             f"the task's folder {folder!r} cannot be entered: {error.strerror}",
-            hint="if the project was moved: delf resume ID --here, in its folder of today",
+            hint="if the project was moved: delf resume ID --here, in its new folder",
         ) from None
     state.config = state.config or record["config"]
     flags = {name: value for name, value in options.flags.items() if value is not None}

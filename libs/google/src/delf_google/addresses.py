@@ -41,10 +41,10 @@ def _people_in(text: str) -> list[Address]:
         except (HeaderParseError, ValueError, IndexError):
             person = None
         if person is None or not person.username or "." not in person.domain:
-            raise ValueError(f"{(address or text)[:200]!r} is not an address of mail")
+            raise ValueError(f"{(address or text)[:200]!r} is not a mail address")
         found.append(person)
     if not found:
-        raise ValueError(f"{text[:200]!r} is not an address of mail")
+        raise ValueError(f"{text[:200]!r} is not a mail address")
     return found
 
 

@@ -121,9 +121,9 @@ class Problem:
             )
         if self.lacks_scope:
             return MissingScopeError(
-                f"{what}: the login was not given for it; it needs {' '.join(scopes)}",
+                f"{what}: the login lacks a right; it needs {' '.join(scopes)}",
                 scopes=scopes,
-                hint=f"run {LOGIN}, and agree to all that is asked",
+                hint=f"run {LOGIN}, and agree to all rights",
             )
         if self.reasons & _NOT_ENABLED:
             return GoogleError(

@@ -68,7 +68,8 @@ def sign_in(
         raise LoginError(f"nobody agreed within {_TIMEOUT} s", hint="try again") from None
     if not made.refresh_token:
         raise LoginError(
-            "Google gave no lasting login", hint="use a client of the type Desktop app"
+            "Google gave a login that cannot be renewed",
+            hint="use a client of the type Desktop app",
         )
     login: dict[str, Any] = json.loads(made.to_json())
     granted: Any = made.granted_scopes
@@ -83,7 +84,7 @@ def _by_hand(flow: Any, show: Callable[[str], None], ask: Callable[[str], str]) 
     show("The browser then ends at a page that it cannot open: http://localhost:1/…")
     told = ask("The address of that page").strip()
     if "code=" not in told and "error=" not in told:
-        raise LoginError("this is not the address that the browser ended at: it has no code")
+        raise LoginError("this is not the last address of the browser: it has no code")
     flow.fetch_token(authorization_response=told.replace("http://", "https://", 1))
     return flow.credentials
 

@@ -280,7 +280,7 @@ class Transport:
     ) -> LostAnswerError:
         return LostAnswerError(
             f"{self._label(request)}: the answer was lost ({reason}), so it may have been done; "
-            "look before it is done again",
+            "check before you repeat it",
             status=0 if problem is None else problem.status,
             reason="" if problem is None else problem.reason,
         )

@@ -194,8 +194,8 @@ class Uploader:
 
     def _unknown(self, request: Request) -> LostAnswerError:
         return LostAnswerError(
-            f"{self._transport.name}: {request.what}: it broke off, and cannot be found out "
-            "whether it was done; look before it is done again"
+            f"{self._transport.name}: {request.what}: it broke off, and may have been done; "
+            "check before you repeat it"
         )
 
 

@@ -296,7 +296,7 @@ def _key(
         found = _Key(key, place, source_of(text))
         if not (key.isascii() and key.isprintable()):
             raise ModelConfigurationError(
-                f"the key of {config.model!r} ({place}) has a character that no key has",
+                f"the key of {config.model!r} ({place}) has an invalid character",
                 hint="copy the key again: letters, digits and plain punctuation",
             )
         if _fits(found.source, given):

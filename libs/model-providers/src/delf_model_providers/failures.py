@@ -152,7 +152,7 @@ def by_status(
     who, model = endpoint.label, endpoint.model
     retry: Retry = "yes" if status in _TEMPORARY or status >= 500 else "no"
     message: str = f"{who} answered {status}: {said}"
-    hint: str | None = "the provider refuses the request as it is: check the model and its settings"
+    hint: str | None = "the provider refuses this request: check the model and its settings"
     if status == 401 or (status in (400, 403) and _BAD_KEY.search(said)):
         message = f"{who} rejected the key ({endpoint.key_source}): {said}"
         hint = "check the key; it may be mistyped, expired or of another provider"
@@ -180,7 +180,7 @@ def by_status(
             hint = f"the provider asks to wait {retry_after:.0f} s; {hint}"
     elif 300 <= status < 400:
         message = f"{who} answered with a redirect ({status}), which is not followed"
-        hint = "give base_url the address that it leads to"
+        hint = "set base_url to the address of the redirect"
     elif status >= 500:
         hint = "the provider has a problem of its own: try again later, or another model"
     return Failure(
@@ -220,7 +220,7 @@ def unanswered(kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: fl
         message, hint = f"{who}: no trusted TLS connection to {where}: {said}", "check base_url"
         if proxy_of(endpoint):
             message = f"{who}: no trusted TLS connection by {proxy_words(endpoint)}: {said}"
-            hint = "look whether the proxy lets it through; NO_PROXY names hosts that need none"
+            hint = "check if the proxy allows it; NO_PROXY lists hosts that need no proxy"
     elif kinds & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"} and proxy_of(
         endpoint
     ):
@@ -304,7 +304,7 @@ def unreadable(endpoint: Endpoint, why: str | None = None) -> Failure:
     hint = f"check base_url: its path is {_path(endpoint)!r}" if endpoint.custom else None
     if proxy_of(endpoint) is not None:
         message = f"{message}, or {proxy_words(endpoint)} did"
-        hint = "look whether the proxy lets it through; NO_PROXY names hosts that need none"
+        hint = "check if the proxy allows it; NO_PROXY lists hosts that need no proxy"
     return Failure(
         message=f"{message}: {why}" if why else message, provider=endpoint.provider, hint=hint
     )

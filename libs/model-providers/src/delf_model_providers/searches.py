@@ -42,7 +42,7 @@ def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
 def cannot(endpoint: Endpoint, why: str) -> ModelConfigurationError:
     """Make the error for a model that cannot search as it should."""
     return ModelConfigurationError(
-        f"{endpoint.model!r} with {SERVER_SIDE_TOOLS}: it cannot search the web so: {why}",
+        f"{endpoint.model!r} with {SERVER_SIDE_TOOLS}: it cannot search the web in this way: {why}",
         hint=_HINT,
     )
 

@@ -55,7 +55,7 @@ class IncomingFiles:
         del self._open[key]
         self._whole += 1
         if self._whole > MAX_FILES:
-            message = f"a task can hand over {MAX_FILES:,} files"
+            message = f"a task can have {MAX_FILES:,} files"
             return LimitReached(limit="file", message=message)
         take = host.wrote_rows if kind == "rows" else host.wrote_file
         try:

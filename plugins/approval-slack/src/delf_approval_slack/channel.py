@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 _INSTANCE: Final = "approval_slack"
 _MOST_THREADS: Final = 10_000
 _MOST_RETRIES: Final = 3
-_GONE: Final = "This question does not wait any more."
+_GONE: Final = "This request is not pending any more."
 _NOTE: Final = "slack"
 """The kind of note that says where a message is."""
 _THREAD: Final = "thread"

@@ -120,13 +120,13 @@ class AuditTrail:
                 seen = count
         if cut and cut[-1] == number:
             raise AuditTrailError(
-                f"{self.path}:{number}: the last line is cut off or no record",
+                f"{self.path}:{number}: the last line is cut off or is not a record",
                 hint="a process may have died while it wrote; the next record goes on from it",
             )
         if seen is None:
             raise AuditTrailError(
                 f"{self.path}: no line has the digest {known}",
-                hint="lines were taken off the end, or the file was written again",
+                hint="lines at the end were removed, or the file was rewritten",
             )
         missing = [] if self._key is not None else [NO_KEY]
         missing += [NO_HEAD] if known in (None, FIRST) else []
@@ -138,7 +138,7 @@ class AuditTrail:
         if record.get("prev") != head:
             raise AuditTrailError(
                 f"{self.path}:{number}: the chain is broken",
-                hint="the line before it was changed, taken out or put in",
+                hint="the line before it was changed, removed or added",
             )
         if self._key is None:
             return
@@ -155,7 +155,7 @@ class AuditTrail:
         except OSError as error:
             raise ConfigurationError(
                 f"cannot read {self.path}: {error.strerror}",
-                hint="tasks write it that run with --observe audit, or with "
+                hint="tasks write it with --observe audit, or with "
                 'observers = ["audit"] under [agent] in delf.toml',
             ) from None
         with file:

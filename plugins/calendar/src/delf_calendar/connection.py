@@ -91,8 +91,8 @@ class Change:
         basis = None if self.context is None else self.context.basis
         if basis is not None and basis.partition("\n")[0] != etag:
             raise ToolRefusedError(
-                "others have changed the event since a person saw it; nothing was written. "
-                "Call it again to ask about it as it is now"
+                "others have changed the event since a person saw it, so nothing was written; "
+                "call it again to ask again"
             )
 
 
@@ -184,7 +184,7 @@ class Calendar(GoogleConnection):
         # Google answers with the address that "primary" stands for.
         unknown = [key for key, item in told.items() if item.get("errors")]
         if unknown:
-            raise ToolRefusedError(f"nothing is known of: {', '.join(unknown)}")
+            raise ToolRefusedError(f"no busy times are known for: {', '.join(unknown)}")
         return {key: [_busy(span) for span in item.get("busy") or ()] for key, item in told.items()}
 
     @action("get", effect="read", trust=_TRUST)
@@ -279,7 +279,7 @@ class Calendar(GoogleConnection):
                 people: Sequence[Mapping[str, Any]] = old.get("attendees") or ()
                 body["attendees"] = _changed(people, add_attendees or [], remove_attendees or [])
             if not body:
-                raise ToolRefusedError("say what is to be changed")
+                raise ToolRefusedError("give the fields to change")
             return body
 
         change = Change("change an event", event, calendar, notify, context)
@@ -374,8 +374,7 @@ class Calendar(GoogleConnection):
                     raise
                 await self.transport.sleep(pause(attempt) / 10)
         raise GoogleError(
-            f"{self.name}: {change.what}: others change the event all the time; "
-            "nothing was written",
+            f"{self.name}: {change.what}: others keep changing the event; nothing was written",
             hint="try again later",
         )
 

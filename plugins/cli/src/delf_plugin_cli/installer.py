@@ -65,7 +65,7 @@ def agree(lines: Sequence[str], command: Sequence[str], question: str, *, yes: b
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfigurationError(
-            "nothing was done: nobody could be asked", hint="say yes beforehand: --yes"
+            "nothing was done, because nobody could be asked", hint="approve it in advance: --yes"
         )
     if not click.confirm(question, err=True):
         click.echo("nothing was done", err=True)

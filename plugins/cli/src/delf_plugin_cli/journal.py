@@ -196,7 +196,7 @@ def _tasks_of(path: Path) -> Iterator[list[Event]]:
 def _upkeep(kept: SharedJournal) -> SupportsUpkeep:
     if not isinstance(kept, SupportsUpkeep):
         raise DelfError(
-            f"the journal {type(kept).__name__} does not say how large it is, and copies nothing",
+            f"the journal {type(kept).__name__} cannot tell its size, and makes no copies",
             hint="delf runs export writes one of its tasks into a file",
         )
     return kept

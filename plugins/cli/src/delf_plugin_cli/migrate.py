@@ -121,7 +121,7 @@ def delfhos(ctx: click.Context, source: Path | None, dry_run: bool, as_json: boo
     )
     if not found:
         raise ConfigurationError(
-            f"there is nothing of Delfhos in {folder}", hint="--from names its folder"
+            f"there are no files of Delfhos in {folder}", hint="--from names its folder"
         )
     taken = _counted(found) if dry_run else _take(state_of(ctx), found)
     if as_json:
@@ -275,7 +275,8 @@ async def _take_facts(
     specs = host.specs(MemorySpec)
     if not specs:
         raise PluginError(
-            "there is no memory to take facts into", hint="delf plugins install memory-semantic"
+            "no memory store for the facts is installed",
+            hint="delf plugins install memory-semantic",
         )
     name = project.agent.memory
     spec = host.spec(MemorySpec, name) if name else host.preferred(specs, "memory")

@@ -368,8 +368,8 @@ def _known(name: str) -> str:
         raise PluginError(f"no plugin is known as {name!r}{_asked(meant)}", hint=hint)
     if meant := get_close_matches(short, plugins, n=1, cutoff=_A_TYPO):
         raise PluginError(
-            f"{name!r} is none of delf's own plugins{_asked(meant)}",
-            hint="delf plugins available lists delf's own; pip itself installs what else is meant",
+            f"{name!r} is not one of delf's own plugins{_asked(meant)}",
+            hint="delf plugins available lists delf's own; use pip itself for any other package",
         )
     return full
 

@@ -204,7 +204,7 @@ class Docs(GoogleConnection):
         if link is not None:
             styles |= text_style("link", link) if link else {"link": None}
         if not find or (not styles and heading is None):
-            raise ToolRefusedError("give the text to find, and how it is to look")
+            raise ToolRefusedError("give the text to find, and its new look")
         if heading is not None and not 0 <= heading <= 6:
             raise ToolRefusedError("heading is from 1 to 6, or 0 for none")
         count = 0
@@ -310,8 +310,8 @@ class Docs(GoogleConnection):
             found = await self._get(document)
             if context is not None and context.basis not in (None, _revision(found)):
                 raise ToolRefusedError(
-                    "others have changed the document since a person saw it; nothing was written. "
-                    "Call it again to ask about it as it is now"
+                    "others have changed the document since a person saw it, so nothing was "
+                    "written; call it again to ask again"
                 )
             requests = requests_for(found)
             if not requests:
@@ -325,7 +325,7 @@ class Docs(GoogleConnection):
                     raise
                 await self.transport.sleep(pause(attempt) / 10)
         raise GoogleError(
-            f"{self.name}: {what}: others change the document all the time; nothing was written",
+            f"{self.name}: {what}: others keep changing the document; nothing was written",
             hint="try again later",
         )
 

@@ -81,7 +81,7 @@ def _load(name: str, device: str | None, dtype: DType, download: bool) -> _Loade
 def _missing(name: str) -> ConfigurationError:
     return ConfigurationError(
         f"the embedding model {name!r} cannot be loaded: it is neither a folder nor in "
-        "the cache, or it is none of sentence-transformers",
+        "the cache, or it is not a model of sentence-transformers",
         hint=f"hf download {_on_the_hub(name)}, give the path "
         "of a folder, or set download = true for this embedder",
     )

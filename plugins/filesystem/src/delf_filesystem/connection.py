@@ -358,8 +358,8 @@ class Filesystem(Connection):
             raise ToolExecutionError(f"cannot edit {path!r}: old_text not found in file")
         if content.find(old, at + 1) >= 0:
             raise ToolExecutionError(
-                f"cannot edit {path!r}: old_text stands there more than once; give more of "
-                "what is around it, or use replace"
+                f"cannot edit {path!r}: old_text appears more than once; include more of "
+                "the text around it, or use replace"
             )
         view = memoryview(content)  # what stays is not copied
         return Change(place, content, (view[:at], new, view[at + len(old) :]))

@@ -259,7 +259,7 @@ class Gmail(GoogleConnection):
         files = await self._files(attachments, context)
         if reply_to is not None:
             if to or subject or cc or bcc:
-                raise ToolRefusedError("an answer's people and subject follow from reply_to")
+                raise ToolRefusedError("with reply_to, leave out people and subject")
             raw, thread = await self._answer(reply_to, text, html, files)
         else:
             raw, thread = (

@@ -143,7 +143,7 @@ def people_in(payload: Resource, header: str) -> list[str]:
             people.append(str(Address(display_name=name, addr_spec=address)))
         except (HeaderParseError, ValueError, IndexError):
             raise ToolRefusedError(
-                f"{header} of the message: {(address or name)[:200]!r} is not an address of mail"
+                f"{header} of the message: {(address or name)[:200]!r} is not a mail address"
             ) from None
     return people
 

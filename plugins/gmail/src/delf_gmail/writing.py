@@ -52,7 +52,7 @@ def build(
     message = EmailMessage(policy=SMTP)
     people = {"To": _people(to, "to"), "Cc": _people(cc, "cc"), "Bcc": _people(bcc, "bcc")}
     if not any(people.values()):
-        raise ToolRefusedError("nobody is named in to, cc or bcc")
+        raise ToolRefusedError("to, cc and bcc are empty")
     for name, found in people.items():
         if found:
             message[name] = found

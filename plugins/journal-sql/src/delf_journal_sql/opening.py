@@ -40,7 +40,7 @@ def _path(text: str, mark: str) -> Path:
     if not text:
         if mark:
             raise JournalSetupError(
-                "a journal in memory is another one",
+                "a SQLite journal cannot be in memory",
                 hint='use journal = "none"',
             )
         from platformdirs import user_data_path
@@ -50,7 +50,7 @@ def _path(text: str, mark: str) -> Path:
     name = text.removeprefix("/") if mark else text
     if name == ":memory:":
         raise JournalSetupError(
-            "a journal in memory is another one",
+            "a SQLite journal cannot be in memory",
             hint='use journal = "none"',
         )
     return Path(name).expanduser().absolute()

@@ -395,6 +395,6 @@ def explain(error: sqlite3.Error, path: Path, waited: float) -> Exception:
     if kind == "SQLITE_FULL":
         return JournalError(
             f"the disk of the journal {path} is full",
-            hint="make some room on it; then delf runs prune and delf chat prune make more",
+            hint="free some space; then delf runs prune and delf chat prune free more",
         )
     return JournalError(f"the journal {path} failed: {error}")

@@ -281,8 +281,8 @@ class Tasks:
 
 def _lost(task_id: str) -> JournalConflictError:
     return JournalConflictError(
-        f"task {task_id} is not this process's any more",
-        hint="another one took it over while this one was silent; it goes on there",
+        f"task {task_id} belongs to another process now",
+        hint="it was claimed while this process was silent, and continues there",
     )
 
 

@@ -49,7 +49,7 @@ _CONTEXT: Final = "delf_call_context"
 _READ: Final[Effect] = "read"
 _FLOW: Final[Mapping[str, Any]] = {"egress": True}
 _IRREVERSIBLE: Final[Effect] = "irreversible"
-_LOOK: Final = "look before it is done again"
+_LOOK: Final = "check before you repeat it"
 _PARSE_ERROR: Final = -32700
 _SAID_FOR_A_GATEWAY: Final = ("Server returned an error response", "Unexpected content type")
 """The library's words where something answered that is not a server of MCP, as a gateway does."""

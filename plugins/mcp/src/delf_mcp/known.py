@@ -54,7 +54,7 @@ class KnownTools:
         try:
             write_own(self._path, text)
         except (OSError, ConfigurationError) as error:
-            _log.warning("tools that effects hold for are known to this process alone: %s", error)
+            _log.warning("accepted tools are known only to this process: %s", error)
 
 
 def _folder() -> Path:

@@ -142,7 +142,7 @@ def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        raise ToolException(f"the server sent bytes that are none: {error}") from None
+        raise ToolException(f"the server sent invalid bytes: {error}") from None
 
 
 def _text_of(blocks: Sequence[Any]) -> str:

@@ -55,7 +55,7 @@ def facts_of(path: Path) -> list[OldFact]:
         with closing(_opened(path)) as connection:
             if not _is_theirs(connection):
                 raise MemoryRetrievalError(
-                    f"{path} is a database, and no memory of Delfhos",
+                    f"{path} is a database, but not a memory of Delfhos",
                     hint="delf memory export writes the facts of a memory of delf",
                 )
             rows = connection.execute(

@@ -104,7 +104,7 @@ class Recall(Connection):
             limit: How many messages at most, up to 20.
         """
         if not query.strip():
-            raise ToolRefusedError("the query is empty", hint="say what was talked about")
+            raise ToolRefusedError("the query is empty", hint="give words of the conversation")
         begin = 0.0 if since is None else since.timestamp()
         end = _END_OF_TIME if until is None else until.timestamp()
         index = await self._follow()

@@ -22,7 +22,7 @@ from delf_schemas.shapes import Shapes, safe_text
 
 _ERROR_CHARS: Final = 1500
 _SHAPE_CHARS: Final = 300
-LOOK: Final = "look before it is done again"
+LOOK: Final = "check before you repeat it"
 _LOST_BY_A_GATEWAY: Final = frozenset({502, 504})
 _HIDDEN_HEADERS: Final = frozenset({"set-cookie", "www-authenticate", "authorization"})
 

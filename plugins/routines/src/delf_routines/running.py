@@ -177,7 +177,7 @@ async def _tell(host: StrategyHost, routine: Routine, guard: RoutineGuard, answe
     for action in guard.empty:
         await host.warn(f"{action} gave nothing, and gave something when {routine.name} was saved")
     if guard.reused:
-        await host.warn(f"{guard.reused} calls had been made before the repair, and not again")
+        await host.warn(f"{guard.reused} calls from before the repair were not repeated")
     shape = shape_of(answer)
     if routine.answer and shape != routine.answer:
         await host.warn(f"the answer is {shape}, and was {routine.answer}")
@@ -419,7 +419,7 @@ def _as_error(name: str, result: ScriptResult) -> DelfError:
             return made(f"the routine {name} failed: {kind}: {message}{where}", hint=hint)
         case Rerun():
             return SandboxExecutionError(
-                f"the routine {name} asked for another pass, and has no model", hint=hint
+                f"the routine {name} asked for another script, and has no model", hint=hint
             )
         case _:
             return SandboxExecutionError(f"the routine {name} did not end as expected", hint=hint)

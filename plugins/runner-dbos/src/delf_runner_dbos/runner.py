@@ -221,7 +221,7 @@ class Runner:
             except UnknownTaskError:
                 await asyncio.sleep(pause)
         if ticket.rests > _UNKNOWN_RESTS:
-            _log.warning("task %s never came into the journal", ticket.task_id)
+            _log.warning("task %s did not reach the journal", ticket.task_id)
             return None
         return await self._journal.task(ticket.task_id)
 

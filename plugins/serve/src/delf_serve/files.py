@@ -165,7 +165,7 @@ class Uploads:
             most = f"{settings.key_file_bytes:,}"
             raise ProblemError(
                 413,
-                f"the files that this key has sent in are more than {most} bytes",
+                f"the uploaded files of this key have more than {most} bytes",
                 f"they are removed after {settings.file_days:g} days",
             )
         if self._used.total() > settings.all_file_bytes:

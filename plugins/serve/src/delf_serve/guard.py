@@ -234,7 +234,7 @@ class Guard:
                     raise ProblemError(403, f"{CSRF_HEADER} is missing", f"send {CSRF_HEADER}")
                 return key
             if not _is_open(path) or path == "/session":
-                raise ProblemError(403, "the proxy tells of somebody who is not known here")
+                raise ProblemError(403, "the proxy names a person who is not known here")
         cookie = session_of(headers)
         key = None if cookie is None else await self._key_of_session(cookie)
         if key is not None and cookie is not None:

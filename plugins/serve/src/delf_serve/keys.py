@@ -158,7 +158,7 @@ class Keys:
         given = given or environ.get(VARIABLE, "")
         texts = [text.strip() for text in given.split(",") if text.strip()]
         if given and not texts:
-            raise ConfigurationError("an API key is set, and there is nothing in it")
+            raise ConfigurationError("an API key is empty")
         file = None if settings.keys_file is None else Path(settings.keys_file)
         return cls(texts, file, needed=settings.has_login)
 
@@ -337,6 +337,6 @@ def _key(text: str, number: int) -> Key:
         raise ConfigurationError(
             f"API key {number} cannot be read",
             hint="KEY, NAME:KEY, or NAME:RIGHTS:KEY with rights such as read+run+decide, and @own "
-            "after them for who sees only what is their own",
+            "after them for a person who sees only their own tasks",
         )
     return Key(name, allowed, bytes.fromhex(digest_of(secret)), seen)

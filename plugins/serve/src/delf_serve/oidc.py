@@ -111,7 +111,7 @@ class OpenIdConnect:
                 "another claim, by the setting oidc_name_claim",
             )
         if not isinstance(name, str) or not name:
-            raise ProblemError(403, f"the provider tells no {settings.oidc_name_claim}")
+            raise ProblemError(403, f"the provider does not send {settings.oidc_name_claim}")
         if not settings.oidc_teams_claim:
             return name, None
         told = claims.get(settings.oidc_teams_claim, ())

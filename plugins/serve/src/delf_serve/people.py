@@ -42,7 +42,7 @@ class Changer:
 
         Raises:
             ConfigurationError: When they could be taken for somebody else.
-            DelfError: When others change the same person all the time.
+            DelfError: When others keep changing the same person.
         """
         for _ in range(_MOST_TRIES):
             people = await keeper.people()
@@ -52,7 +52,7 @@ class Changer:
                 check_apart(after, people)
             if await self.keep(keeper, after, before):
                 return after
-        raise DelfError("others change the same person all the time", hint="try it again")
+        raise DelfError("others keep changing the same person", hint="try it again")
 
     async def keep(self, keeper: SupportsPeople, after: Person, before: Person | None) -> bool:
         """Keep a person, and tell of it; False, and nothing changes, if somebody was quicker."""

@@ -625,7 +625,7 @@ class Tasks:
             try:
                 await self._agent.aresume(name, timeout, listeners=[listen])
             except DelfError as error:
-                _log.warning("task %s is not gone on with: %s", name, error.message)
+                _log.warning("task %s is not continued: %s", name, error.message)
                 if not begun.done():
                     begun.set_exception(error)
             finally:
@@ -677,7 +677,7 @@ class Tasks:
                 if gone.tasks or talks:
                     _log.info("%d tasks, %d conversations forgotten", len(gone.tasks), len(talks))
             except DelfError as error:
-                _log.warning("old tasks are not forgotten: %s", error.message)
+                _log.warning("old tasks are not removed: %s", error.message)
             await asyncio.sleep(_FORGET_SECONDS)
 
 

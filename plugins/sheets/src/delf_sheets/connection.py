@@ -191,7 +191,7 @@ class Sheets(GoogleConnection):
         plan = Plan(await self._book(spreadsheet))
         plan.format(range, look)
         if not plan.requests:
-            raise ToolRefusedError("say what is to look otherwise: bold, color, number_format, …")
+            raise ToolRefusedError("give a new look: bold, color, number_format, …")
         await self._do("format cells", plan)
 
     @action("chart", effect="write", trust="own", sinks=["spreadsheet"])

@@ -88,7 +88,7 @@ class SQL(Connection):
         if call.action != "query" or self._target.is_locked:
             return Allowed()
         return NeedsApproval(
-            reason=f"{self._target.label} has no session here that cannot write: only the reading "
+            reason=f"{self._target.label} has no read-only session here: only the check "
             "of the statement says that it changes nothing"
         )
 

@@ -74,7 +74,7 @@ def lost(text: str, backend: Backend) -> OutcomeUnknownError:
             f"{backend.target.label}: the write was sent and its answer was lost "
             f"({text[:_LONGEST]}), so it may have been done"
         ),
-        hint="query what is there before it is done again",
+        hint="query the data before you repeat it",
     )
 
 

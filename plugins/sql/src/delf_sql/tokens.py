@@ -232,7 +232,7 @@ def _tokens(piece: str, start: int, dialect: Dialect) -> Iterable[Token]:
     parts = list(re.finditer(r"[^ \t\n]+", piece))
     if len(parts) < 2 or not all(_matches(_WORD, part.group()) for part in parts):
         raise ToolRefusedError(
-            f"the statement has {_shown(piece)}, which cannot be read surely: write it plainly, "
+            f"the statement has {_shown(piece)}, which is ambiguous: write it plainly, "
             "and pass values in params"
         )
     for part in parts:
@@ -268,8 +268,8 @@ def _is_tight(before: Token, token: Token) -> bool:
         return False
     if before.kind == "number" and token.kind in ("word", "number", "string"):
         raise ToolRefusedError(
-            f"the statement has {_shown(before.text + token.text)}, which cannot be read surely: "
-            "put a blank between"
+            f"the statement has {_shown(before.text + token.text)}, which is ambiguous: "
+            "put a space between"
         )
     if token.text == "(" and token.kind == "operator":
         return before.kind in ("word", "name")

@@ -98,7 +98,7 @@ class Fetcher:
             manners = await self._robots.about(str(url)) if self._settings.robots else FREE
             if not manners.allowed:
                 raise ToolRefusedError(
-                    f"{url}: the site's robots.txt does not give this page to programs",
+                    f"{url}: the site's robots.txt does not allow programs on this page",
                     hint="robots = false in the connection's settings, where you may",
                 )
             response, content = await self._exchange(url, manners.delay)
@@ -230,7 +230,7 @@ def checked_url(text: str, settings: WebSettings) -> httpx.URL:
     if url.scheme not in ("http", "https") or not url.host:
         raise ToolRefusedError(f"{text!r:.200} is not an address of a page: http:// or https://")
     if url.userinfo:
-        raise ToolRefusedError(f"an address with a login is not asked for; its host is {url.host}")
+        raise ToolRefusedError(f"an address with a login is refused; its host is {url.host}")
     port = url.port or (443 if url.scheme == "https" else 80)
     if settings.ports and port not in settings.ports:
         raise ToolRefusedError(

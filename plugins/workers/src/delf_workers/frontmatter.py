@@ -134,7 +134,7 @@ def _look(
     """Note the line of each value; refuse what reads otherwise than it looks."""
     line = node.start_mark.line + 2
     if id(node) in seen:
-        raise ConfigurationError(f"{path}, line {line}: anchors and aliases are not taken")
+        raise ConfigurationError(f"{path}, line {line}: anchors and aliases are not supported")
     seen.add(id(node))
     found.setdefault(keys, line)
     if isinstance(node, yaml.SequenceNode):

@@ -187,7 +187,7 @@ def lineage(registry: Registry, worker: WorkerDefinition) -> list[WorkerDefiniti
     while (maker := line[-1].maker) is not None:
         line.append(registry.find(maker))
         if len(line) > _DEEPEST:
-            raise ConfigurationError(f"{worker.place('maker')}: its makers do not come to an end")
+            raise ConfigurationError(f"{worker.place('maker')}: its makers form a circle")
     return line
 
 

@@ -71,7 +71,7 @@ def _more(given: str) -> dict[str, Any]:
     try:
         return dict(json.loads(given)) if given else {}
     except (ValueError, TypeError):
-        raise ToolExecutionError("what is given to the worker is not a JSON object") from None
+        raise ToolExecutionError("the worker's input is not a JSON object") from None
 
 
 MessageCallback = Callable[[str, Prompt], None]

@@ -100,7 +100,7 @@ def voices(
     left = tuple(name for name in instead_of if folded(name) not in votes)
     if folded(_name_of(who)) in votes or (instead_of and not left):
         for_whom = " or ".join(instead_of) or who.name
-        raise DelfError(f"{for_whom} has approved it: another person has to, too")
+        raise DelfError(f"{for_whom} has approved it, and another person must approve it, too")
     return left
 
 

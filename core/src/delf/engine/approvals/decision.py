@@ -162,7 +162,7 @@ def well_formed(said: object) -> Decision:
         case Rejected(reason=reason):
             return Rejected(reason=str(reason or NO_REASON))
         case _:
-            raise DelfError(f"the fields of this {type(said).__name__} are not what they can be")
+            raise DelfError(f"the fields of this {type(said).__name__} are invalid")
 
 
 def _are_named(arguments: object) -> bool:
@@ -208,6 +208,6 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
             hint="approve makes it again, settle says that it did happen, reject gives it up",
         )
     if isinstance(decision, AlreadyDone) and not request.outcome_unknown:
-        raise DelfError("only a call that was interrupted can have happened before")
+        raise DelfError("only an interrupted call can be settled")
     if isinstance(decision, Approved) and decision.covers == "action" and request.code is not None:
-        raise DelfError("a script has no arguments: what is remembered is this very script")
+        raise DelfError("a script has no arguments: only the same script can be remembered")

@@ -49,7 +49,7 @@ async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
     if not isinstance(journal, SharedJournal):
         if lease is not None:
             raise ConfigurationError(
-                "the journal knows no leases",
+                "the journal has no leases",
                 hint='use one that other processes share: journal = "sql"',
             )
         return journal
@@ -139,7 +139,7 @@ class Inbox:
         try:
             notes = await self._journal.notes(task_id)
         except DelfError as error:
-            _log.warning("earlier answers to %s are not seen: %s", task_id, error.message)
+            _log.warning("earlier answers to %s cannot be read: %s", task_id, error.message)
             return
         for note in reversed(notes):  # who answered once more saw the first answer lost
             if note.kind == KIND:
@@ -178,4 +178,4 @@ class Inbox:
         except UnknownRequestError as error:
             _log.debug("an answer came late: %s", error.message)
         except DelfError as error:
-            _log.warning("an answer was not taken: %s", error.message)
+            _log.warning("an answer was not used: %s", error.message)

@@ -62,7 +62,7 @@ async def with_novelty(
                     told = f"{origins[path]['text']}; {_NEW}"
                     origins[path] = {**origins[path], "text": told, "is_new": True}
     except Exception as error:  # of a journal that may be anybody's, and a question has to be asked
-        _log.warning("nobody knows which addresses are new: %s", type(error).__name__)
+        _log.warning("new addresses cannot be recognised: %s", type(error).__name__)
     return origins
 
 

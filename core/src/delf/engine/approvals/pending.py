@@ -144,6 +144,6 @@ def _not_waiting(request_id: str, became: str | None) -> UnknownRequestError:
     if became is None:
         return UnknownRequestError(f"no request {request_id!r} waits for approval")
     return UnknownRequestError(
-        f"the request {request_id!r} does not wait any more: it was {became}",
+        f"the request {request_id!r} is not pending any more: it was {became}",
         hint="an answer that comes late has no effect",
     )

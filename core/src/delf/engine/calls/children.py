@@ -83,7 +83,7 @@ class ChildTasks:
         """
         if self.depth >= self._run.config.max_depth:
             raise ToolExecutionError(
-                f"the task is {self.depth} tasks deep, and has no child task any more",
+                f"the task is {self.depth} tasks deep, and can start no child task",
                 hint="max_depth allows more",
             )
         request = self._request(child)

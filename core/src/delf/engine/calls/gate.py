@@ -440,7 +440,7 @@ class Gate:
                 call.basis = now.basis
                 return replace(answer, decision=Approved())
             verdict, past, changed = now, None, True
-        return Answer(Rejected(reason="what it would do changes too quickly to be looked at"))
+        return Answer(Rejected(reason="its effect changes too quickly for a person to check it"))
 
     def _edit(self, call: Call, arguments: Mapping[str, Any]) -> None:
         """Give a call other arguments.

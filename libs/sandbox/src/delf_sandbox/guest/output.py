@@ -202,7 +202,7 @@ class FileSender:
                 "file", f"the output files together pass {self.total_limit:,} bytes"
             )
         if self._count > MAX_FILES:
-            raise LimitReachedError("file", f"a task can hand over {MAX_FILES:,} files")
+            raise LimitReachedError("file", f"a task can have {MAX_FILES:,} files")
         for start in range(0, max(len(data), 1), _CHUNK):
             chunk = data[start : start + _CHUNK]
             self._send(kind, name, start + _CHUNK >= len(data), chunk)

@@ -137,8 +137,8 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
             path = next((p for p in _named(name, inputs) if os.path.isfile(p)), path)
         if changes and any(_inside(path, root) for root in inputs):
             raise PermissionError(
-                f"{name!r} is an input file and can only be read; write what is new to a file "
-                "with a relative name, or hand it over with add_to_output_files"
+                f"{name!r} is an input file and can only be read; write to a file with "
+                "a relative name, or use add_to_output_files"
             )
         if not any(_inside(path, root) for root in (writing if changes else reading)):
             what = "write" if changes else "read"

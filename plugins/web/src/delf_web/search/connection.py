@@ -72,7 +72,7 @@ class WebSearch(Connection):
         self._endpoint = self._resolved(settings.llm) if settings.llm is not None else None
         if self._endpoint is not None and self._endpoint.provider == "google" and settings.domains:
             raise ConnectionConfigurationError(
-                f"connection {self.name!r}: Gemini's search knows no domains",
+                f"connection {self.name!r}: Gemini's search cannot limit domains",
                 hint="use another model, SearXNG, or ask for sites in the words of the search",
             )
 
@@ -162,7 +162,7 @@ class WebSearch(Connection):
                 body = engine.read(told, findings)
             except (AttributeError, KeyError, TypeError, IndexError):
                 raise ToolExecutionError(
-                    f"{endpoint.label} sent an answer that is none of a search",
+                    f"{endpoint.label} sent an answer that is not of a search",
                     hint="check base_url",
                 ) from None
             if body is None:
