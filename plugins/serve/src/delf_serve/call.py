@@ -138,7 +138,7 @@ class Call:
             ProblemError: When something was.
         """
         if b"".join([chunk async for chunk in self.chunks()]).strip() not in (b"", b"{}"):
-            raise ProblemError(422, "the body: nothing is taken here", "GET /openapi.json")
+            raise ProblemError(422, "the body must be empty", "GET /openapi.json")
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes; one that is too slow or too large is given up."""

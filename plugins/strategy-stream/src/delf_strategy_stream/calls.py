@@ -67,7 +67,7 @@ def _python(text: str) -> Any:
     kinds = [t.type for t in tokenize.generate_tokens(io.StringIO(text).readline)]
     kinds = [kind for kind in kinds if kind not in (tokenize.NL, tokenize.NEWLINE)]
     if (tokenize.STRING, tokenize.STRING) in pairwise(kinds):
-        raise ValueError("two texts stand side by side")
+        raise ValueError("two texts are side by side")
     return json.loads(json.dumps(read_literal(text)))
 
 

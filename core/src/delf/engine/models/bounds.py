@@ -63,5 +63,5 @@ def check_length(letters: int, config: LLMConfig) -> None:
     if letters > MOST_LETTERS:
         raise EndlessAnswerError(
             f"the answer of {config.model} is longer than {MOST_LETTERS:,} letters",
-            hint="no model says so much; look at its server",
+            hint="no model writes so much; check its server",
         )
