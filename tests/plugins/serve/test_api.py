@@ -458,6 +458,20 @@ async def test_a_server_that_stops_leaves_its_tasks_to_the_next(serve, tmp_path)
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
 
 
+async def test_a_task_whose_process_is_gone_is_over_once_it_is_stopped(serve, tmp_path):
+    async with contextlib.AsyncExitStack() as stack:
+        box = Outbox()
+        one = await stack.enter_async_context(serving(make_agent(str(tmp_path), box), box))
+        left = (await one.run("print(await send('bob'))"))["task_id"]
+        await one.question(left)
+    two = await serve(take_up=False)
+    await two.until(left, "interrupted")
+    answer = await two.client.post(f"/tasks/{left}/cancel")
+    assert answer.json() == {"task_id": left, "cancelled": True}
+    assert (await two.until(left, "stopped"))["is_terminal"]
+    assert (await two.client.post(f"/tasks/{left}/resume")).status_code == 409
+
+
 async def test_a_call_that_did_happen_is_told_with_its_result(serve, tmp_path):
     box = Outbox()
     async with serving(make_agent(str(tmp_path), box), box) as one:
@@ -521,6 +535,13 @@ async def test_a_path_is_no_name_of_a_file(serve, name, tmp_path):
     order = {"task": doing("print(1)"), "files": [inline]}
     assert (await server.client.post("/run", json=order)).status_code == 422
     assert not list((tmp_path / "files").rglob("*"))
+
+
+async def test_a_name_of_more_bytes_than_file_systems_take_is_refused(serve):
+    server = await serve()
+    for name, status in (("語" * 80, 201), ("語" * 100, 409)):
+        answer = await server.client.post("/files", params={"name": name}, content=b"x")
+        assert answer.status_code == status, answer.text
 
 
 async def test_conversations_go_on(serve):

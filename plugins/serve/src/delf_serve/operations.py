@@ -40,6 +40,7 @@ _NO_MODEL: Final = (409, "The model cannot be chosen.")
 _NO_SEARCH: Final = (501, "The journal has no search.")
 _NO_PERSON: Final = (409, "The key belongs to no person.")
 _LATE: Final = (409, "It is too late, or it cannot be done now.")
+_LONG_NAME: Final = (409, "The name has more bytes than file systems take.")
 _FULL: Final = (503, "Too many streams are open.")
 _HANDED_IN: Final = (
     *_UNKNOWN,
@@ -276,7 +277,7 @@ async def get_file(call: Call) -> Response:
     )
 
 
-@OPERATIONS.add("POST", "/files", "run", status=201, sent=_FILE)
+@OPERATIONS.add("POST", "/files", "run", status=201, sent=_FILE, other=(_LONG_NAME,))
 async def send_file(call: Call, query: s.FileQuery) -> s.Stored:
     """Send a file in, for the tasks that name it."""
     return await call.service.uploads.store(call.key, query.name, call.chunks())
