@@ -97,11 +97,6 @@ _POSTGRESQL_WORDS: Final = (
     ),
 )
 _FOUND_IN_SQLITE: Final = sa.text(
-    "SELECT rowid, bm25(delf_memory_words) AS counts FROM delf_memory_words "
-    "WHERE delf_memory_words MATCH :words ORDER BY counts, rowid LIMIT :limit"
-)
-"""Of a store with one namespace: to look up that of each fact takes as long as to weigh it."""
-_FOUND_AMONG_OTHERS: Final = sa.text(
     "SELECT f.id, bm25(delf_memory_words) AS counts FROM delf_memory_words w "
     "JOIN delf_memory_facts f ON f.id = w.rowid "
     "WHERE delf_memory_words MATCH :words AND f.namespace = :namespace "
@@ -293,22 +288,9 @@ class FactDatabase:
         with self._read() as connection:
             sqlite = connection.dialect.name == "sqlite"
             joined = " OR ".join(f'"{w}"' for w in chosen) if sqlite else " | ".join(chosen)
-            values = {"words": joined, "limit": limit}
-            if sqlite and self._is_alone(connection):
-                rows = connection.execute(_FOUND_IN_SQLITE, values)
-            else:
-                values["namespace"] = self.namespace
-                statement = _FOUND_AMONG_OTHERS if sqlite else _FOUND_IN_POSTGRESQL
-                rows = connection.execute(statement, values)
+            values = {"words": joined, "namespace": self.namespace, "limit": limit}
+            rows = connection.execute(_FOUND_IN_SQLITE if sqlite else _FOUND_IN_POSTGRESQL, values)
             return {row[0]: abs(row[1]) for row in rows}
-
-    def _is_alone(self, connection: sa.Connection) -> bool:
-        """Tell whether there are facts of this namespace alone; both ends of the index say so."""
-        ends = sa.select(
-            sa.select(sa.func.min(_facts.c.namespace)).scalar_subquery(),
-            sa.select(sa.func.max(_facts.c.namespace)).scalar_subquery(),
-        )
-        return set(connection.execute(ends).one()) == {self.namespace}
 
     def state(self) -> tuple[int, int]:
         """Count the additions of facts, and their other changes, by any process.
