@@ -11,6 +11,7 @@ from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.packages.official import all_packages, packages
 from delf.plugins.host import PluginHost
 from delf.specs import PrefilterSpec
+from support.exported import STUB, stub
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, nodes_of, place
 
 PLUGIN_LINES = 80
@@ -121,6 +122,13 @@ def test_the_names_that_are_known_are_those_that_our_packages_bring() -> None:
     known = {kind: packages(kind) for kind in brought}
     assert known == brought, "core/src/delf/packages/official.json is to be mended"
     assert all_packages() == {*_names()} - {DISTRIBUTION}
+
+
+def test_editors_know_the_names_that_our_packages_bring() -> None:
+    assert STUB.read_text() == stub(), "cd tests && python -m support.exported"
+    for name in packages("exports"):
+        assert f" {name}(" in stub() or f" as {name}\n" in stub() or not name[0].isupper()
+    assert "        db_type: str | None = ...,\n" in stub(), "a constructor is written out"
 
 
 def test_the_code_of_the_core_names_no_plugin() -> None:

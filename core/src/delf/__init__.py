@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         UnrecordedCallError,
     )
     from delf.llm import LLMConfig
+    from delf.packages.exported import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary, reportMissingModuleSource]
     from delf.project.project import load_project
     from delf.protocols.approval import AlreadyDone, ApprovalRequest, Approved, Edited, Rejected
     from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict

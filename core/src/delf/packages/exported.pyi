@@ -1,0 +1,363 @@
+"""What ``from delf import NAME`` gives from delf's own plugins, for type checkers and editors.
+
+Generated: cd tests && python -m support.exported. It is never imported. A name whose plugin is
+not installed is unknown.
+"""
+
+import delf.tools.connection
+import delf_calendar.connection
+import delf_docs.connection
+import delf_drive.connection
+import delf_filesystem.connection
+import delf_gmail.connection
+import delf_google.settings
+import delf_mcp.connection
+import delf_mcp.settings
+import delf_memory_semantic.recall
+import delf_openapi.connection
+import delf_openapi.settings
+import delf_sheets.connection
+import delf_shell.connection
+import delf_sql.connection
+import delf_sql.settings
+import delf_strategy_stream.profile
+import delf_web.connection
+import delf_web.search.connection
+import delf_web.search.settings
+import delf_workers.connection
+from collections.abc import Mapping
+from collections.abc import Sequence
+from delf_chat.command import Chat as Chat
+from delf_chat.command import ChatMessage as ChatMessage
+from delf_chat.command import ConversationCompressionError as ConversationCompressionError
+from delf_memory_semantic import Memory as Memory
+from delf_routines.connection import Routines as Routines
+from delf_routines.running import BoundDraft as BoundDraft
+from delf_routines.running import BoundRoutine as BoundRoutine
+from delf_routines.running import RoutineStrategy as RoutineStrategy
+from delf_sql.connection import SQLSchemaError as SQLSchemaError
+from delf_strategy_codegen.strategy import CodegenStrategy as CodegenStrategy
+from delf_strategy_stream.strategy import StreamStrategy as StreamStrategy
+from typing import Any
+from typing import Literal
+
+class APITool(delf_openapi.connection.APITool):
+    def __init__(
+        self,
+        spec: str | delf_openapi.connection.Path | Mapping[str, Any] | None = ...,
+        *,
+        name: str | None = ...,
+        allow: delf_openapi.connection.Permission = ...,
+        confirm: delf_openapi.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        llm: str | delf_openapi.connection.LLMConfig | None = ...,
+        base_url: str | None = ...,
+        headers: Mapping[str, str | delf_openapi.settings.SecretStr] = ...,
+        params: Mapping[str, str | delf_openapi.settings.SecretStr] = ...,
+        path_params: Mapping[str, str | delf_openapi.settings.SecretStr] = ...,
+        api_key: str | delf_openapi.settings.SecretStr | None = ...,
+        token: str | delf_openapi.settings.SecretStr | None = ...,
+        username: str | None = ...,
+        password: str | delf_openapi.settings.SecretStr | None = ...,
+        client_id: str | None = ...,
+        client_secret: str | delf_openapi.settings.SecretStr | None = ...,
+        token_url: str | None = ...,
+        scopes: Sequence[str] = ...,
+        credentials: Mapping[str, str | delf_openapi.settings.SecretStr] = ...,
+        effects: Mapping[str, delf_openapi.settings.Effect] = ...,
+        refs: Sequence[str | delf_openapi.settings.Path] = ...,
+        cache: bool = ...,
+        cache_dir: str | delf_openapi.settings.Path | None = ...,
+        enrich: bool = ...,
+        sample: bool = ...,
+        operations: int = ...,
+        timeout: float = ...,
+        retries: int = ...,
+        max_wait: float = ...,
+        max_response_bytes: int = ...,
+        max_spec_bytes: int = ...,
+        validate: delf_openapi.settings.Validation = ...,
+    ) -> None: ...
+
+class Calendar(delf_calendar.connection.Calendar):
+    def __init__(
+        self,
+        *first: Any,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        oauth_credentials: str | delf_google.settings.Path | None = ...,
+        service_account: str | delf_google.settings.Path | None = ...,
+        delegated_user: str | None = ...,
+        token: str | delf_google.settings.SecretStr | None = ...,
+        account: str = ...,
+        base_url: str | None = ...,
+        timeout: float = ...,
+        retries: int = ...,
+        max_wait: float = ...,
+        max_bytes: int = ...,
+        chunk_bytes: int = ...,
+    ) -> None: ...
+
+class Docs(delf_docs.connection.Docs):
+    def __init__(
+        self,
+        *first: Any,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        oauth_credentials: str | delf_google.settings.Path | None = ...,
+        service_account: str | delf_google.settings.Path | None = ...,
+        delegated_user: str | None = ...,
+        token: str | delf_google.settings.SecretStr | None = ...,
+        account: str = ...,
+        base_url: str | None = ...,
+        timeout: float = ...,
+        retries: int = ...,
+        max_wait: float = ...,
+        max_bytes: int = ...,
+        chunk_bytes: int = ...,
+        text_chars: int = ...,
+    ) -> None: ...
+
+class Drive(delf_drive.connection.Drive):
+    def __init__(
+        self,
+        *first: Any,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        oauth_credentials: str | delf_google.settings.Path | None = ...,
+        service_account: str | delf_google.settings.Path | None = ...,
+        delegated_user: str | None = ...,
+        token: str | delf_google.settings.SecretStr | None = ...,
+        account: str = ...,
+        base_url: str | None = ...,
+        timeout: float = ...,
+        retries: int = ...,
+        max_wait: float = ...,
+        max_bytes: int = ...,
+        chunk_bytes: int = ...,
+    ) -> None: ...
+
+class Filesystem(delf_filesystem.connection.Filesystem):
+    def __init__(
+        self,
+        *,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        roots: Mapping[str, Any] = ...,
+    ) -> None: ...
+
+class Gmail(delf_gmail.connection.Gmail):
+    def __init__(
+        self,
+        *first: Any,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        oauth_credentials: str | delf_google.settings.Path | None = ...,
+        service_account: str | delf_google.settings.Path | None = ...,
+        delegated_user: str | None = ...,
+        token: str | delf_google.settings.SecretStr | None = ...,
+        account: str = ...,
+        base_url: str | None = ...,
+        timeout: float = ...,
+        retries: int = ...,
+        max_wait: float = ...,
+        max_bytes: int = ...,
+        chunk_bytes: int = ...,
+        body_chars: int = ...,
+    ) -> None: ...
+
+class MCP(delf_mcp.connection.MCP):
+    def __init__(
+        self,
+        *,
+        open_url: delf_mcp.connection.OpenURL | None = ...,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        command: str | None = ...,
+        args: Sequence[str] = ...,
+        env: Mapping[str, Any] = ...,
+        cwd: str | delf_mcp.settings.Path | None = ...,
+        url: str | None = ...,
+        headers: Mapping[str, Any] = ...,
+        config: str | delf_mcp.settings.Path | None = ...,
+        server: str | None = ...,
+        effects: Mapping[str, Any] = ...,
+        max_tools: int = ...,
+        sampling: Literal['ask', 'allow', 'refuse'] = ...,
+        roots: Sequence[str] = ...,
+        timeout: float = ...,
+        start_timeout: float = ...,
+        protocol: Literal['auto', 'legacy'] = ...,
+        oauth: Literal['off', 'browser', 'client_credentials'] = ...,
+        client_id: str | None = ...,
+        client_secret: str | delf_mcp.settings.SecretStr | None = ...,
+        private_key: str | delf_mcp.settings.SecretStr | None = ...,
+        signing_algorithm: str = ...,
+        issuer: str | None = ...,
+        scopes: Sequence[str] = ...,
+        client_metadata_url: str | None = ...,
+        oauth_port: int = ...,
+        tokens: str | delf_mcp.settings.Path | None = ...,
+    ) -> None: ...
+
+class Profile(delf_strategy_stream.profile.Profile):
+    def __init__(
+        self,
+        *first: Any,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        path: str | delf_strategy_stream.profile.Path = ...,
+        every: int = ...,
+        review: bool = ...,
+    ) -> None: ...
+
+class Recall(delf_memory_semantic.recall.Recall):
+    def __init__(
+        self,
+        *first: Any,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        namespace: str = ...,
+        url: str | delf_memory_semantic.recall.SecretStr | None = ...,
+        embedding_model: str | None = ...,
+        max_messages: int = ...,
+    ) -> None: ...
+
+class SQL(delf_sql.connection.SQL):
+    def __init__(
+        self,
+        *first: Any,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        url: str | delf_sql.settings.SecretStr | None = ...,
+        db_type: str | None = ...,
+        host: str | None = ...,
+        port: int | None = ...,
+        database: str | None = ...,
+        user: str | None = ...,
+        password: str | delf_sql.settings.SecretStr | None = ...,
+        statement_timeout: float = ...,
+        connect_timeout: float = ...,
+        max_rows: int = ...,
+        max_bytes: int = ...,
+        pool_size: int = ...,
+        schema_chars: int = ...,
+        schema_tables: int = ...,
+        functions: Sequence[str] = ...,
+        role: str | None = ...,
+        create: bool = ...,
+        attach: Mapping[str, Any] = ...,
+    ) -> None: ...
+
+class Sheets(delf_sheets.connection.Sheets):
+    def __init__(
+        self,
+        *first: Any,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        oauth_credentials: str | delf_google.settings.Path | None = ...,
+        service_account: str | delf_google.settings.Path | None = ...,
+        delegated_user: str | None = ...,
+        token: str | delf_google.settings.SecretStr | None = ...,
+        account: str = ...,
+        base_url: str | None = ...,
+        timeout: float = ...,
+        retries: int = ...,
+        max_wait: float = ...,
+        max_bytes: int = ...,
+        chunk_bytes: int = ...,
+    ) -> None: ...
+
+class Shell(delf_shell.connection.Shell):
+    def __init__(
+        self,
+        *,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        rules: Sequence[Any] = ...,
+        default: Any = ...,
+        folder: str = ...,
+        timeout: float = ...,
+        max_output_bytes: int = ...,
+        environment: Sequence[str] = ...,
+        confine: bool = ...,
+        network: bool = ...,
+        readable: Sequence[str] = ...,
+    ) -> None: ...
+
+class Web(delf_web.connection.Web):
+    def __init__(
+        self,
+        *,
+        resolve: delf_web.connection.Resolve = ...,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        hosts: Sequence[str] = ...,
+        others: Literal['allow', 'ask', 'refuse'] | None = ...,
+        private: Sequence[str] = ...,
+        ports: Sequence[int] = ...,
+        robots: bool = ...,
+        user_agent: str = ...,
+        rate: float = ...,
+        timeout: float = ...,
+        read_timeout: float = ...,
+        max_bytes: int = ...,
+        cache_seconds: float = ...,
+    ) -> None: ...
+
+class WebSearch(delf_web.search.connection.WebSearch):
+    def __init__(
+        self,
+        *first: Any,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        llm: str | None = ...,
+        api_key: str | delf_web.search.settings.SecretStr | None = ...,
+        base_url: str | None = ...,
+        provider: Literal['auto', 'google', 'openai', 'anthropic'] = ...,
+        searxng: str | None = ...,
+        language: str | None = ...,
+        domains: Sequence[str] = ...,
+        results: int = ...,
+        timeout: float = ...,
+        price: Any = ...,
+        price_per_search: float | None = ...,
+    ) -> None: ...
+
+class Workers(delf_workers.connection.Workers):
+    def __init__(
+        self,
+        *,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        folders: Sequence[str] = ...,
+        allow_workers: Sequence[str] = ...,
+    ) -> None: ...
