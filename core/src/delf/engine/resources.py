@@ -303,8 +303,7 @@ class Resources:
             DelfError: Saying what is missing.
         """
         try:
-            for config in self.config.models.values():
-                await self.models.check(config)
+            await self.models.check(self.config.main_llm)  # others are asked by some tasks only
             await (await self.sandbox.backend.open(self.own_spec)).aclose()
             sources = self.tools.tools.with_context.values()
             await asyncio.gather(*(source.context("") for source in sources))

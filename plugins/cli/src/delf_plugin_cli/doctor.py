@@ -9,7 +9,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -115,10 +115,9 @@ def examine_config(state: State) -> Iterator[Finding]:
     yield Finding(area="agent", status="ok", text=f"{len(list(project.agent_values.leaves()))} set")
     host = state.discover(project.environ)
     found = [*_parts(host, project, project.agent), *_connections(host, project)]
-    found += _plugin_options(host, project)
     found += asyncio.run(_embedder(host, project, project.agent))
-    yield from found
-    yield from asyncio.run(_task(state, host, project, found))
+    yield from _plugin_options(host, project)
+    yield from _as_a_task_finds_it(state, host, project, found)
 
 
 def _plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
@@ -180,9 +179,9 @@ def _examine(state: State) -> Iterator[Finding]:
     if project is not None and config is not None:
         found += asyncio.run(_embedder(host, project, config))
     found += _folders()
-    yield from found
     if project is not None and config is not None:
-        yield from asyncio.run(_task(state, host, project, found))
+        found = _as_a_task_finds_it(state, host, project, found)
+    yield from found
 
 
 def _parts(host: PluginHost, project: Project, config: AgentConfig) -> Iterator[Finding]:
@@ -238,10 +237,13 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
     return found
 
 
-async def _task(
+def _as_a_task_finds_it(
     state: State, host: PluginHost, project: Project, found: Sequence[Finding]
 ) -> list[Finding]:
-    """Do what `delf run` does up to the model's first call; what was found before is not repeated.
+    """Return what was found, and what became of a task: that alone says whether one can run.
+
+    What a task starts without is no problem, but for a journal in which something is damaged.
+    What it fails with is told once.
 
     Args:
         state: The program's flags.
@@ -249,10 +251,22 @@ async def _task(
         project: The configuration.
         found: What was found before.
     """
+    task = asyncio.run(_task(state, host, project))
+    if task.status == "ok":
+        passed = [
+            replace(f, status="note") if f.status == "problem" and f.area != "journal" else f
+            for f in found
+        ]
+        return [*passed, task]
+    is_known = any(f.status == "problem" and f.text == task.text for f in found)
+    return [*found, *(() if is_known else (task,))]
+
+
+async def _task(state: State, host: PluginHost, project: Project) -> Finding:
+    """Do what `delf run` does up to the model's first call."""
     from delf_cli.session import Options, Setup, log_to_stderr
 
     log_to_stderr(state)
-    told = {finding.text for finding in found if finding.status == "problem"}
     try:
         agent = await Setup(project, host, Options(flags={})).start()
         try:
@@ -261,16 +275,12 @@ async def _task(
         finally:
             await agent.astop()
     except DelfError as error:
-        if error.message in told:
-            return []
-        return [Finding(area="task", status="problem", text=error.message, hint=error.hint)]
-    if told:
-        return []  # as of an embedder that was asked for: the last line says that no task can run
+        return Finding(area="task", status="problem", text=error.message, hint=error.hint)
     text = (
         f"a task starts in the sandbox {sandbox['name']!r}, isolation {sandbox['isolation']}, and "
         "could ask its model"
     )
-    return [Finding(area="task", status="ok", text=text)]
+    return Finding(area="task", status="ok", text=text)
 
 
 def _config_file(project: Project) -> Iterator[Finding]:
@@ -464,7 +474,7 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
 async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
     """Tell whether the agent's embedder has what it needs.
 
-    Words are searched alone without one, which is a problem only where one was asked for.
+    Words are searched alone without one, and a task runs.
     """
     from delf.plugins.embedders import Embedders
     from delf.protocols.context import PluginContext
@@ -480,8 +490,7 @@ async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> 
             await embedder.check()
     except DelfError as error:
         text = f"words are searched alone: {error.message}"
-        status: Status = "note" if config.embedder is None else "problem"
-        return [Finding(area="embedder", status=status, text=text, hint=error.hint)]
+        return [Finding(area="embedder", status="note", text=text, hint=error.hint)]
     finally:
         await embedders.aclose()
     return [Finding(area="embedder", status="ok", text=f"{embedder.model} is there")]

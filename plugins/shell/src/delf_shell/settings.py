@@ -86,7 +86,7 @@ class ShellOptions(ConnectionOptions, total=False):
 
     rules: Sequence[Any]
     default: Any
-    folder: str
+    folder: str | Path
     timeout: float
     max_output_bytes: int
     environment: Sequence[str]
