@@ -18,6 +18,7 @@ from delf.config import LLM_FIELDS, AgentConfig
 from delf.hookspecs import HOOKS
 from delf.plugins.shapes import MORE, PROTOCOLS, members
 from delf.protocols.approval import ApprovalRequest, Approved
+from support.exported import STUB, stub
 from support.workspace import ROOT
 
 PAGE: Final = ROOT / "docs/configuration.md"
@@ -153,6 +154,7 @@ def _default(info: Any) -> str:
 
 
 if __name__ == "__main__":
+    STUB.write_text(stub(), encoding="utf-8")
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     DIRECTORY.write_text(with_others(DIRECTORY.read_text(encoding="utf-8")), encoding="utf-8")
     for each in MORE:

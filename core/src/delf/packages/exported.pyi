@@ -18,6 +18,7 @@ import delf_openapi.connection
 import delf_openapi.settings
 import delf_sheets.connection
 import delf_shell.connection
+import delf_shell.settings
 import delf_sql.connection
 import delf_sql.settings
 import delf_strategy_stream.profile
@@ -298,7 +299,7 @@ class Shell(delf_shell.connection.Shell):
         metadata: Mapping[str, Any] | None = ...,
         rules: Sequence[Any] = ...,
         default: Any = ...,
-        folder: str = ...,
+        folder: str | delf_shell.settings.Path = ...,
         timeout: float = ...,
         max_output_bytes: int = ...,
         environment: Sequence[str] = ...,
