@@ -35,6 +35,7 @@ class GateBench:
     gate: Gate
     log: TaskLog
     approvals: TaskApprovals
+    journal: Any
     asked: list[Any] = field(default_factory=list[Any])
 
     async def call(self, name: str, *args: Any, **kwargs: Any) -> CallAnswer:
@@ -120,4 +121,4 @@ async def gate_bench(
     of_task = TaskApprovals(approvals, request, log, permit, TaskClock(60))
     threads = ToolThreads(4)
     gate = Gate(tools, of_task, log, threads, max_result_bytes, redactor, replay, contexts)
-    return GateBench(tools, gate, log, of_task, asked)
+    return GateBench(tools, gate, log, of_task, journal, asked)

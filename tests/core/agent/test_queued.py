@@ -38,7 +38,7 @@ def make(delf_host, journal):
 
 
 def of(journal, task_id):
-    return list(journal._tasks[task_id].events)
+    return list(asyncio.run(journal.read(task_id)))
 
 
 def test_it_is_in_the_journal_when_submit_returns(make, journal, scripted_model):
@@ -104,7 +104,7 @@ async def test_also_from_the_loop_that_the_agent_works_on(make, journal, scripte
     scripted_model.writes("print(await add(1, 2))")
     async with make() as agent:
         task = agent.submit("add them")
-        assert isinstance(of(journal, task)[0], ev.TaskQueued)
+        assert isinstance((await journal.read(task))[0], ev.TaskQueued)
         assert agent.poll(task).state == "queued"
         response = await asyncio.to_thread(agent.wait, task, 20)
     assert response.text == "3"

@@ -40,6 +40,7 @@ from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
+from support.cut_journal import CutJournal
 from support.forks import guests, kill_guests, templates
 from support.until import until, until_now
 
@@ -109,22 +110,12 @@ class World:
         return look, write, send, fail
 
 
-class Journal(InProcessJournal):
-    """A journal that can be brought back to an earlier state."""
-
-    async def ended_after(self, events: Sequence[ev.Event]) -> None:
-        self._tasks.clear()
-        self._remembered.clear()
-        for event in events:
-            await self.append(event)
-
-
 class Bench:
     """Runs and resumes tasks on journals that end where a test wants."""
 
     def __init__(self, host: TestHost, model: ScriptedModel) -> None:
         self.host, self.model = host, model
-        self.journal = Journal()
+        self.journal = CutJournal()
         self.asked: list[Any] = []
         host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: self.journal)
 

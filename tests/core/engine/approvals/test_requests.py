@@ -42,9 +42,10 @@ def pay(n: int) -> str:
 class Bench:
     """A task's approvals with all that they need."""
 
-    def __init__(self, tools, channels=(), **options):
+    def __init__(self, tools, channels=(), seen=None, **options):
         self.pending = PendingRequests()
-        self.log = TaskLog("task_1", InProcessJournal(), [self._seen])
+        self.journal = InProcessJournal()
+        self.log = TaskLog("task_1", self.journal, [seen or self._seen])
         self.asked: asyncio.Queue[ApprovalRequested] = asyncio.Queue()
         self.decided: asyncio.Queue[ApprovalDecided] = asyncio.Queue()
         self.permit = Permit(options.pop("places", None) or asyncio.Semaphore(5))
@@ -330,13 +331,11 @@ async def test_nothing_is_taken_once_a_channel_has_said_no(tools):
 
 
 async def test_it_can_be_answered_in_the_moment_in_which_it_is_seen(tools):
-    bench = Bench(tools, wait_approvals=True)
-
     def answer_at_once(event):
         if isinstance(event, ApprovalRequested):
             bench.pending.answer(event.request_id, Answer(Approved(), "bob"))
 
-    bench.log._listeners = (answer_at_once,)
+    bench = Bench(tools, seen=answer_at_once, wait_approvals=True)
     assert await asyncio.wait_for(bench.decide(1), 5) == Approved()
     kinds = [type(event) for event in bench.log.events]
     assert kinds == [ApprovalRequested, ApprovalDecided]
@@ -345,14 +344,14 @@ async def test_it_can_be_answered_in_the_moment_in_which_it_is_seen(tools):
 async def test_an_answer_counts_though_the_call_is_cancelled_while_its_request_is_journalled(tools):
     bench = Bench(tools, wait_approvals=True)
 
-    async def answered_meanwhile(event, append=bench.log._journal.append):
+    async def answered_meanwhile(event, append=bench.journal.append):
         await append(event)
         if isinstance(event, ApprovalRequested):
             bench.pending.answer(event.request_id, Answer(Approved(), "bob"))
             work.cancel()
             await asyncio.sleep(0)
 
-    bench.log._journal.append = answered_meanwhile
+    bench.journal.append = answered_meanwhile
     work = bench.decide(1)
     await ended(work)
     (decided,) = bench.events(ApprovalDecided)
@@ -365,7 +364,7 @@ async def test_a_request_that_cannot_be_journalled_waits_for_nobody(tools):
     async def full(event):
         raise OSError("the disk is full")
 
-    bench.log._journal.append = full
+    bench.journal.append = full
     with pytest.raises(OSError, match="full"):
         await bench.decide(1)
     assert bench.pending.list() == []

@@ -592,7 +592,7 @@ async def test_a_call_that_cannot_be_recorded_is_not_made():
     async def full(event):
         raise OSError("the disk is full")
 
-    bench.log._journal.append = full
+    bench.journal.append = full
     with pytest.raises(OSError, match="full"):
         await bench.call("shop.find", "open")
     assert shop.made == []

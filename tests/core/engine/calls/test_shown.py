@@ -4,10 +4,10 @@ import pytest
 
 from delf import Agent, Allowed, CallContext, Connection, Edited, NeedsApproval, Refused, action
 from delf.events import ApprovalDecided, ApprovalRequested, CallFinished, CallStarted
-from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.approval import AlreadyDone, Approved, Rejected
 from delf.protocols.sandbox import Returned
 from delf.specs import JournalSpec
+from support.cut_journal import CutJournal
 from support.gates import gate_bench
 
 
@@ -143,7 +143,7 @@ async def test_the_mode_approves_without_a_second_look():
 
 @pytest.fixture
 def journal(delf_host):
-    journal = InProcessJournal()
+    journal = CutJournal()
     delf_host.provide(JournalSpec(name="shared", summary="s", factory="d:j"), lambda: journal)
     return journal
 
@@ -158,14 +158,6 @@ def agent(delf_host, scripted_model, journal):
     return make
 
 
-async def broken_off(journal, task_id, kind):
-    """Its events up to the last of a kind, as if its process had died then."""
-    entry = journal._tasks[task_id]
-    last = max(n for n, event in enumerate(entry.events) if isinstance(event, kind))
-    del entry.events[last + 1 :]
-    entry.outcome = None
-
-
 @pytest.mark.parametrize("kind", [ApprovalRequested, ApprovalDecided])
 @pytest.mark.parametrize("changed", [True, False])
 async def test_a_resumed_task_asks_again_about_what_has_changed(agent, journal, kind, changed):
@@ -177,7 +169,7 @@ async def test_a_resumed_task_asks_again_about_what_has_changed(agent, journal, 
 
     async with agent(drafts, decide) as first:
         done = (await first.arun("x")).raise_for_status()
-    await broken_off(journal, done.trace.task_id, kind)
+    await journal.ended_with(done.trace.task_id, kind)
     if changed:
         drafts.texts[1] = "dear Eve"
     async with agent(drafts, decide) as second:
@@ -201,7 +193,7 @@ async def test_a_call_that_was_begun_with_edited_arguments_is_asked_about_with_t
     decisions = [Edited(arguments={"number": 2}), True]
     async with agent(drafts, lambda _: decisions.pop(0)) as first:
         done = (await first.arun("x")).raise_for_status()
-    await broken_off(journal, done.trace.task_id, CallStarted)
+    await journal.ended_with(done.trace.task_id, CallStarted)
     asked = []
 
     def decide(request):

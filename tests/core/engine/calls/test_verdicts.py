@@ -8,9 +8,9 @@ import pytest
 from delf import Agent, Allowed, Approved, Connection, Edited, NeedsApproval, Refused, action
 from delf.errors import ConnectionUnavailableError
 from delf.events import ApprovalRequested, CallFinished, TaskFinished
-from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.sandbox import Raised, Returned
 from delf.specs import JournalSpec
+from support.cut_journal import CutJournal
 from support.gates import gate_bench
 
 
@@ -182,7 +182,7 @@ async def test_a_resumed_task_gets_the_recorded_refusal_without_another_check(
     delf_host, scripted_model
 ):
     """The file that a call would have changed may be another by now."""
-    journal = InProcessJournal()
+    journal = CutJournal()
     delf_host.provide(JournalSpec(name="shared", summary="s", factory="x:y"), lambda: journal)
     script = """
 try:
@@ -199,16 +199,13 @@ print(await mail.send('ann@us.example'))
         response = await agent.arun("x")
     assert "mail.send is refused: not today" in response.text
     task_id = response.trace.task_id
-    entry = journal._tasks[task_id]
-    end = next(n for n, e in enumerate(entry.events) if isinstance(e, CallFinished)) + 1
-    del entry.events[end:]
-    entry.outcome = None
+    await journal.ended_with(task_id, CallFinished, first=True)
     second = Mail(lambda call: Allowed(), confirm=False)
     async with Agent(tools=[second], **options) as agent:
         resumed = await agent.aresume(task_id)
     assert resumed.text == response.text
     assert second.made == [("ann@us.example", "hello", 1)]
-    assert isinstance(entry.events[-1], TaskFinished)
+    assert isinstance((await journal.read(task_id))[-1], TaskFinished)
 
 
 # -- the same call ----------------------------------------------------------------------------

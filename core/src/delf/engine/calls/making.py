@@ -1,4 +1,4 @@
-"""``CallMaker``: makes the calls that passed the gate, and words their results."""
+"""``CallMaker``: makes the calls that passed the gate, and words their results and failures."""
 
 from __future__ import annotations
 
