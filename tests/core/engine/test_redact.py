@@ -95,12 +95,6 @@ def test_what_is_nested_deeper_than_it_could_be_made_anew(kind: str) -> None:
     assert Redactor([LONG]).value(value) == f"<{type(value).__name__}, nested too deeply>"
 
 
-def test_what_is_in_itself() -> None:
-    value: list[Any] = ["plain"]
-    value.append(value)
-    assert Redactor([LONG]).value(value) == "<list, nested too deeply>"
-
-
 @pytest.mark.parametrize("word", ["", "abc", "postgres", "password", "123456", "        "])
 def test_placeholders_and_short_words_are_no_secrets(word: str) -> None:
     assert not Redactor([word]).knows_any
@@ -409,56 +403,15 @@ def test_an_error_and_its_causes() -> None:
     assert "test_an_error_and_its_causes" in told, "where it was raised is still there"
 
 
-def test_causes_that_lead_in_circles() -> None:
-    """An error may be its own cause, or that of one that it caused."""
-    first, second = ValueError(f"401 for {LONG}"), KeyError(LONG)
-    first.__cause__, first.__context__ = first, second
-    second.__context__ = first
-    error = ToolExecutionError("it failed")
-    error.__cause__ = first
-    cleaned = Redactor([LONG]).error(error)
-    assert LONG not in "".join(traceback.format_exception(cleaned))
-    assert f"ValueError: 401 for {REDACTED}" in str(cleaned.__cause__)
-
-
-def test_a_long_row_of_causes() -> None:
-    last = error = ToolExecutionError("it failed")
-    for number in range(3_000):
-        last.__context__ = ConnectionError(f"attempt {number} with {LONG}")
-        last = last.__context__
-    Redactor([LONG]).error(error)
-    told = str(error.__context__)
-    assert LONG not in told
-    assert f"ConnectionError: attempt 0 with {REDACTED}" in told
-
-
-class _Unshown(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError(LONG)
-
-
-def test_groups_of_errors_and_what_their_members_lead_to() -> None:
-    noted, odd, told = ValueError("noted"), TypeError("odd"), OSError(f"with {LONG}")
+def test_a_group_of_errors_and_the_notes_of_its_members() -> None:
+    noted = ValueError("noted")
     noted.add_note(f"for {LONG}")
-    noted.__cause__ = KeyError(LONG)
-    odd.__notes__ = 5  # pyright: ignore[reportAttributeAccessIssue]
-    for members in ([noted], [odd, told, noted], [_Unshown(), noted]):
-        group = ExceptionGroup("several", [ExceptionGroup("inner", members), ValueError("plain")])
-        noted.__context__ = group
-        error = ToolExecutionError("it failed")
-        error.__cause__ = group
-        lines = "".join(traceback.format_exception(Redactor([LONG]).error(error)))
-        assert LONG not in lines
-        assert "several (2 sub-exceptions)" in lines
-        assert f"for {REDACTED}" in lines
-        assert "ValueError: plain" in lines
-        assert (f"OSError: with {REDACTED}" in lines) == (told in members)
-
-
-def test_a_group_without_secrets_stays_what_it_is() -> None:
-    error, group = ToolExecutionError("no"), ExceptionGroup("several", [ValueError("plain")])
-    error.__cause__ = group
-    assert Redactor([LONG]).error(error).__cause__ is group
+    error = ToolExecutionError("it failed")
+    error.__cause__ = ExceptionGroup("several", [noted, OSError(f"with {LONG}")])
+    lines = "".join(traceback.format_exception(Redactor([LONG]).error(error)))
+    assert LONG not in lines
+    assert f"for {REDACTED}" in lines
+    assert f"OSError: with {REDACTED}" in lines
 
 
 def test_causes_without_secrets_stay_what_they_are() -> None:

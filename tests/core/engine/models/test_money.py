@@ -19,6 +19,7 @@ from delf.engine.models.pool import FindPrice, load_pricing
 from delf.errors import BudgetExceededError, ConfigurationError
 from delf.llm import LLMConfig
 from delf.messages import FilePart, ImagePart, ModelRequest, Price, Usage, user
+from delf.project.prices import Prices
 
 M = LLMConfig("m")
 PRICE = Price(input=1.0, output=10.0, cached_input=0.1)
@@ -218,6 +219,18 @@ async def test_without_a_budget_nothing_waits() -> None:
     assert (calls.ledger.remaining_usd, calls.ledger.is_exhausted) == (None, False)
 
 
+def test_a_budget_needs_prices() -> None:
+    ledger = Ledger(1.0)
+    ledger.check()
+    ledger.add(Usage(), None)
+    with pytest.raises(BudgetExceededError, match="without a known price"):
+        ledger.check()
+    free = Ledger(1.0, allow_unpriced=True)
+    free.add(Usage(), None)
+    free.check()
+    Ledger().check()
+
+
 # -- pricing.json ---------------------------------------------------------------------------
 
 
@@ -246,18 +259,73 @@ def test_a_name_without_its_provider_is_enough(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"m": {"input": math.inf, "output": 1}}, "m: inf is not a price"),
-        ({"m": {"inputs": 1, "output": 1}}, "unknown key 'inputs'; did you mean 'input'?"),
-        ({"models": [1]}, "must be an object of models"),
-        ({"models": {"m": 1}}, "m: 1 is not an object"),
+        ("{", "cannot be read"),
+        ("\xff", "cannot be read"),
+        ("[]", "must be an object"),
+        ('{"models": [1]}', "must be an object of models"),
+        ('{"m": 3}', "m: 3 is not an object"),
+        ('{"models": {"m": 1}}', "m: 1 is not an object"),
+        ('{"m": {"input": 1}}', "m: 'output' is missing"),
+        ('{"m": {"inputs": 1, "output": 1}}', "unknown key 'inputs'; did you mean 'input'?"),
+        ('{"m": {"input": "1", "output": 1}}', "m: '1' is not a price"),
+        ('{"m": {"input": -1, "output": 1}}', "m: -1 is not a price"),
+        ('{"m": {"input": true, "output": 1}}', "m: True is not a price"),
+        ('{"m": {"input": NaN, "output": 1}}', "m: nan is not a price"),
+        ('{"m": {"input": Infinity, "output": 1}}', "m: inf is not a price"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, content: Any, said: str) -> None:
+def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "pricing.json"
+    path.write_bytes(content.encode("latin-1"))
     with pytest.raises(ConfigurationError) as caught:
-        prices(tmp_path, content)
+        load_pricing((path,))
     assert said in caught.value.message
-    assert "pricing.json" in caught.value.message
-    assert "USD per million" in (caught.value.hint or "")
+    assert str(path) in caught.value.message
+
+
+def test_a_price_counts_cached_tokens_apart() -> None:
+    price = Price(input=2.0, output=10.0, cached_input=1.0)
+    usage = Usage(input_tokens=1_000_000, cached_tokens=400_000, output_tokens=100_000)
+    assert price.cost(usage) == pytest.approx(1.2 + 0.4 + 1.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("gpt-4o", 4),
+        ("gpt-4o-mini", 3),
+        ("gpt-5", 2),
+        ("claude", 1),
+        ("gpt-4o-mini-2", 3),
+        ("GPT-5", 1),
+    ],
+)
+def test_the_most_specific_pattern_wins(model: str, expected: int) -> None:
+    names = {"*": 1, "gpt-*": 2, "gpt-4o-*": 3, "gpt-4o": 4}
+    pricing = Prices(
+        {name: Price(input=value, output=0, cached_input=0) for name, value in names.items()}
+    )
+    found = pricing.find(model)
+    assert found is not None
+    assert found.input == expected
+
+
+@pytest.mark.parametrize("key", ["openai:gpt-5", "openai/gpt-5", "gpt-5", "openai:gpt-*"])
+@pytest.mark.parametrize("model", ["gpt-5", "openai:gpt-5", "openai/gpt-5"])
+def test_every_spelling_of_a_model_finds_its_price(key: str, model: str) -> None:
+    price = Price(input=1, output=2, cached_input=1)
+    assert Prices({"*": Price(input=9, output=9, cached_input=9), key: price}).find(model) == price
+    assert Prices({key: price}).find("claude-sonnet-4-5") is None
+
+
+def test_prices_come_from_the_first_file_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_text(json.dumps({"m": {"input": 2, "output": 3}}))
+    pricing = load_pricing((tmp_path / "a.json", tmp_path / "b.json"))
+    assert pricing("m") == Price(input=2.0, output=3.0, cached_input=2.0)
+    assert load_pricing((tmp_path / "a.json",))("m") is None
+
+
+# -- figures --------------------------------------------------------------------------------
 
 
 def test_what_each_task_took_is_known_and_a_childs_is_its_parents() -> None:

@@ -1,45 +1,19 @@
-"""Sandboxes, prefilters, models, money."""
+"""The choice of a sandbox: by name, or the strongest that works here; never silently weaker."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from delf.config import AgentConfig
-from delf.engine.journal.log import TaskLog
-from delf.engine.models.client import ModelClient
-from delf.engine.models.money import Ledger
-from delf.engine.models.pool import ModelPool, load_pricing
-from delf.engine.redact import Redactor
 from delf.engine.sandboxes import choose_sandbox, make_limits
 from delf.errors import (
-    BudgetExceededError,
     ConfigurationError,
-    LLMExecutionError,
     PluginError,
     SandboxUnavailableError,
 )
-from delf.llm import LLMConfig
-from delf.messages import (
-    ModelDelta,
-    ModelReply,
-    ModelRequest,
-    Price,
-    ToolCall,
-    ToolResult,
-    Usage,
-    assistant,
-    results,
-    system,
-    user,
-)
-from delf.plugins.in_process_journal import InProcessJournal
 from delf.plugins.isolation import Measured
-from delf.project.prices import Prices
-from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import Available, Limits, Unavailable
-from delf.specs import ModelSpec, SandboxSpec
-from delf.testing import ScriptedModel
+from delf.specs import SandboxSpec
 from delf_devkit.testing.hosts import TestHost
 
 MB = 1024 * 1024
@@ -87,9 +61,6 @@ def offer(host, name, isolation, state=None, factory=None, subset=False):
     spec = SandboxSpec(name=name, summary=name, factory="x:y", isolation=isolation, subset=subset)
     host.provide(spec, factory or (lambda **options: backend))
     return backend
-
-
-# -- sandboxes ------------------------------------------------------------------------------
 
 
 async def test_auto_takes_the_strongest_that_works(host):
@@ -285,218 +256,3 @@ def test_limits_that_are_none_are_refused(config):
 
 def test_no_limits_are_the_defaults():
     assert make_limits({}) == Limits()
-
-
-# -- models ---------------------------------------------------------------------------------
-
-
-class Model:
-    def __init__(self, config, context):
-        self.config, self.closed, self.asked = config, 0, []
-        self.error = None
-        self.fees = 0.0
-
-    async def complete(self, request):
-        self.asked.append(request)
-        if self.error:
-            raise self.error
-        return ModelReply(
-            text="hi",
-            model=self.config.model,
-            usage=Usage(input_tokens=10, output_tokens=5),
-            cost_usd=0.25,
-            fees_usd=self.fees,
-        )
-
-    async def stream(self, request):
-        yield ModelDelta("h")
-        yield ModelDelta("i")
-        yield await self.complete(request)
-
-    async def aclose(self):
-        self.closed += 1
-
-
-@pytest.fixture
-def pool(host):
-    host.provide(ModelSpec(name="fake", summary="s", factory="x:y", serves=("*",)), Model)
-    return ModelPool(host, ModelContext())
-
-
-def asker(pool, ledger=None, **options):
-    log = TaskLog("t", InProcessJournal(), [])
-    pool.pricing = options.pop("pricing", Prices({}).find)
-    return ModelClient(
-        pool=pool,
-        ledger=ledger or Ledger(),
-        log=log,
-        **options,
-    )
-
-
-M = LLMConfig(model="m")
-REQUEST = ModelRequest(messages=(system("rules"), user("task")))
-
-
-async def test_a_model_is_opened_once_for_each_configuration(pool):
-    other = LLMConfig(model="m", api_key="k")
-    assert pool.get(M) is pool.get(LLMConfig(model="m"))
-    assert pool.get(other) is not pool.get(M)
-    models = [pool.get(M), pool.get(other)]
-    await pool.aclose()
-    assert [model.closed for model in models] == [1, 1]
-
-
-async def test_a_call_is_counted_and_recorded(pool):
-    ledger = Ledger()
-    it = asker(pool, ledger)
-    reply = await it.ask(M, REQUEST)
-    assert (reply.text, reply.cost_usd) == ("hi", 0.25)
-    assert (ledger.cost_usd, ledger.usage.total_tokens) == (0.25, 15)
-    assert [type(e).__name__ for e in it.log.events] == ["ModelCalled", "ModelReplied"]
-
-
-async def test_a_failed_call_is_recorded_and_raised(pool):
-    it = asker(pool)
-    pool.get(M).error = LLMExecutionError("no")
-    with pytest.raises(LLMExecutionError):
-        await it.ask(M, REQUEST)
-    assert [type(e).__name__ for e in it.log.events] == ["ModelCalled", "ModelFailed"]
-
-
-async def test_the_system_prompt_follows_the_rules_and_leads_without_them(pool):
-    it = asker(pool, system_prompt="be kind")
-    await it.ask(M, REQUEST)
-    await it.ask(M, ModelRequest(messages=(user("question"),)))
-    roles = [[m.role for m in request.messages] for request in pool.get(M).asked]
-    assert roles == [["system", "system", "user"], ["system", "user"]]
-    assert pool.get(M).asked[0].messages[0] == REQUEST.messages[0]
-
-
-async def test_a_stream_is_seen_in_pieces_and_ends_as_a_whole(pool):
-    pieces = []
-    reply = await asker(pool, stream=True, on_delta=pieces.append).ask(M, REQUEST)
-    assert (pieces, reply.text) == (["h", "i"], "hi")
-
-
-async def test_calls_of_a_reply_are_recorded_without_secrets_and_no_part_of_the_text(host):
-    redactor = Redactor(["hunter2hunter2"])
-    call = ToolCall(id="1", name="run", arguments='{"code": "hunter2hunter2"}')
-    model = ScriptedModel().says(ModelReply(text="so", model="m", calls=(call,)))
-    host.provide(ModelSpec(name="m", summary="s", factory="x:y", serves=("*",)), model.factory)
-    pool = ModelPool(host, ModelContext())
-    pieces = []
-    it = asker(pool, stream=True, on_delta=pieces.append, redactor=redactor)
-    brought = results([ToolResult(id="0", name="run", text="it is hunter2hunter2")])
-    reply = await it.ask(M, ModelRequest(messages=(user("q"), assistant("", [call]), brought)))
-    assert "hunter2" not in repr(model.requests)
-    assert "hunter2" not in repr(reply)
-    assert "".join(pieces) == "so"
-    [_, replied] = it.log.events
-    assert replied.calls == reply.calls
-
-
-async def test_nothing_is_asked_over_the_budget(pool):
-    ledger = Ledger(0.5)
-    it = asker(pool, ledger)
-    await it.ask(M, REQUEST)
-    await it.ask(M, REQUEST)
-    with pytest.raises(BudgetExceededError, match=r"\$0.5 is used up \(\$0.500000 spent\)"):
-        await it.ask(M, REQUEST)
-    assert len(pool.get(M).asked) == 2
-    ledger.reset(1)
-    await it.ask(M, REQUEST)
-
-
-# -- money ----------------------------------------------------------------------------------
-
-
-def test_a_budget_needs_prices():
-    ledger = Ledger(1.0)
-    ledger.check()
-    ledger.add(Usage(), None)
-    with pytest.raises(BudgetExceededError, match="without a known price"):
-        ledger.check()
-    free = Ledger(1.0, allow_unpriced=True)
-    free.add(Usage(), None)
-    free.check()
-    Ledger().check()
-
-
-def test_a_price_counts_cached_tokens_apart():
-    price = Price(input=2.0, output=10.0, cached_input=1.0)
-    usage = Usage(input_tokens=1_000_000, cached_tokens=400_000, output_tokens=100_000)
-    assert price.cost(usage) == pytest.approx(1.2 + 0.4 + 1.0)
-
-
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [
-        ("gpt-4o", 4),
-        ("gpt-4o-mini", 3),
-        ("gpt-5", 2),
-        ("claude", 1),
-        ("gpt-4o-mini-2", 3),
-        ("GPT-5", 1),
-    ],
-)
-def test_the_most_specific_pattern_wins(model, expected):
-    names = {"*": 1, "gpt-*": 2, "gpt-4o-*": 3, "gpt-4o": 4}
-    pricing = Prices(
-        {name: Price(input=value, output=0, cached_input=0) for name, value in names.items()}
-    )
-    assert pricing.find(model).input == expected
-
-
-@pytest.mark.parametrize(("priced", "cost"), [("m", 10e-6), ("n", 0.25)])
-async def test_the_users_price_wins_over_the_providers(pool, priced, cost):
-    prices = Prices({priced: Price(input=0, output=2, cached_input=0)})
-    reply = await asker(pool, pricing=prices.find).ask(M, REQUEST)
-    assert reply.cost_usd == pytest.approx(cost)
-
-
-@pytest.mark.parametrize(("fees", "cost"), [(0.02, 0.02 + 10e-6), (None, None)])
-async def test_what_is_no_token_is_paid_beside_the_users_price(pool, fees, cost):
-    pool.get(M).fees = fees
-    prices = Prices({"m": Price(input=0, output=2, cached_input=0)})
-    reply = await asker(pool, pricing=prices.find).ask(M, REQUEST)
-    assert reply.cost_usd == pytest.approx(cost)
-
-
-@pytest.mark.parametrize("key", ["openai:gpt-5", "openai/gpt-5", "gpt-5", "openai:gpt-*"])
-@pytest.mark.parametrize("model", ["gpt-5", "openai:gpt-5", "openai/gpt-5"])
-def test_every_spelling_of_a_model_finds_its_price(key, model):
-    price = Price(input=1, output=2, cached_input=1)
-    assert Prices({"*": Price(input=9, output=9, cached_input=9), key: price}).find(model) == price
-    assert Prices({key: price}).find("claude-sonnet-4-5") is None
-
-
-def test_prices_come_from_the_first_file_that_is_there(tmp_path):
-    (tmp_path / "b.json").write_text(json.dumps({"m": {"input": 2, "output": 3}}))
-    pricing = load_pricing((tmp_path / "a.json", tmp_path / "b.json"))
-    assert pricing("m") == Price(input=2.0, output=3.0, cached_input=2.0)
-    assert load_pricing((tmp_path / "a.json",))("m") is None
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("{", "cannot be read"),
-        ("[]", "must be an object"),
-        ('{"m": 3}', "m: 3 is not an object"),
-        ('{"m": []}', "is not an object"),
-        ('{"m": {"input": 1}}', "m: 'output' is missing"),
-        ('{"m": {"input": 1, "output": 1, "cache": 2}}', "m: unknown key 'cache'"),
-        ('{"m": {"input": "1", "output": 1}}', "m: '1' is not a price"),
-        ('{"m": {"input": -1, "output": 1}}', "m: -1 is not a price"),
-        ('{"m": {"input": true, "output": 1}}', "m: True is not a price"),
-        ('{"m": {"input": NaN, "output": 1}}', "m: nan is not a price"),
-        ("\xff", "cannot be read"),
-    ],
-)
-def test_a_bad_file_is_named_with_its_entry(tmp_path, content, said):
-    path = tmp_path / "pricing.json"
-    path.write_bytes(content.encode("latin-1"))
-    with pytest.raises(ConfigurationError, match=said) as caught:
-        load_pricing((path,))
-    assert str(path) in str(caught.value)
