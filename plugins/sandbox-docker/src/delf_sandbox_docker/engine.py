@@ -255,27 +255,18 @@ def _knock(url: str) -> None:
 
 
 def _connect(location: dict[str, Any], seconds: float) -> Any:
-    """A client that speaks the newest version which both ends know."""
+    """A client that speaks the engine's version, for which it asks the engine."""
     from docker import APIClient
-    from docker.constants import DEFAULT_DOCKER_API_VERSION
     from docker.errors import DockerException
-    from docker.utils import version_lt
+    from requests import JSONDecodeError
 
-    newest, make = DEFAULT_DOCKER_API_VERSION, cast("Any", APIClient)
-    client: Any = make(**location, version=newest, timeout=seconds)
+    make = cast("Any", APIClient)
     try:
-        answer = client.get(f"{client.base_url}/_ping", timeout=seconds)
-        answer.raise_for_status()
-    except BaseException:
-        client.close()
-        raise
-    said = answer.headers.get("Api-Version")
-    if said is not None and not version_lt(said, newest):
-        return client
-    client.close()
-    if said is None:
-        raise DockerException("it is not a Docker engine")
-    return make(**location, version=said, timeout=seconds)
+        return make(**location, version="auto", timeout=seconds)
+    except DockerException as error:
+        if not isinstance(error.__context__, JSONDecodeError):
+            raise
+    raise DockerException("it is not a Docker engine")
 
 
 def _location(url: str) -> dict[str, Any]:
