@@ -16,6 +16,9 @@ from delf_serve.keys import ANYBODY
 from support.serving import KEYS, Outbox, bearer, doing, make_agent, serving
 from support.until import until
 
+MOMENT = "0.0000000001h"
+"""As long as tasks stay of which nothing is to stay."""
+
 
 async def test_a_task_is_handed_in_and_looked_up(serve):
     server = await serve()
@@ -668,17 +671,14 @@ async def test_a_file_is_deleted_by_its_own_key_alone(serve):
     assert (await server.client.delete(place)).status_code == 204
 
 
-@pytest.mark.parametrize("says", ["the server", "its journal"])
-async def test_what_is_old_is_forgotten(serve, monkeypatch, says):
+async def test_what_is_old_is_forgotten(serve, monkeypatch):
     first = await serve(agent={"chat": {"persist": True}})
     old = await first.run("print(1)")
     await first.until(old["task_id"], "done")
     waits = await first.run("print(await send('bob'))")
     await first.until(waits["task_id"], "waiting")
-    if says == "its journal":
-        monkeypatch.setenv("DELF_JOURNAL_SQL_KEEP", "0.0000000001h")
-    settings = {"keep_days": 1e-9} if says == "the server" else {}
-    second = await serve(**settings, agent={"chat": {"persist": True}})
+    monkeypatch.setenv("DELF_JOURNAL_SQL_KEEP", MOMENT)
+    second = await serve(agent={"chat": {"persist": True}})
 
     async def happened() -> bool:
         return (await second.client.get(f"/tasks/{old['task_id']}")).status_code != 200
@@ -689,7 +689,7 @@ async def test_what_is_old_is_forgotten(serve, monkeypatch, says):
 
 
 @pytest.mark.parametrize("way", ["removed", "old"])
-async def test_files_go_with_their_tasks(serve, way):
+async def test_files_go_with_their_tasks(serve, monkeypatch, way):
     server = await serve()
     sent = [
         (await server.client.post("/files", params={"name": f"{n}.txt"}, content=b"x")).json()["id"]
@@ -707,7 +707,8 @@ async def test_files_go_with_their_tasks(serve, way):
         assert (await server.client.delete(f"/tasks/{names[0]}")).status_code == 204
         gone, left = {sent[0]}, [False, True]
     else:
-        second = await serve(keep_days=1e-9)
+        monkeypatch.setenv("DELF_JOURNAL_SQL_KEEP", MOMENT)
+        second = await serve()
         async with asyncio.timeout(20):
 
             async def happened() -> bool:

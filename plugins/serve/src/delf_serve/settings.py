@@ -56,11 +56,6 @@ class ServeSettings(PluginSettings):
         default=30, gt=0, description="Days after which a file that was sent in is removed."
     )
     rate: float = Field(default=0, ge=0, description="Requests a second for each key; 0: no limit.")
-    keep_days: float | None = Field(
-        default=None,
-        gt=0,
-        description="Days after which tasks and conversations that are over are forgotten.",
-    )
     models: list[str] = Field(
         default_factory=list,
         description="Further models that a person may choose for one task, by their names.",

@@ -224,15 +224,9 @@ class Tasks:
         self._is_ending = False
         if self._settings.take_up:
             self._work.add(asyncio.create_task(self._keep_looking()))
-        if ages := self._ages():
-            self._work.add(asyncio.create_task(self._keep_forgetting(ages)))
-
-    def _ages(self) -> Ages:
-        """Return the time for which tasks stay by state: as the setting says, or the journal."""
-        days, journal = self._settings.keep_days, self.journal
-        if days is not None:
-            return dict.fromkeys((*OVER, "interrupted"), days * 86_400)
-        return journal.keep if isinstance(journal, SupportsUpkeep) else {}
+        journal = self.journal
+        if isinstance(journal, SupportsUpkeep) and journal.keep:
+            self._work.add(asyncio.create_task(self._keep_forgetting(journal.keep)))
 
     async def stop(self, seconds: float) -> None:
         """Let what runs end for some time; what has not ended by then can be gone on with.
