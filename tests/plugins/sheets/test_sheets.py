@@ -153,7 +153,7 @@ async def test_looks_and_charts(google: GoogleServer, sheets: Any, book: str) ->
         await sheets.chart(book, "A1:A3")
     with pytest.raises(ToolRefusedError, match="not a color"):
         await sheets.format(book, "A1", color="puce")
-    with pytest.raises(ToolRefusedError, match="look otherwise"):
+    with pytest.raises(ToolRefusedError, match="give a new look"):
         await sheets.format(book, "A1")
 
 

@@ -101,6 +101,25 @@ def handlers(service: Any) -> dict[str, Callable[[Call], Any]]:
     return found
 
 
+def answers_of_requests(service: Any, draft: Any, requests: list[dict[str, Any]]) -> list[Any]:
+    """Make the changes of a batch in a draft, each by the service's ``_do_KIND``; their answers."""
+    replies: list[Any] = []
+    for index, request in enumerate(requests):
+        if len(request) != 1:
+            text = f"Invalid requests[{index}]: Must specify exactly one request."
+            raise ApiError(400, text, "badRequest")
+        ((kind, body),) = request.items()
+        work = getattr(service, f"_do_{kind}", None)
+        if work is None:
+            raise ApiError(501, f"requests[{index}].{kind} is not part of this server")
+        try:
+            replies.append(work(draft, body) or {})
+        except ApiError as error:
+            text = f"Invalid requests[{index}].{kind}: {error.message}"
+            raise ApiError(error.status, text, error.reason) from None
+    return replies
+
+
 def page(
     items: list[Any], call: Call, size: int, most: int, key: str = "maxResults"
 ) -> tuple[list[Any], dict[str, str]]:

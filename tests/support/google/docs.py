@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from support.google.calls import ApiError, Call, serves
+from support.google.calls import ApiError, Call, answers_of_requests, serves
 from support.google.drive import NATIVE, DriveService
 
 KIND = f"{NATIVE}document"
@@ -110,24 +110,7 @@ class DocsService:
                 "failedPrecondition",
             )
         document = replace(old, blocks=_copied(old.blocks), lists=dict(old.lists))
-        replies: list[Any] = []
-        for index, request in enumerate(call.body.get("requests", [])):
-            if len(request) != 1:
-                raise ApiError(
-                    400,
-                    f"Invalid requests[{index}]: Must specify exactly one request.",
-                    "badRequest",
-                )
-            ((kind, body),) = request.items()
-            work = getattr(self, f"_do_{kind}", None)
-            if work is None:
-                raise ApiError(501, f"requests[{index}].{kind} is not part of this server")
-            try:
-                replies.append(work(document, body) or {})
-            except ApiError as error:
-                raise ApiError(
-                    error.status, f"Invalid requests[{index}].{kind}: {error.message}", "badRequest"
-                ) from None
+        replies = answers_of_requests(self, document, call.body.get("requests", []))
         document.revision += 1
         self.documents[old.id] = document
         self.drive.touch(old.id)

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from support.google.calls import ApiError, Call, serves
+from support.google.calls import ApiError, Call, answers_of_requests, serves
 from support.google.drive import NATIVE, DriveService
 
 KIND = f"{NATIVE}spreadsheet"
@@ -124,24 +124,7 @@ class SheetsService:
         if not requests:
             raise ApiError(400, "Must specify at least one request.", "badRequest")
         draft = book.copy()
-        replies: list[Any] = []
-        for index, request in enumerate(requests):
-            if len(request) != 1:
-                raise ApiError(
-                    400,
-                    f"Invalid requests[{index}]: Must specify exactly one request.",
-                    "badRequest",
-                )
-            ((kind, body),) = request.items()
-            work = getattr(self, f"_do_{kind}", None)
-            if work is None:
-                raise ApiError(501, f"requests[{index}].{kind} is not part of this server")
-            try:
-                replies.append(work(draft, body) or {})
-            except ApiError as error:
-                raise ApiError(
-                    error.status, f"Invalid requests[{index}].{kind}: {error.message}", error.reason
-                ) from None
+        replies = answers_of_requests(self, draft, requests)
         self.books[book.id] = draft
         self.drive.touch(book.id)
         return {"spreadsheetId": book.id, "replies": replies}
