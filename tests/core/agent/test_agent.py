@@ -16,7 +16,6 @@ from delf import (
     Agent,
     AgentConfirmationError,
     AgentStateError,
-    ApprovalRejectedError,
     ConfigurationError,
     LLMConfig,
     ModelConfigurationError,
@@ -72,15 +71,6 @@ class TestConfiguration:
         agent = Agent(llm="m", tools=[stock])
         assert agent.tools[0].name == "stock"
         assert agent.tools[0].confirm is True
-
-    def test_two_tools_with_one_name_are_refused(self, make_agent: MakeAgent) -> None:
-        with pytest.raises(ToolDefinitionError, match="two tools are named 'add'"):
-            make_agent(add, add).start()
-
-    def test_names_that_scripts_need_are_refused(self, make_agent: MakeAgent) -> None:
-        named = tool(name="print")(lambda: None)
-        with pytest.raises(ToolDefinitionError, match="'print'"):
-            make_agent(named).start()
 
     def test_a_model_that_no_plugin_serves(self, delf_host: TestHost) -> None:
         agent = Agent(llm="scripted", host=TestHost.discover(no_plugins=True), sandbox="local")
@@ -358,30 +348,6 @@ class TestTimeout:
 
 
 class TestApproval:
-    def test_without_anybody_to_ask_the_call_is_rejected(
-        self, make_agent: MakeAgent, scripted_model: ScriptedModel
-    ) -> None:
-        pay = tool(_pay)
-        scripted_model.writes("await pay(5)")
-        response = make_agent(pay, approvals=[]).run("x")
-        assert not response.status
-        assert isinstance(response.exception, ApprovalRejectedError)
-        assert [c.status for c in response.trace.tool_calls] == ["rejected"]
-
-    def test_on_confirm_gets_the_real_arguments(
-        self, make_agent: MakeAgent, scripted_model: ScriptedModel
-    ) -> None:
-        asked: list[Any] = []
-
-        def on_confirm(request: Any) -> bool:
-            asked.append((request.action, dict(request.arguments), request.description))
-            return True
-
-        scripted_model.writes("print(await pay('5', desc='for the lamp'))")
-        response = make_agent(tool(_pay), on_confirm=on_confirm).run("x")
-        assert response.text == "paid 5"
-        assert asked == [("pay", {"amount": 5}, "for the lamp")]
-
     def test_a_rejection_can_be_caught_and_says_why(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
@@ -391,14 +357,6 @@ class TestApproval:
         response = make_agent(tool(_pay), on_confirm=lambda _: False).run("x")
         assert response.status
         assert response.text.startswith("no: pay was rejected")
-
-    @pytest.mark.parametrize(("mode", "status"), [("approve_all", "ok"), ("strict", "rejected")])
-    def test_modes(
-        self, make_agent: MakeAgent, scripted_model: ScriptedModel, mode: str, status: str
-    ) -> None:
-        scripted_model.writes("await pay(5)")
-        response = make_agent(tool(_pay), approval_mode=mode, retry_count=0).run("x")
-        assert [c.status for c in response.trace.tool_calls] == [status]
 
     def test_a_waiting_callback_does_not_hold_other_tasks(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel

@@ -351,27 +351,6 @@ def test_other_failures_are_never_handled(run, handle):
     assert "KeyError: '7'" in response.error
 
 
-def test_confirm(run):
-    asked = []
-
-    def decide(request):
-        asked.append(request.action)
-        return True
-
-    @tool
-    def send(to: str) -> str:
-        """Send."""
-        return to
-
-    @tool(confirm=False)
-    def look(at: str) -> str:
-        """Look."""
-        return at
-
-    response = run("print(await send('a'), await look('b'))", send, look, on_confirm=decide)
-    assert (response.text, asked) == ("a b", ["send"])
-
-
 # -- names ----------------------------------------------------------------------------------
 
 

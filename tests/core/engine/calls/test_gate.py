@@ -9,7 +9,7 @@ from delf import Connection, action
 from delf.engine.approvals.channels import NamedChannel
 from delf.engine.approvals.identity import call_digest
 from delf.engine.journal.replay import Replay
-from delf.errors import ConnectionUnavailableError, ToolException, ToolRefusedError
+from delf.errors import ConnectionUnavailableError, ToolRefusedError
 from delf.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -18,7 +18,7 @@ from delf.events import (
     ScriptGenerated,
 )
 from delf.protocols.approval import Approved, Edited, Expired, Rejected
-from delf.protocols.sandbox import Raised, Returned, ToolMessage
+from delf.protocols.sandbox import Raised, Returned
 from delf.tools.function import tool
 from support.gates import gate_bench
 
@@ -259,14 +259,6 @@ async def test_what_is_remembered_is_not_asked_again():
     ]
 
 
-@pytest.mark.parametrize(("remember", "asked"), [("no", 2), ("task", 1), ("session", 1)])
-async def test_how_long_an_approval_is_remembered(remember, asked):
-    bench = await gate_bench(Shop(), decide=lambda request: Approved(remember=remember))
-    await bench.call("shop.close", 7)
-    await bench.call("shop.close", 7)
-    assert len(bench.asked) == asked
-
-
 class Reticent(BaseModel):
     """Shows less than it holds."""
 
@@ -392,32 +384,6 @@ async def test_calls_at_once_are_each_asked_for_and_each_answered():
 # -- the call -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("handle", "answer"),
-    [
-        (True, Raised("ToolException", "sold out")),
-        ("text", ToolMessage("sold out")),
-        (False, Raised("ToolException", "sold out")),
-        (None, Raised("ToolException", "sold out")),
-        ("sorry", ToolMessage("sorry")),
-        (lambda error: f"<{error}>", ToolMessage("<sold out>")),
-        (
-            lambda error: 1 / 0,
-            Raised("ToolError", "sold out (handle_error failed: division by zero)"),
-        ),
-    ],
-)
-async def test_every_form_of_handle_error(handle, answer):
-    @tool(handle_error=handle, confirm=False)
-    async def buy() -> str:
-        """Buy."""
-        raise ToolException("sold out")
-
-    bench = await gate_bench(buy)
-    assert await bench.call("buy") == answer
-    assert bench.calls == [("buy", "error")]
-
-
 @pytest.mark.parametrize("kind", ["async", "thread"])
 @pytest.mark.parametrize(
     ("error", "said"),
@@ -464,21 +430,6 @@ async def test_a_result_that_cannot_be_passed_is_an_error(value, said):
     assert answer.kind == "ToolError"
     assert said in answer.message
     assert bench.calls == [("get", "error")]
-
-
-async def test_plain_functions_run_in_threads_beside_the_loop():
-    here = threading.get_ident()
-    barrier = threading.Barrier(2, timeout=5)
-
-    @read_tool
-    def meet() -> bool:
-        """Meet another."""
-        barrier.wait()
-        return threading.get_ident() != here
-
-    bench = await gate_bench(meet)
-    answers = await asyncio.gather(bench.call("meet"), bench.call("meet"))
-    assert [answer.value for answer in answers] == [True, True]
 
 
 async def test_a_plain_function_that_gives_a_coroutine_is_awaited():
