@@ -9,6 +9,7 @@ from delf import events as ev
 from delf.records import dataclass
 
 _MAX_LINE: Final = 200
+"""Characters of a change: people read a list of them."""
 _MOST_CHANGES: Final = 20
 """The number of changes that a request shows; each request keeps its own in the journal."""
 

@@ -21,14 +21,19 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _MOST_SECONDS: Final = 10.0
+"""A task waits no longer for facts; without them it is done as well."""
 _REST_SECONDS: Final = 60.0
 """The seconds for which a store that did not answer is left alone."""
 _MODEL_SECONDS: Final = 30.0
+"""Seconds for the model that proposes facts: the task is done, and its caller waits."""
 _MOST_FACTS: Final = 5
+"""More facts of one task are hardly ever worth it, and each later prompt pays for them."""
 _MOST_OPEN: Final = 64
 """The memories of people that are open at once."""
 _MOST_LETTERS: Final = 500
+"""Characters of a fact: it is a sentence, and no document."""
 _MOST_SHOWN: Final = 6000
+"""Characters of task and answer that the model is shown when it proposes facts."""
 
 _QUESTION: Final = """\
 A task was done for a user. Which facts in it will help with later tasks of this user, whatever \

@@ -26,6 +26,7 @@ from delf.values.sizes import has_too_many_values
 
 _log = logging.getLogger(__name__)
 _MOST_OF_CALLS: Final = 200 * 1024 * 1024
+"""Bytes of files that the tools of one task give: scripts have a limit in their sandbox."""
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 

@@ -17,7 +17,9 @@ from delf.protocols.prefilter import Choice, Prefilter
 from delf.specs import PrefilterSpec
 
 FILTER_FROM: Final = 10
+"""Fewer actions are all shown: choosing costs a model's answer and could leave one out."""
 SEARCH_FROM: Final = 50
+"""From so many actions on they are searched: a list of all would be longer than the task."""
 
 
 class Prefilters:

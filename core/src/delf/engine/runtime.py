@@ -33,6 +33,7 @@ from delf.tools.context import ChildResult
 
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
+"""Plain functions mostly wait for services; more threads would only take memory."""
 _FRAME_HEAD = 1024
 """The bytes of a frame beside a result."""
 _OWN = 24

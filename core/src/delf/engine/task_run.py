@@ -44,6 +44,7 @@ _log = logging.getLogger(__name__)
 _MOST_SEARCHED: Final = 20
 """Input files whose texts are known, so that values are found in them."""
 _MOST_OF_A_FILE: Final = 1_000_000
+"""Bytes of each that are read."""
 _MORE_LIVES: Final = 5
 """The number of times that a script runs again after its sandbox died."""
 

@@ -35,6 +35,7 @@ RESERVED: Final = frozenset(
 
 
 _MAX_NAME = 100
+"""Characters of an unknown name in an error: it is the script's own text."""
 
 
 @dataclass(frozen=True, slots=True)

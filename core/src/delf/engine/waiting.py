@@ -20,6 +20,7 @@ from delf.protocols.journal import Journal, SharedJournal
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 1.0
+"""One look a second at the journal is for all tasks of the agent."""
 
 
 class Permit:

@@ -28,6 +28,7 @@ from delf.records import dataclass
 _log = logging.getLogger(__name__)
 
 _MOST_OF_A_FAILURE = 200
+"""Characters of a channel's failure: a person reads it in one line of the rejection."""
 
 
 @dataclass(frozen=True, slots=True)

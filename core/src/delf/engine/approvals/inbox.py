@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 
 KIND: Final = "approval"
 _AGAIN_SECONDS: Final = 0.5
+"""Pause before a journal that failed is read again, so that it is not asked without end."""
 
 
 async def open_journal(journal: Journal, lease: float | None = None) -> Journal:

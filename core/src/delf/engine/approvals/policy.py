@@ -64,7 +64,9 @@ SCRIPT: Final = "script"
 Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
 """A request and its decision, as far as a journal has them."""
 _QUIET_SECONDS: Final = 0.1
+"""Seconds without a further call, after which a script that makes many at once is quiet."""
 _MOST_QUIET_SECONDS: Final = 5.0
+"""A script that is never quiet must not hold back its first question for longer."""
 
 
 class TaskApprovals:

@@ -50,7 +50,9 @@ from delf.values.encoding import UnsupportedValueError
 from delf.values.sizes import is_large
 
 _MAX_MESSAGE = 4000
+"""Characters of an error: scripts choose them, and the journal and the model pay for each."""
 _MAX_NAME = 200
+"""Characters of a tool's name: one that does not exist is the script's own text."""
 _MOST_QUESTIONS = 20
 """The most questions about one call that changes while a person is asked."""
 

@@ -17,6 +17,7 @@ from delf.protocols.journal import Journal, PerhapsAlive, SharedJournal
 
 _log = logging.getLogger(__name__)
 _RELEASE_SECONDS: Final = 2.0
+"""A journal that does not answer must not hold up the end of a task; its lease runs out anyway."""
 
 
 @dataclass(frozen=True)

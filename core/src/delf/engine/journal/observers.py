@@ -18,6 +18,7 @@ from delf.specs import ObserverSpec
 
 _log = logging.getLogger(__name__)
 _CLOSE_SECONDS = 5.0
+"""Seconds that an observer has for its last events; one that hangs must not hold up a stop."""
 
 
 def names_of(host: PluginHost, asked_for: Sequence[str]) -> list[str]:

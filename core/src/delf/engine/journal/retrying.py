@@ -20,6 +20,7 @@ from delf.errors import (
 
 _BUSY: Final = frozenset({408, 409, 425, 429})
 _LONGEST: Final = 3600.0
+"""Seconds between two tries at most: a service that was away for a day is found within an hour."""
 _ON: Final = (ev.ScriptGenerated, ev.RetryScheduled, ev.RerunRequested, ev.StepStarted)
 
 

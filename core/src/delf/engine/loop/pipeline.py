@@ -54,6 +54,7 @@ from delf.protocols.strategy import Strategy, SupportsOwnTools, runs_scripts
 
 _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 1.0
+"""Seconds that work which is cut short has to end by itself."""
 _LAST_SECONDS = 5.0
 """Seconds that the end of a task which is cut short waits for the journal."""
 _SHARE = 0.25

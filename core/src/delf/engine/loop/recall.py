@@ -43,6 +43,7 @@ async def _facts(run: TaskRun, memory: AgentMemory, seconds: float) -> list[str]
 
 
 _KEEP_SECONDS: Final = 15.0
+"""Seconds to keep a turn: the answer of a task waits for it."""
 
 
 async def load_conversation(run: TaskRun) -> None:

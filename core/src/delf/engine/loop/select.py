@@ -15,6 +15,7 @@ from delf.protocols.prefilter import Choice, Selection
 
 _log = logging.getLogger(__name__)
 _MOST_SECONDS: Final = 60.0
+"""A choice that takes longer costs more than showing all tools."""
 _MANY: Final = 50
 """So many tools make a long prompt."""
 

@@ -18,7 +18,9 @@ from delf.records import dataclass
 _MOST_FOLLOWED: Final = 3
 """Texts that one task may order to follow."""
 _LONGEST_FOLLOWED: Final = 20_000
+"""Characters of a text that the model is asked about."""
 _MOST_STEPS: Final = 200_000
+"""Values of a result that are walked through."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ The user's words:
 FOLLOWED: Final = "The text that these words order to follow:"
 _FOLLOW: Final = "follow"
 _MOST_CHARACTERS: Final = 20_000
+"""Characters of an answer that are read; no task asks for so many calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

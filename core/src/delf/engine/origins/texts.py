@@ -30,9 +30,11 @@ _NAME: Final = re.compile(r"[\w.-]{6,}")
 _TELLING: Final = re.compile(r"[\d@/]|\.\w|.{15}")
 """Signs of a word that is rare, such as an address; common words are in any two texts."""
 _SHORTEST_CODE: Final = 20
+"""Characters from which on a word may be base64; shorter ones are words."""
 _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}")
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 _LONGEST_WORD: Final = 300
+"""Longer texts stand nowhere by chance, and patterns of them are slow."""
 _BEFORE: Final = r"(?<![\w@])(?<!\w[.+-])"
 _AFTER: Final = r"(?![\w@]|[.+-]\w)"
 _NUMBER: Final = re.compile(r"\d{1,15}(?:[\d,]{0,20}\.\d{1,15}|(?:,\d{3}){0,6})")

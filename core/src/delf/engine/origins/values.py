@@ -14,6 +14,7 @@ from delf.types import Trust
 MOST_LEAVES: Final = 500
 """Values of one call that are looked for."""
 _MOST_OF_BYTES: Final = 4_000_000
+"""Bytes of one value that are read as text."""
 _Step = tuple[str, Any, Trust, Mapping[str, Trust]]
 """A path, what is there, whose words it is, and whose the fields are that have an author."""
 

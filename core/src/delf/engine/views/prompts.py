@@ -14,6 +14,7 @@ from delf.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from delf.records import dataclass
 
 _LEVEL: Final = 6
+"""zlib's own choice between time and size."""
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """The most that a packed prompt may become; the rest is left out."""
 
