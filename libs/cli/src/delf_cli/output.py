@@ -40,6 +40,12 @@ class Screen:
         if sys.stderr.isatty():
             self.console = colours.console(sys.stderr, highlight=False, soft_wrap=True)
 
+    def _coloured(self) -> Console | None:
+        """Return what writes in colours; None where there are none and no terminal."""
+        if self.console is not None or not colours.has_colours(sys.stderr):
+            return self.console
+        return colours.console(sys.stderr, highlight=False, soft_wrap=True)
+
     @property
     def width(self) -> int | None:
         """The terminal's columns; None where it is none."""
@@ -52,24 +58,26 @@ class Screen:
             text: The line, or several.
             style: How it looks on a terminal, as ``dim``.
         """
-        if self.console is None:
+        console = self._coloured()
+        if console is None:
             click.echo(text, err=True)
             return
         from rich.text import Text
 
-        self.console.print(Text(wrapped(visible(text), stream=sys.stderr), style))
+        console.print(Text(wrapped(visible(text), stream=sys.stderr), style))
 
     def script(self, code: str, number: int) -> None:
         """Write a script, in colours on a terminal."""
-        if self.console is None:
+        console = self._coloured()
+        if console is None:
             click.echo(f"# script {number}\n{code.rstrip()}\n", err=True)
             return
         from rich.padding import Padding
         from rich.syntax import Syntax
 
-        self.console.rule(f"[dim]script {number}", style="dim", align="left")
+        console.rule(f"[dim]script {number}", style="dim", align="left")
         syntax = Syntax(visible(code.rstrip()), "python", theme="ansi_dark", word_wrap=True)
-        self.console.print(Padding(syntax, (0, 0, 1, 2)), soft_wrap=False)
+        console.print(Padding(syntax, (0, 0, 1, 2)), soft_wrap=False)
 
 
 def show_answer(text: str) -> None:

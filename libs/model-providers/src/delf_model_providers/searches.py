@@ -31,7 +31,10 @@ def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
     tool = tools[0]
     is_openai = endpoint.dialect == "openai" and not endpoint.custom
     if is_openai and not _SEARCHING.search(endpoint.name):
-        why = "of OpenAI's models those for searches do that, such as gpt-5-search-api"
+        why = (
+            "OpenAI's other models search through its Responses API alone, which delf does not "
+            "use; those for searches do it, such as gpt-5-search-api"
+        )
         raise cannot(endpoint, why)
     limits = [field for field in ("allowed_domains", "blocked_domains") if tool.get(field)]
     if limits and endpoint.dialect != "anthropic":
