@@ -19,6 +19,10 @@ from support.program import write_recording
         ("config --json", "config show --json"),
         ("workers", "workers list"),
         ("workers --json", "workers list --json"),
+        ("routines --json", "routines list --json"),
+        ("memory", "memory list"),
+        ("memory --json", "memory list --json"),
+        ("schedule --json", "schedule list --json"),
     ],
 )
 def test_a_group_alone_lists(run, here, bare, whole):
@@ -27,12 +31,16 @@ def test_a_group_alone_lists(run, here, bare, whole):
     assert (short.stdout, short.stderr) == (long.stdout, long.stderr)
 
 
-@pytest.mark.parametrize("group", ["runs", "approvals", "config", "workers"])
+@pytest.mark.parametrize(
+    "group", ["runs", "approvals", "config", "workers", "routines", "memory", "schedule"]
+)
 def test_its_help_is_its_own(run, group):
     assert "Commands:" in run(group, "--help").stdout
 
 
-@pytest.mark.parametrize("command", ["runs list", "approvals list", "config show", "workers list"])
+@pytest.mark.parametrize(
+    "command", ["runs list", "approvals list", "config show", "workers list", "routines list"]
+)
 def test_an_empty_list_says_so(run, here, command):
     assert run(*command.split()).stderr.strip()
 

@@ -30,17 +30,22 @@ _ENDINGS: Final = (".txt", ".md", ".pdf")
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
-@click.group("memory")
+@click.group("memory", invoke_without_command=True)
 @click.option("--namespace", metavar="NAME", help="The memory's name; by default the agent's.")
+@click.option("--json", "as_json", is_flag=True, help="List as JSON, where no command is given.")
 @click.pass_context
-def memory(ctx: click.Context, namespace: str | None) -> None:
+def memory(ctx: click.Context, namespace: str | None, *, as_json: bool) -> None:
     """Show, add, search and forget remembered facts.
+
+    Without a command it lists them.
 
     \b
     delf memory add notes.md
     delf memory search "where is the office"
     """  # noqa: D301 - click's mark for lines that stay as they are
     ctx.obj = _Opened(ctx.find_root().obj, namespace)
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_command, as_json=as_json)
 
 
 class _Opened:

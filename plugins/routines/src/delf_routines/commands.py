@@ -23,6 +23,7 @@ from delf_cli import complete, errors
 from delf_cli.complete import completes
 from delf_cli.ids import short_id
 from delf_cli.journals import ask_journal, load_task
+from delf_cli.lazy import BareGroup
 from delf_cli.output import json_text
 from delf_cli.session import Options, Setup, as_before
 from delf_cli.state import State, state_of
@@ -56,7 +57,12 @@ def _store(state: State) -> RoutineStore:
     return RoutineStore(project.root, Trust.here(*state.trust))
 
 
-@click.group("routines", epilog="Exit status: 0 done, 1 it failed or differs, 2 usage.")
+@click.group(
+    "routines",
+    cls=BareGroup,
+    bare="list",
+    epilog="Exit status: 0 done, 1 it failed or differs, 2 usage.",
+)
 def routines() -> None:
     r"""Keep tasks that worked as routines: scripts that run again without a model.
 

@@ -17,6 +17,7 @@ from delf.plugins.journals import need_durable_journal
 from delf.project.any_project import journal_name
 from delf.protocols.journal import SharedJournal
 from delf_cli.journals import project_journal
+from delf_cli.lazy import BareGroup
 from delf_cli.options import run_options
 from delf_cli.session import Options, log_to_stderr
 from delf_runner_dbos.queue import SCHEDULED, DbosQueue, task_queue
@@ -142,7 +143,7 @@ async def _work(
     click.echo("ended in order", err=True)
 
 
-@click.group()
+@click.group(cls=BareGroup, bare="list")
 def schedule() -> None:
     """Let the runners of a queue do a task at set times.
 
