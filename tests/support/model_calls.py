@@ -287,7 +287,7 @@ class ModelCalls:
             with pytest.raises(ModelConfigurationError, match="only Anthropic knows allowed_doma"):
                 make_model(**at(server, provider, settings={"server_side_tools": limited}))
         with pytest.raises(
-            ModelConfigurationError, match="Responses API.*gpt-5-search-api"
+            ModelConfigurationError, match=r"Responses API.*gpt-5-search-api"
         ) as caught:
             make_model(model="gpt-4o-mini", settings={"server_side_tools": ["web_search"]})
         assert "websearch" in caught.value.hint
