@@ -39,31 +39,6 @@ def names(records):
     return [record.requested.request_id for record in records]
 
 
-async def test_requests_that_wait(journal_url, open_journal):
-    journal, other = open_journal(journal_url), open_journal(journal_url)
-    assert isinstance(journal, SharedJournal)
-    await ask(journal, "a", "req_1a", "req_2b")
-    await ask(journal, "b", "req_2c")
-    await decide(journal, "a", 4, "req_1a")
-    found = await other.find_requests(waiting=True)
-    assert names(found) == ["req_2b", "req_2c"]
-    assert found[0].requested.arguments == {"n": 3}
-    assert (found[0].task.task, found[0].task.state) == ("do a", "running")
-    (first,) = await other.find_requests("req_1a")
-    assert (first.decided.by, first.waits) == ("ann", False)
-
-
-async def test_requests_by_the_beginning_of_their_id(journal_url, open_journal):
-    journal = open_journal(journal_url)
-    await ask(journal, "a", "req_1a", "req_2b", "req_2c", "x%_!")
-    assert names(await journal.find_requests("2")) == ["req_2b", "req_2c"]
-    assert names(await journal.find_requests("req_2")) == ["req_2b", "req_2c"]
-    assert names(await journal.find_requests("req_2c")) == ["req_2c"]
-    assert names(await journal.find_requests("x%_!")) == ["x%_!"]
-    assert names(await journal.find_requests("req%")) == []
-    assert names(await journal.find_requests(limit=2)) == ["req_2c", "x%_!"]
-
-
 async def test_a_request_of_a_task_that_is_over_or_nobodys_does_not_wait(journal_url, open_journal):
     journal, other = open_journal(journal_url), open_journal(journal_url)
     await ask(journal, "over", "req_1")
@@ -74,17 +49,6 @@ async def test_a_request_of_a_task_that_is_over_or_nobodys_does_not_wait(journal
     assert names(await other.find_requests(waiting=True)) == []
     states = [record.task.state for record in await other.find_requests()]
     assert states == ["failed", "interrupted"]
-
-
-async def test_notes_from_now_on(journal_url, open_journal):
-    journal, other = open_journal(journal_url), open_journal(journal_url)
-    await ask(journal, "a")
-    await other.post("a", "before", {})
-    live = journal.subscribe_notes()
-    await ask(journal, "b")  # so that the subscription has begun
-    await other.post("a", "after", {"n": 1})
-    note = await asyncio.wait_for(anext(live), 10)
-    assert (note.kind, note.task_id, note.data) == ("after", "a", {"n": 1})
 
 
 async def test_open_says_what_is_wrong_before_the_first_event(tmp_path, open_journal):

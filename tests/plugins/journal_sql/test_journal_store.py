@@ -230,13 +230,6 @@ class TestOwners:
         await journal.append(printed("t", 2))
         assert (await journal.task("t")).state == "running"
 
-    async def test_two_journals_do_not_work_on_one_task(self, journal_url, open_journal):
-        one, other = open_journal(journal_url), open_journal(journal_url)
-        await one.append(started("t"))
-        with pytest.raises(JournalConflictError, match="being worked on"):
-            await other.append(printed("t", 2))
-        await one.append(printed("t", 2))
-
     def test_the_number_of_a_process_is_not_enough(self):
         me = owners.Owner()
         row = owners.owner_of((me.pid, me.birth, me.host, me.place, 0.0, None))

@@ -459,6 +459,7 @@ def _changer(call: Call) -> Changer:
 # -- the server itself ------------------------------------------------------------------------
 
 
+# Load balancers ask these two with whatever query they like.
 @OPERATIONS.add("GET", "/health", None, any_query=True)
 async def health(_call: Call) -> s.Health:
     """Say that the process runs."""
