@@ -17,7 +17,7 @@ from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Verd
 from delf.settings import PluginSettings, Source, check_variables
 from delf.tools.action import action
 from delf.tools.connection import Connection
-from delf_sql.backends import Limits, make_backend
+from delf_sql.backends import make_backend
 from delf_sql.catalog import (
     Table,
     TableInfo,
@@ -71,14 +71,14 @@ class SQL(Connection):
     """
 
     Settings: ClassVar[type[PluginSettings] | None] = SQLSettings
+    settings: SQLSettings
     summary = "A SQL database."
 
     def __init__(self, *first: Any, **options: Unpack[SQLOptions]) -> None:
         super().__init__(*first, **options)
-        self._limits: SQLSettings = self.settings
-        self._target = make_target(self.name, self._limits)
+        self._target = make_target(self.name, self.settings)
         if self._target.dialect == "postgresql" and self._target.password is None:
-            given = {self._limits.source(field) for field in ("url", "host", "database")}
+            given = {self.settings.source(field) for field in ("url", "host", "database")}
             source: Source = "project" if "project" in given else "program"
             check_variables(self.name, source, ("PGPASSWORD",))
         self._parts: tuple[Backend, Database] | None = None
@@ -108,12 +108,12 @@ class SQL(Connection):
         Too many rows (over 1000 by default) raise an error: aggregate in SQL, or pass limit to
         get the first rows only.
         """  # noqa: D205 - the model reads the whole paragraph
-        most = self._limits.max_rows
+        most = self.settings.max_rows
         if limit is not None and not 1 <= limit <= most:
             raise ToolRefusedError(f"limit can be from 1 to {most}; page with LIMIT and OFFSET")
 
         checked = await asyncio.to_thread(
-            check_query, statement, self._target.dialect, params, self._limits.functions
+            check_query, statement, self._target.dialect, params, self.settings.functions
         )
 
         fetched = await self._on(
@@ -180,20 +180,8 @@ class SQL(Connection):
     def _make_parts(self) -> tuple[Backend, Database]:
         from delf_sql.database import Database
 
-        own = self._limits
-        limits = Limits(
-            timeout=own.statement_timeout,
-            connect_timeout=own.connect_timeout,
-            max_rows=own.max_rows,
-            max_bytes=own.max_bytes,
-            pool_size=own.pool_size,
-            functions=own.functions,
-            create=own.create,
-            role=own.role,
-            attach=own.attach,
-        )
-        backend = make_backend(self._target, limits)
-        return backend, Database(backend, own.pool_size, own.statement_timeout)
+        backend = make_backend(self._target, self.settings)
+        return backend, Database(backend, self.settings.pool_size, self.settings.statement_timeout)
 
     async def _on(self, reader: bool, work: Callable[[Backend, Any], T]) -> T:
         """Do something with a session, in a thread; drivers' exceptions become delf's."""
@@ -221,14 +209,14 @@ class SQL(Connection):
                 advice = await self._on(True, lambda b, d: self._advice(b, d, problem))
             except DelfError:
                 advice = ""
-        timeout = self._limits.statement_timeout
+        timeout = self.settings.statement_timeout
         return failure(problem, backend, reader=reader, timeout=timeout, advice=advice)
 
     def _advice(self, backend: Backend, session: Any, problem: Problem) -> str:
         relations = backend.relations(session)
         if problem.table:
             return _similar(problem.table, [r.full_name for r in relations], "tables")
-        tables = backend.tables(session, relations[: self._limits.schema_tables])
+        tables = backend.tables(session, relations[: self.settings.schema_tables])
         known = {column.name for table in tables for column in table.columns}
         return did_you_mean(problem.column or "", sorted(known))
 
@@ -242,20 +230,20 @@ class SQL(Connection):
                     f"there is no table {table!r}{_similar(table, names, 'tables')}"
                 )
             relations = [found]
-        if len(relations) > self._limits.schema_tables:
+        if len(relations) > self.settings.schema_tables:
             return [relation_info(relation) for relation in relations]
         return [found.info() for found in backend.tables(session, relations)]
 
     def _describe(self, backend: Backend, session: Any, task: str) -> str:
         from delf_sql.render import partial_schema, whole_schema
 
-        dialect, budget = self._target.dialect, self._limits.schema_chars
+        dialect, budget = self._target.dialect, self.settings.schema_chars
         head = f"{backend.version(session)}"
         relations = backend.relations(session)
         if not relations:
             return f"{head}, no tables"
         tables: Sequence[Table] = ()
-        if len(relations) <= self._limits.schema_tables:
+        if len(relations) <= self.settings.schema_tables:
             tables = backend.tables(session, relations)
             text = whole_schema(tables, dialect, budget)
             if text is not None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from delf_sql.backends.base import Backend, Limits, import_driver
+from delf_sql.backends.base import Backend, import_driver
+from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 
-__all__ = ["Backend", "Limits", "make_backend"]
+__all__ = ["Backend", "make_backend"]
 
 
-def make_backend(target: Target, limits: Limits) -> Backend:
+def make_backend(target: Target, settings: SQLSettings) -> Backend:
     """The backend for a target.
 
     Args:
         target: The database.
-        limits: What a statement may take.
+        settings: What a statement may take.
 
     Raises:
         OptionalDependencyError: When its driver is not installed.
@@ -21,24 +22,24 @@ def make_backend(target: Target, limits: Limits) -> Backend:
     if target.dialect == "sqlite":
         from delf_sql.backends.sqlite import SqliteBackend
 
-        return SqliteBackend(target, limits)
+        return SqliteBackend(target, settings)
     if target.dialect == "postgresql":
         import_driver("psycopg", "postgresql", target.label)
         from delf_sql.backends.postgresql import PostgresBackend
 
-        return PostgresBackend(target, limits)
+        return PostgresBackend(target, settings)
     if target.dialect == "mysql":
         import_driver("pymysql", "mysql", target.label)
         from delf_sql.backends.mysql import MysqlBackend
 
-        return MysqlBackend(target, limits)
+        return MysqlBackend(target, settings)
     if target.dialect == "duckdb":
         import_driver("duckdb_engine", "duckdb", target.label)
         from delf_sql.backends.duckdb import DuckdbBackend
 
-        return DuckdbBackend(target, limits)
+        return DuckdbBackend(target, settings)
     from delf_sql.backends.engine import EngineBackend
 
-    backend = EngineBackend(target, limits)
+    backend = EngineBackend(target, settings)
     backend.check_driver()
     return backend

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
@@ -18,33 +18,6 @@ from delf_sql.target import Target
 
 Cause = Literal["statement", "timeout", "read-only", "unavailable"]
 _MOST_WARNINGS: Final = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The limits of a statement.
-
-    Args:
-        timeout: Seconds.
-        connect_timeout: Seconds to wait for the server.
-        max_rows: The most rows.
-        max_bytes: About how much the rows may hold.
-        pool_size: The most connections of a kind.
-        functions: Functions that a query may call although they are refused by default.
-        create: Make a file of SQLite or DuckDB that does not exist.
-        role: PostgreSQL's role that a query takes on.
-        attach: SQLite's other files, by their schemas' names.
-    """
-
-    timeout: float
-    connect_timeout: float
-    max_rows: int
-    max_bytes: int
-    pool_size: int
-    functions: frozenset[str]
-    create: bool
-    role: str | None
-    attach: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,12 +20,13 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from delf.errors import ConnectionFileNotFoundError, ToolRefusedError
-from delf_sql.backends.base import Limits, Problem, first_line
+from delf_sql.backends.base import Problem, first_line
 from delf_sql.backends.engine import EngineBackend, origin
 from delf_sql.catalog import Column, Relation, Table
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
 from delf_sql.rows import Fetched
+from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 from delf_sql.values import AsText, for_duckdb
 
@@ -90,15 +91,15 @@ class DuckdbBackend(EngineBackend):
 
     Args:
         target: The file.
-        limits: What a statement may take.
+        settings: What a statement may take.
     """
 
     one_at_a_time = True
     batches = False
     pool: ClassVar[type[sa.Pool]] = sa.NullPool
 
-    def __init__(self, target: Target, limits: Limits) -> None:
-        super().__init__(target, limits)
+    def __init__(self, target: Target, settings: SQLSettings) -> None:
+        super().__init__(target, settings)
         self._path = Path(target.database).absolute()
 
     def _url(self) -> sa.URL:
@@ -110,13 +111,13 @@ class DuckdbBackend(EngineBackend):
     def _connect(self, engine: sa.Engine) -> sa.Connection:
         """Open the file; another that writes it is waited for a while."""
         reader = engine is self._engines.get(True)
-        if not self._path.is_file() and (reader or not self._limits.create):
+        if not self._path.is_file() and (reader or not self._settings.create):
             raise ConnectionFileNotFoundError(
                 f"there is no DuckDB file {self.target.database!r}",
                 hint="check the path (it is taken from the working directory), or set create = true"
                 " and make the tables with write",
             )
-        last = time.monotonic() + min(_BUSY_SECONDS, self._limits.connect_timeout)
+        last = time.monotonic() + min(_BUSY_SECONDS, self._settings.connect_timeout)
         while True:
             try:
                 return engine.connect()

@@ -18,11 +18,12 @@ from sqlalchemy import event
 from sqlalchemy.exc import CompileError, DBAPIError, NoSuchTableError, SQLAlchemyError
 
 from delf.errors import ConnectionConfigurationError, OptionalDependencyError
-from delf_sql.backends.base import Limits, Problem, Written, can_batch, first_line
+from delf_sql.backends.base import Problem, Written, can_batch, first_line
 from delf_sql.catalog import Column, Relation, Table
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
 from delf_sql.rows import Fetched, collect
+from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 from delf_sql.values import for_any
 
@@ -35,7 +36,7 @@ class EngineBackend:
 
     Args:
         target: The database.
-        limits: What a statement may take.
+        settings: What a statement may take.
     """
 
     grace: float = 0.0
@@ -44,9 +45,9 @@ class EngineBackend:
     """True if the driver counts the rows that it changes with several sets of parameters."""
     pool: ClassVar[type[sa.Pool]] = sa.QueuePool
 
-    def __init__(self, target: Target, limits: Limits) -> None:
+    def __init__(self, target: Target, settings: SQLSettings) -> None:
         self.target = target
-        self._limits = limits
+        self._settings = settings
         self._engines: dict[bool, sa.Engine] = {}
         self._lock = threading.Lock()
 
@@ -105,7 +106,7 @@ class EngineBackend:
     def _make(self, reader: bool) -> sa.Engine:
         options: dict[str, Any] = {"poolclass": self.pool, "pool_reset_on_return": None}
         if self.pool is sa.QueuePool:
-            size = self._limits.pool_size
+            size = self._settings.pool_size
             options |= {"pool_size": size, "max_overflow": 0, "pool_pre_ping": True}
         engine = sa.create_engine(
             self._url(), hide_parameters=True, **self._options(reader), **options
@@ -191,7 +192,7 @@ class EngineBackend:
             columns = tuple(str(column[0]) for column in cursor.description)
             more = True
             try:
-                rows, more = collect(result.fetchmany, limit, self._limits.max_bytes)
+                rows, more = collect(result.fetchmany, limit, self._settings.max_bytes)
             finally:
                 if more:
                     self._cut(session)
@@ -217,7 +218,7 @@ class EngineBackend:
             written.warn(self._warnings(session))
         else:
             for bound in bounds:
-                room = written.room(self._limits.max_rows)
+                room = written.room(self._settings.max_rows)
                 fetched = self._write_one(session, statement, bound, room)
                 written.add(fetched.changed, fetched)
         session.commit()

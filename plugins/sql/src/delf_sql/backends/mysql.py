@@ -26,7 +26,7 @@ from pymysql.converters import conversions
 from pymysql.err import MySQLError
 
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
-from delf_sql.backends.base import Limits, Problem, first_line, unlisted
+from delf_sql.backends.base import Problem, first_line, unlisted
 from delf_sql.backends.engine import EngineBackend, cut_socket, origin
 from delf_sql.backends.mysql_catalog import read_relations, read_tables
 from delf_sql.catalog import Relation, Table
@@ -34,6 +34,7 @@ from delf_sql.functions import is_listed
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
 from delf_sql.rows import Fetched, too_large
+from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 from delf_sql.values import AsText, for_mysql
 
@@ -143,13 +144,13 @@ class MysqlBackend(EngineBackend):
 
     Args:
         target: The database.
-        limits: What a statement may take.
+        settings: What a statement may take.
     """
 
     grace = 1.0
 
-    def __init__(self, target: Target, limits: Limits) -> None:
-        super().__init__(target, limits)
+    def __init__(self, target: Target, settings: SQLSettings) -> None:
+        super().__init__(target, settings)
         self._places: WeakKeyDictionary[_Connection, Sequence[Any]] = WeakKeyDictionary()
 
     def _url(self) -> sa.URL:
@@ -172,7 +173,7 @@ class MysqlBackend(EngineBackend):
             f"max_error_count = {_MOST_WARNINGS}",
         ]
         if reader:
-            settings += [f"sql_select_limit = {self._limits.max_rows + 1}", self._clock(driver)]
+            settings += [f"sql_select_limit = {self._settings.max_rows + 1}", self._clock(driver)]
         elif _is_mariadb(driver):
             settings.append(self._clock(driver))
         driver.query(f"SET SESSION {', '.join(settings)}")
@@ -187,7 +188,7 @@ class MysqlBackend(EngineBackend):
     def _open(self, seconds: float | None = None) -> _Connection:
         target, options = self.target, self.target.options
         return _Connection(
-            largest=max(self._limits.max_bytes, _SMALLEST_LARGEST),
+            largest=max(self._settings.max_bytes, _SMALLEST_LARGEST),
             host=target.host or "localhost",
             port=target.port or 0,
             user=target.user,
@@ -196,7 +197,7 @@ class MysqlBackend(EngineBackend):
             unix_socket=options.get("unix_socket"),
             charset="utf8mb4",
             client_flag=CLIENT.FOUND_ROWS,
-            connect_timeout=max(1, round(seconds or self._limits.connect_timeout)),
+            connect_timeout=max(1, round(seconds or self._settings.connect_timeout)),
             read_timeout=seconds,
             ssl=_ssl(options),
             conv=_CONVERSIONS,
@@ -204,8 +205,8 @@ class MysqlBackend(EngineBackend):
 
     def _clock(self, driver: _Connection) -> str:
         if _is_mariadb(driver):
-            return f"max_statement_time = {self._limits.timeout:.3f}"
-        return f"max_execution_time = {max(1, round(self._limits.timeout * 1000))}"
+            return f"max_statement_time = {self._settings.statement_timeout:.3f}"
+        return f"max_execution_time = {max(1, round(self._settings.statement_timeout * 1000))}"
 
     def stop(self, session: sa.Connection) -> None:
         """Kill what the server is still at, which rolls it back, and leave the connection.
@@ -253,7 +254,7 @@ class MysqlBackend(EngineBackend):
 
     def _check_calls(self, driver: _Connection, calls: Collection[str]) -> None:
         """Refuse functions that users made, but for those that are listed."""
-        names = [name for name in calls if not is_listed(name, self._limits.functions)]
+        names = [name for name in calls if not is_listed(name, self._settings.functions)]
         if names:
             asked = _UNLISTED.format(names=", ".join(["%s"] * len(names)))
             for (name,) in _rows(driver, asked, names):

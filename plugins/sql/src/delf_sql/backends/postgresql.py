@@ -19,7 +19,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.pq import TransactionStatus
 
-from delf_sql.backends.base import Limits, Problem, first_line, unlisted
+from delf_sql.backends.base import Problem, first_line, unlisted
 from delf_sql.backends.engine import EngineBackend, cut_socket, origin
 from delf_sql.backends.postgresql_catalog import read_relations, read_tables
 from delf_sql.backends.postgresql_types import JSONNotes, register_made_here, register_texts
@@ -27,6 +27,7 @@ from delf_sql.catalog import Relation, Table
 from delf_sql.functions import is_listed, known_functions
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
+from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 from delf_sql.values import for_postgresql
 
@@ -73,13 +74,13 @@ class PostgresBackend(EngineBackend):
 
     Args:
         target: The database.
-        limits: What a statement may take.
+        settings: What a statement may take.
     """
 
     grace = 1.0
 
-    def __init__(self, target: Target, limits: Limits) -> None:
-        super().__init__(target, limits)
+    def __init__(self, target: Target, settings: SQLSettings) -> None:
+        super().__init__(target, settings)
         self._json: WeakKeyDictionary[psycopg.Connection[Any], JSONNotes] = WeakKeyDictionary()
 
     def _url(self) -> sa.URL:
@@ -105,7 +106,7 @@ class PostgresBackend(EngineBackend):
             "password": target.password,
             "application_name": "delf",
             "client_encoding": "UTF8",
-            "connect_timeout": max(2, round(self._limits.connect_timeout)),
+            "connect_timeout": max(2, round(self._settings.connect_timeout)),
             **target.options,
         }
         driver = psycopg.Connection[Any].connect(
@@ -153,10 +154,10 @@ class PostgresBackend(EngineBackend):
 
     def _begin(self, session: sa.Connection, *, reader: bool) -> None:
         driver = _raw(session)
-        driver.execute(_BEGIN, [str(max(1, round(self._limits.timeout * 1000)))])
+        driver.execute(_BEGIN, [str(max(1, round(self._settings.statement_timeout * 1000)))])
         register_made_here(driver)
-        if reader and self._limits.role is not None:
-            driver.execute(_ROLE, [self._limits.role])
+        if reader and self._settings.role is not None:
+            driver.execute(_ROLE, [self._settings.role])
 
     def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
         self._check_calls(_raw(session), statement)
@@ -165,7 +166,7 @@ class PostgresBackend(EngineBackend):
         """Refuse functions that users made, but for those that are listed."""
         if not statement.calls and not statement.attributes:
             return
-        listed = self._limits.functions
+        listed = self._settings.functions
         names = statement.calls | statement.attributes
         others = {name for name in names if not is_listed(name, listed)}
         known = known_functions("postgresql") & others

@@ -27,12 +27,13 @@ from sqlalchemy.pool import QueuePool
 
 from delf.errors import ConnectionFileNotFoundError
 from delf_sql import sqlite_child
-from delf_sql.backends.base import Limits, Problem, Written, can_batch, first_line
+from delf_sql.backends.base import Problem, Written, can_batch, first_line
 from delf_sql.catalog import Column, Relation, Table
 from delf_sql.functions import known_functions
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Params, bind
 from delf_sql.rows import Fetched, too_large
+from delf_sql.settings import SQLSettings
 from delf_sql.sqlite_child import Opening, Work, receive, send
 from delf_sql.target import Target
 from delf_sql.values import for_sqlite
@@ -159,15 +160,15 @@ class SqliteBackend:
 
     Args:
         target: The file.
-        limits: What a statement may take.
+        settings: What a statement may take.
     """
 
     grace = 1.0
     one_at_a_time = False
 
-    def __init__(self, target: Target, limits: Limits) -> None:
+    def __init__(self, target: Target, settings: SQLSettings) -> None:
         self.target = target
-        self._limits = limits
+        self._settings = settings
         self._pools: dict[bool, QueuePool] = {}
         self._lock = threading.Lock()
 
@@ -195,7 +196,7 @@ class SqliteBackend:
             if reader not in self._pools:
                 pool = QueuePool(
                     lambda: self._open(reader=reader),  # pyright: ignore[reportArgumentType]
-                    pool_size=self._limits.pool_size,
+                    pool_size=self._settings.pool_size,
                     max_overflow=0,
                     reset_on_return=None,
                 )
@@ -204,26 +205,26 @@ class SqliteBackend:
             return self._pools[reader]
 
     def _open(self, *, reader: bool) -> _Child:
-        limits = self._limits
+        settings = self._settings
         path, size = _found(self.target.database)
-        if size is None and (reader or not limits.create):
+        if size is None and (reader or not settings.create):
             raise _missing(self.target.database)
         attached: list[tuple[str, str]] = []
-        for name, file in limits.attach.items():
+        for name, file in settings.attach.items():
             other, other_size = _found(file)
             if other_size is None:
                 raise _missing(file)
             attached.append((name, f"file:{quote(str(other))}?mode=ro"))
             size = (size or 0) + other_size
-        mode = "ro" if reader else "rwc" if limits.create else "rw"
+        mode = "ro" if reader else "rwc" if settings.create else "rw"
         return _Child(
             Opening(
                 uri=f"file:{quote(str(path))}?mode={mode}",
                 reader=reader,
-                timeout=limits.timeout,
-                busy=min(_BUSY_SECONDS, limits.timeout),
-                max_bytes=limits.max_bytes,
-                functions=sorted(known_functions("sqlite") | limits.functions),
+                timeout=settings.statement_timeout,
+                busy=min(_BUSY_SECONDS, settings.statement_timeout),
+                max_bytes=settings.max_bytes,
+                functions=sorted(known_functions("sqlite") | settings.functions),
                 attached=attached,
                 temporary=4 * (size or 0) + _SPARE_FILE,
             )
@@ -246,7 +247,7 @@ class SqliteBackend:
         runs = [(bound.text(), list(bound.values or ())) for bound in bounds]
         many = can_batch(statement, bounds)
         try:
-            fetched = session.run(Work(runs, self._limits.max_rows, many))
+            fetched = session.run(Work(runs, self._settings.max_rows, many))
         except TimeoutError:
             self._recover()
             raise
@@ -259,7 +260,7 @@ class SqliteBackend:
         own = self._relations(session, None)
         return own + [
             relation
-            for schema in self._limits.attach
+            for schema in self._settings.attach
             for relation in self._relations(session, schema)
         ]
 
