@@ -43,11 +43,12 @@ from delf.types import Isolation
 
 _SECONDS: Final = 30.0
 _LIMITS: Final = Limits(cpu_seconds=20.0, memory_bytes=512 * 1024 * 1024)
+# Limits that a script reaches at once, so that trying them takes little time.
 _MEMORY: Final = 256 * 1024 * 1024
 _CPU: Final = 0.5
 _CANARY: Final = (sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()")
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
-_FORMAT: Final = 1
+_FORMAT: Final = 1  # raised when the scripts below find out more: old results are then not believed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

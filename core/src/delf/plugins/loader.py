@@ -29,7 +29,7 @@ from delf.types import ISOLATION_ORDER
 
 _FACTORY = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 _API = re.compile(r"delf-plugin-api-(\d+)", re.IGNORECASE)
-_MOST_SPECS: Final = 1000
+_MOST_SPECS: Final = 1000  # a hook may be a generator without an end
 _PROJECT: Final = "delf"
 
 

@@ -22,12 +22,16 @@ MAX_PARTS: Final = 20_000
 """The most schemas within one."""
 _CHEAP: Final = 50
 """A schema of so few parts, none of which holds itself, is checked without counting before."""
+# The library has no limit of time, so the steps of a check are counted before it.
 _STEPS: Final = 20_000
 _STEPS_EACH: Final = 50
+"""The most steps of a check, and so many more for each part of the value."""
 _PATTERN_STEPS: Final = 100
-_BACKTRACKS: Final = 10_000
 _VALUES_A_STEP: Final = 20
+_BACKTRACKS: Final = 10_000
+"""Attempts of a pattern at one text, after which the library gives it up."""
 _HEAVY: Final = 2000
+"""Schemas that look at one part; a keyword of what is unevaluated looks with all of them again."""
 _LARGE: Final = 10_000
 """Parts of a value whose faults are not all looked for: each takes its time to be written."""
 _MESSAGE: Final = 400
@@ -43,6 +47,7 @@ _BELOW_LISTS: Final = ("prefixItems", "items")
 _BELOW_MAPS: Final = ("properties", "patternProperties")
 _UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
 _DEAR: Final = ("pattern", "patternProperties", *_UNEVALUATED)
+# Where these lead depends on the path of the check, so its steps could not be counted.
 _ELSEWHERE: Final = ("$dynamicRef", "$recursiveRef")
 _TAGS: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 _LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")

@@ -33,6 +33,7 @@ _ROWS_AT_ONCE: Final = 10_000
 _TOO_LONG: Final = 10**4300
 """Python writes no integer of more digits."""
 _ONE_COLUMN: Final = "value"
+# numpy's letters for kinds of columns, and its names of numbers wider than a float.
 _DATES: Final = "Mm"
 _STRUCTURE: Final = "V"
 _LONG: Final = ("longdouble", "clongdouble", "float128", "complex256", "float96", "complex192")

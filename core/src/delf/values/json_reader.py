@@ -9,7 +9,7 @@ from typing import Any, Final
 from delf.notes import note
 
 MOST_NAMED: Final = 5
-_MOST_DIGITS: Final = 4000
+_MOST_DIGITS: Final = 4000  # Python itself refuses to read an int of more than 4300
 _LONGEST: Final = 60
 
 
