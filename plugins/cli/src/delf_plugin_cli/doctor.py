@@ -240,7 +240,7 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
 def _as_a_task_finds_it(
     state: State, host: PluginHost, project: Project, found: Sequence[Finding]
 ) -> list[Finding]:
-    """Return what was found, and what became of a task: that alone says whether one can run.
+    """Return what was found, and how a task ended: that alone says whether one can run.
 
     What a task starts without is no problem, but for a journal in which something is damaged.
     What it fails with is told once.
