@@ -379,7 +379,7 @@ class TestOpening:
         with pytest.raises(JournalError, match=r"the disk of the journal .* is full") as caught:
             for seq in range(2, 100):
                 await journal.append(printed("t", seq, "x" * 4000))
-        assert "make some room" in caught.value.hint
+        assert "free some space" in caught.value.hint
         kept = [event.seq for event in await journal.read("t")]
         assert kept == list(range(1, len(kept) + 1))
         journal._put(Call(lambda c: c.execute("PRAGMA max_page_count = 100000"), write=False))
