@@ -27,7 +27,22 @@ _UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=T
 _MOST_TASKS: Final = 1000
 """Of so many tasks, the newest, a ledger knows what each has cost."""
 
-_Turn = asyncio.Future[None]
+
+class _Turn:
+    """A model call in the line of those for which money has to be held."""
+
+    def __init__(self) -> None:
+        self.has_come = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def come(self) -> None:
+        """Let it look again; from any thread, such as that which sets a new limit."""
+        self._loop.call_soon_threadsafe(self.has_come.set)
+
+    @property
+    def is_lost(self) -> bool:
+        """True if the event loop on which it waits is closed."""
+        return self._loop.is_closed()
 
 
 class Ledger:
@@ -63,7 +78,7 @@ class Ledger:
         self._payers: dict[str, str] = {}
         self._by_task: dict[str, float] = {}
         self._lock = threading.Lock()
-        self._waiting: deque[_Turn] = deque()
+        self._line: deque[_Turn] = deque()
 
     @property
     def remaining_usd(self) -> float | None:
@@ -211,47 +226,48 @@ class Ledger:
             self._wake()
 
     async def _take(self, estimate: Callable[[], Estimate]) -> float:
-        woken = False
-        while True:
-            with self._lock:
-                expected, most = estimate()
-                try:
-                    self.check(expected)
-                except BudgetExceededError:
-                    if woken:
-                        self._wake()
-                    raise
-                free = math.inf if self.budget_usd is None else self.budget_usd - self.cost_usd
-                amount = min(max(expected, most), free)
-                if (woken or not self._waiting) and self.reserved_usd + amount <= free:
-                    self.reserved_usd += amount
-                    if woken:
-                        self._wake()
-                    return amount
-                turn = asyncio.get_running_loop().create_future()
-                (self._waiting.appendleft if woken else self._waiting.append)(turn)
-            await self._wait(turn)
-            woken = True
-
-    async def _wait(self, turn: _Turn) -> None:
+        """Reserve the cost of a call, once it fits and those before it in the line have theirs."""
+        turn = _Turn()
+        with self._lock:
+            self._line.append(turn)
         try:
-            await turn
-        except asyncio.CancelledError:
+            while True:
+                with self._lock:
+                    amount = self._amount(estimate())
+                    if self._first() is turn and amount <= self._free - self.reserved_usd:
+                        self.reserved_usd += amount
+                        return amount
+                    turn.has_come.clear()
+                await turn.has_come.wait()
+        finally:
             with self._lock:
-                if turn in self._waiting:
-                    self._waiting.remove(turn)
-                else:
-                    self._wake()
-            raise
+                if turn in self._line:
+                    self._line.remove(turn)
+                self._wake()
+
+    @property
+    def _free(self) -> float:
+        return math.inf if self.budget_usd is None else self.budget_usd - self.cost_usd
+
+    def _amount(self, estimate: Estimate) -> float:
+        """The money to hold for a call: what it may cost, and no more than all that is left.
+
+        Raises:
+            BudgetExceededError: When what is expected does not fit into what is left.
+        """
+        self.check(estimate.expected)
+        return min(max(estimate.expected, estimate.most), self._free)
 
     def _wake(self) -> None:
-        """Let the first that waits look again; it wakes the next. Needs the lock."""
-        while self._waiting:
-            turn = self._waiting.popleft()
-            loop = turn.get_loop()
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_set, turn)
-                return
+        """Let the first in the line look again. Needs the lock."""
+        if (first := self._first()) is not None:
+            first.come()
+
+    def _first(self) -> _Turn | None:
+        """The first in the line whose event loop lives; others will never come back."""
+        while self._line and self._line[0].is_lost:
+            self._line.popleft()
+        return self._line[0] if self._line else None
 
     def add(self, usage: Usage, cost_usd: float | None, task_id: str = "") -> None:
         """Count a model call.
@@ -317,8 +333,3 @@ class Ledger:
             if limit_usd is not None:
                 self.budget_usd = limit_usd
             self._wake()
-
-
-def _set(turn: _Turn) -> None:
-    if not turn.done():
-        turn.set_result(None)
