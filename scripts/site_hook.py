@@ -25,6 +25,8 @@ _LINK: Final = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
 _FENCE: Final = re.compile(r"^ *```")
 _CODE: Final = re.compile(r"`[^`]+`")
 _COMMENT: Final = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+_SHOWN_CODE: Final = re.compile(r"(?<!<pre>)(<code>)([^<]*)(</code>)")
+_WITH_DASH: Final = re.compile(r"(?<!\S)[^\s-]*-\S{1,30}(?!\S)")
 _ERRORS: Final = "<!-- errors -->\n"
 _NOT_SEARCHED: Final = "---\nsearch:\n  exclude: true\n---\n"
 _LANGUAGES: Final = {
@@ -70,6 +72,16 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         shown = line if fenced else _LINK.sub(lambda m: _relink(m, place, uri), line)
         lines.append(shown if fenced else _with_pipes(shown))
     return "\n".join(lines)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Keep words of code with a dash, such as an option, on one line."""
+    return _SHOWN_CODE.sub(
+        lambda code: (
+            code[1] + _WITH_DASH.sub(r'<span class="whole">\g<0></span>', code[2]) + code[3]
+        ),
+        html,
+    )
 
 
 def _with_pipes(line: str) -> str:

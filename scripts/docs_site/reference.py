@@ -24,24 +24,24 @@ from delf_serve.operations import OPERATIONS
 
 _ROOT: Final = Path(__file__).parents[2]
 _EVENTS: Final = """\
-What happens in a task, in the order in which it happens. `delf runs events ID` shows them, `GET
-/tasks/{id}/events` sends them, and an observer gets each one. Every event has a `task_id`, a
-`seq` that counts from 1 within the task, and `at`, Unix time in seconds.
+An event is a step of a task. `delf runs events ID` shows the events of a task, `GET
+/tasks/{id}/events` sends them, and an observer gets each one. Every event has a `task_id`, a `seq`
+that counts from 1 in the task, and `at`, the Unix time in seconds.
 """
 _COMMON_STATUSES: Final = ("400", "401", "403", "408", "413", "415", "421", "422", "429")
 _HTTP: Final = f"""\
 Every operation of `delf serve`. [Serving](../serve.md) explains keys, pages and proxies;
-`GET /openapi.json` of a server is the same for programs. What any operation may refuse
-({", ".join(_COMMON_STATUSES)}) is a [Problem](#problem), which says what was wrong.
+`GET /openapi.json` of a server gives the same to programs. Any operation may answer
+{", ".join(_COMMON_STATUSES)} with a [Problem](#problem), which says what was wrong.
 """
 _SETTINGS: Final = """\
-A connection's settings stand under `[connections.NAME]` in `delf.toml`, or in variables
-`DELF_<NAME>_<SETTING>`. Those of another plugin stand under `[plugins.NAME]`, or in
-`DELF_<PLUGIN>_<SETTING>`. What is marked *secret* never reaches a log, a prompt or a script.
+A connection's settings are under `[connections.NAME]` in `delf.toml`, or in variables
+`DELF_<NAME>_<SETTING>`. Those of any other plugin are under `[plugins.NAME]`, or in
+`DELF_<PLUGIN>_<SETTING>`. A setting with the mark *secret* reaches no log, prompt or script.
 """
 _CATALOGUE: Final = """\
-Every plugin of delf, by the purpose that people come with. `delf plugins install NAME` takes
-one, and `delf plugins available` lists them with a mark where they are installed.
+All plugins of delf, by purpose. `delf plugins install NAME` installs one, and
+`delf plugins available` lists them and marks the installed ones.
 """
 _COMMON: Final = ("task_id", "seq", "at")
 _ROLE: Final = re.compile(r":\w+:`~?(?:[\w.]*\.)?(\w+)`")
@@ -178,7 +178,7 @@ def catalogue_page() -> str:
         "",
     ]
     for purpose, names in purposes().items():
-        lines += [f"## {purpose}", "| plugin | what it is for | brings |", "|---|---|---|"]
+        lines += [f"## {purpose}", "| plugin | purpose | adds |", "|---|---|---|"]
         for name, summary in names.items():
             metadata = tomllib.loads((_ROOT / f"plugins/{name}/pyproject.toml").read_text())
             brings = [
