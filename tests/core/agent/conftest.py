@@ -10,6 +10,7 @@ import pytest
 from delf import Agent
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
+from support.resuming import Bench
 
 
 @pytest.fixture
@@ -27,3 +28,9 @@ def make_agent(
     yield make
     for agent in made:
         agent.stop()
+
+
+@pytest.fixture
+def bench(delf_host: TestHost, scripted_model: ScriptedModel) -> Bench:
+    """Tasks on a journal that a test cuts short, and resumes."""
+    return Bench(delf_host, scripted_model)

@@ -1,166 +1,45 @@
-"""A task goes on from its journal: nothing recorded is done twice, and the end is the same."""
+"""A task goes on from its journal: nothing recorded is done twice, and nothing is lost."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
-import signal
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from pydantic import Field
 
 from delf import (
     Agent,
     AlreadyDone,
     Approved,
     Chat,
-    Edited,
     ReplayMismatch,
-    ToolException,
     UnknownTaskError,
     tool,
 )
 from delf import events as ev
-from delf.engine import task_sandbox
 from delf.engine.approvals import policy
-from delf.engine.journal.recording import RecordedCall
 from delf.errors import (
     DelfError,
     SandboxLimitError,
-    SandboxUnavailableError,
-    UndecidedCallError,
 )
 from delf.plugins.in_process_journal import InProcessJournal
-from delf.specs import JournalSpec
-from delf_devkit.testing.hosts import TestHost
-from delf_devkit.testing.models import ScriptedModel
-from support.cut_journal import CutJournal
-from support.forks import guests, kill_guests, templates
-from support.until import until, until_now
-
-FIRST = """
-import random, uuid, asyncio
-from datetime import datetime
-stamp = datetime.now().isoformat()
-name = f"{uuid.uuid4()}/{random.random()}/{stamp}"
-rows = await look(1)
-print("looked", rows)
-await write(name)
-try:
-    await fail()
-except ToolException as error:
-    print("failed:", error)
-try:
-    nothing()
-except Exception as error:
-    print(type(error).__name__)
-a, b = await asyncio.gather(look(2), write("b"))
-add_to_output_files("a.txt", name)
-print(a, b)
-rerun(context="half", remaining="the rest")
-"""
-SECOND = """
-import time
-async def pair(n):
-    seen = await look(n)
-    return await write(f"{n}/{seen}")
-print(await asyncio.gather(pair(3), pair(4), pair(5)))
-await send(f"{name} {int(time.time())}")
-print("all done")
-"""
-
-
-class World:
-    """What the tools change."""
-
-    def __init__(self) -> None:
-        self.writes: list[str] = []
-        self.looks = 0
-
-    def tools(self) -> Sequence[Any]:
-        @tool(effect="read")
-        async def look(n: int) -> int:
-            """Look at something."""
-            self.looks += 1
-            return n * 10
-
-        @tool(effect="write", confirm=False)
-        async def write(text: str) -> int:
-            """Write something."""
-            self.writes.append(text)
-            return len(text)
-
-        @tool(effect="irreversible")
-        async def send(text: str) -> str:
-            """Send something."""
-            self.writes.append(f"sent {text}")
-            return "ok"
-
-        @tool(effect="read")
-        async def fail() -> None:
-            """Fail."""
-            raise ToolException("as ever")
-
-        return look, write, send, fail
-
-
-class Bench:
-    """Runs and resumes tasks on journals that end where a test wants."""
-
-    def __init__(self, host: TestHost, model: ScriptedModel) -> None:
-        self.host, self.model = host, model
-        self.journal = CutJournal()
-        self.asked: list[Any] = []
-        host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: self.journal)
-
-    def agent(
-        self, world: World, decide: Any = None, more: Sequence[Any] = (), **options: Any
-    ) -> Agent:
-        def on_confirm(request: Any) -> Any:
-            self.asked.append(request)
-            return True if decide is None else decide(request)
-
-        return Agent(
-            tools=[*world.tools(), *more],
-            llm="scripted",
-            sandbox="local",
-            host=self.host,
-            journal="test",
-            on_confirm=on_confirm,
-            **options,
-        )
-
-
-@pytest.fixture
-def bench(delf_host: TestHost, scripted_model: ScriptedModel) -> Bench:
-    return Bench(delf_host, scripted_model)
-
-
-def calls_of(events: Sequence[ev.Event]) -> list[Any]:
-    return [e for e in events if isinstance(e, ev.CallFinished)]
-
-
-def prints_of(events: Sequence[ev.Event]) -> str:
-    return "".join(e.text for e in events if isinstance(e, ev.Printed))
-
-
-def untimed(writes: Sequence[str]) -> list[str]:
-    """What was written, without the moments, which are new where none was recorded."""
-    moment = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+|\b\d{10}$")
-    return sorted(moment.sub("…", text) for text in writes)
-
-
-def replayed(model: ScriptedModel, events: Sequence[ev.Event]) -> None:
-    """Let the model know only what it has not said in these events."""
-    said = sum(isinstance(e, ev.ModelReplied) for e in events)
-    model.replies.clear()
-    model.writes(*[FIRST, SECOND][said:])
+from support.forks import kill_guests
+from support.resuming import (
+    FIRST,
+    SECOND,
+    Bench,
+    World,
+    calls_of,
+    prints_of,
+    recorded,
+    replayed,
+    untimed,
+)
+from support.until import until
 
 
 class Crash:
@@ -427,30 +306,6 @@ async def test_every_clock_shows_the_same_again(bench: Bench) -> None:
     assert [text.split()[0] == "took" for text in world.writes[3:]] == [False, True, True]
 
 
-async def test_a_sandbox_that_dies_is_replaced(bench: Bench) -> None:
-    """What its scripts called is not called again, and their variables are back."""
-    deaths: list[int] = []
-
-    @tool(effect="read")
-    def kill() -> int:
-        """Kill every guest of this process, the first time."""
-        if not deaths:
-            deaths.extend(kill_guests())
-        return len(deaths)
-
-    bench.model.writes(
-        "x = await look(1)\nawait write('one')\nrerun(context='c', remaining='r')",
-        "await kill()\nawait write(f'two {x}')\nprint('end', x)",
-    )
-    world = World()
-    async with bench.agent(world, more=[kill]) as agent:
-        response = (await agent.arun("Write.")).raise_for_status()
-    assert response.text == "end 10"
-    assert (world.writes, world.looks) == (["one", "two 10"], 1)
-    assert len(response.trace.scripts) == 2
-    assert "run once more" in response.trace.warnings[-1]
-
-
 KEY = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -470,94 +325,6 @@ async def test_a_printed_secret_is_no_new_text(bench: Bench, tmp_path: Path) -> 
     async with bench.agent(World(), **options) as agent:
         (await agent.aresume(whole.trace.task_id)).raise_for_status()
     assert prints_of(await bench.journal.read(whole.trace.task_id)) == prints_of(events)
-
-
-async def test_what_starts_sandboxes_may_be_away_for_a_moment(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As an engine of containers is that is restarted."""
-    monkeypatch.setattr(task_sandbox, "_PAUSES", (0.01,) * 9)
-    away: list[str] = []
-
-    @tool(effect="read", confirm=False)
-    async def restart() -> int:
-        """Restart it."""
-        if not away:
-            backend = agent._home.runtime.resources.sandbox.backend  # type: ignore[union-attr]
-            opens = backend.open
-
-            async def refuses(spec: Any) -> Any:
-                away.append("away")
-                if len(away) > 8:
-                    monkeypatch.setattr(backend, "open", opens)
-                raise SandboxUnavailableError("the engine does not answer")
-
-            monkeypatch.setattr(backend, "open", refuses)
-            kill_guests()
-            await asyncio.Event().wait()
-        return 1
-
-    bench.model.writes("await write('one')\nawait restart()\nprint(await write('two'))")
-    world = World()
-    async with bench.agent(world, more=[restart]) as agent:
-        response = (await agent.arun("Do.")).raise_for_status()
-    assert (response.text, world.writes) == ("3", ["one", "two"])
-    assert len(away) > 8
-
-
-async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None:
-    """What the models said after the script that dies is in the journal still."""
-    deaths: list[int] = []
-
-    bench.model.writes(
-        "x = await look(1)\nprint('one')\nrerun(context='c', remaining='r')",
-        "print(await write(f'two {x}'))\nprint(await look(2))",
-    )
-    world = World()
-    async with bench.agent(world) as agent:
-        whole = (await agent.arun("Write.")).raise_for_status()
-        task = whole.trace.task_id
-        events = await bench.journal.read(task)
-        place = next(i for i, e in enumerate(events) if getattr(e, "action", "") == "write")
-        await bench.journal.ended_after(events[: place + 2])
-        answer = RecordedCall.answer
-
-        def dying(past: RecordedCall) -> Any:
-            if not deaths:
-                deaths.extend(kill_guests())
-            return answer(past)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(RecordedCall, "answer", dying)
-            response = (await agent.aresume(task)).raise_for_status()
-    assert deaths
-    assert (response.text, world.writes) == (whole.text, ["two 10"])
-    now = await bench.journal.read(task)
-    assert sum(isinstance(e, ev.ScriptGenerated) for e in now) == 2
-
-
-async def test_what_a_recorded_crash_lost_is_lost_again(bench: Bench) -> None:
-    """The sandbox that was gone held what an earlier script had left in it."""
-    again = "rerun(context='c', remaining='r')"
-    last = "try:\n    x\nexcept NameError:\n    x = 'gone'\nawait write(f'x is {x}')"
-    bench.model.writes(f"x = 10\n{again}", again, last)
-    world = World()
-    async with bench.agent(world) as agent:
-        task = (await agent.arun("Write.")).raise_for_status().trace.task_id
-        assert world.writes == ["x is 10"]
-        events = await bench.journal.read(task)
-        end = next(e.seq for e in reversed(events) if isinstance(e, ev.ScriptGenerated))
-        await bench.journal.ended_after(
-            [
-                replace(event, status="crashed", error="it is gone", lost=True)
-                if isinstance(event, ev.ScriptFinished) and event.attempt == 2
-                else event
-                for event in events
-                if event.seq <= end
-            ]
-        )
-        (await agent.aresume(task)).raise_for_status()
-    assert world.writes == ["x is 10", "x is gone"]
 
 
 async def test_a_task_that_runs_is_not_resumed(bench: Bench) -> None:
@@ -648,20 +415,6 @@ async def test_a_script_that_comes_further_than_its_limit(bench: Bench) -> None:
     assert response.text == "70"
 
 
-async def test_a_result_that_a_person_gives_holds_no_secret(bench: Bench) -> None:
-    bench.model.writes("print(len(await send('x')))")
-    world = World()
-    options = {"providers": {"openai": KEY}}
-    async with bench.agent(world, **options) as agent:
-        task = (await agent.arun("Send.")).trace.task_id
-    events = await bench.journal.read(task)
-    place = next(i for i, e in enumerate(events) if isinstance(e, ev.CallStarted))
-    await bench.journal.ended_after(events[: place + 1])
-    async with bench.agent(world, lambda _: AlreadyDone(result=KEY), **options) as agent:
-        response = (await agent.aresume(task)).raise_for_status()
-    assert response.text == str(len("[redacted]"))
-
-
 async def test_a_second_life_sees_what_the_first_one_saw(bench: Bench, tmp_path: Path) -> None:
     """Clock, chance, prints, files and what was approved with the script."""
     deaths: list[int] = []
@@ -702,132 +455,6 @@ async def test_a_second_life_sees_what_the_first_one_saw(bench: Bench, tmp_path:
     assert prints_of(events).strip() == response.text
     assert os.listdir(tmp_path) == ["a.txt"]
     assert sum(isinstance(e, ev.FileWritten) for e in events) == 1
-
-
-async def test_arguments_that_were_edited_to_a_secret_are_asked_for_again(bench: Bench) -> None:
-    """The journal does not have them; what it has in their place is not an argument."""
-    bench.model.writes("print(await send('x'))")
-    options = {"providers": {"openai": KEY}}
-    world = World()
-    async with bench.agent(world, lambda _: Edited(arguments={"text": KEY}), **options) as agent:
-        task = (await agent.arun("Send.")).trace.task_id
-    events = await bench.journal.read(task)
-    place = next(i for i, e in enumerate(events) if isinstance(e, ev.ApprovalDecided))
-    for end, again in ((place + 1, Edited(arguments={"text": KEY})), (place + 2, Approved())):
-        world.writes.clear()
-        await bench.journal.ended_after(events[:end])
-        async with bench.agent(world, lambda _, again=again: again, **options) as agent:
-            await agent.aresume(task)
-        assert "sent [redacted]" not in world.writes
-
-
-@pytest.mark.parametrize("answer", [AlreadyDone(result=1), Approved()])
-async def test_a_begun_call_is_asked_about_though_its_recorded_arguments_do_not_fit(
-    bench: Bench, answer: Any
-) -> None:
-    """It did begin, with the arguments that the journal does not have."""
-    made: list[str] = []
-
-    @tool(effect="write")
-    async def store(key: Annotated[str, Field(pattern="^(sk-|none)")]) -> int:
-        """Store a key."""
-        made.append(key)
-        return 1
-
-    bench.model.writes(
-        "try:\n    print(await store('none'))\nexcept Exception as error:\n    print(error)"
-    )
-    options = {"providers": {"openai": KEY}, "more": [store]}
-    async with bench.agent(World(), lambda _: Edited(arguments={"key": KEY}), **options) as first:
-        events = await recorded(bench, first)
-    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
-    bench.asked.clear()
-    await bench.journal.ended_after(events[:begun])
-    async with bench.agent(World(), lambda _: answer, **options) as second:
-        response = (await second.aresume(events[0].task_id)).raise_for_status()
-    assert [(r.action, r.outcome_unknown, r.arguments) for r in bench.asked] == [
-        ("store", True, {"key": "[redacted]"})
-    ]
-    assert made == [KEY], "it is not made again"
-    settled = isinstance(answer, AlreadyDone)
-    assert response.text == "1" if settled else "held a secret" in response.text
-
-
-async def recorded(bench: Bench, agent: Agent) -> Sequence[ev.Event]:
-    """The journal of a task that was done."""
-    done = (await agent.arun("x")).raise_for_status()
-    return await bench.journal.read(done.trace.task_id)
-
-
-def sends_of(requests: Sequence[Any]) -> int:
-    return sum(request.action == "send" for request in requests)
-
-
-ASKING = """
-print(await send("x"))
-print(await send("x"))
-print(await look(1))
-"""
-
-
-@pytest.mark.parametrize("remember", ["task", "until_revoked"])
-async def test_what_was_to_be_remembered_is_not_asked_again(bench: Bench, remember: Any) -> None:
-    bench.model.writes(ASKING)
-
-    def decide(_: Any) -> Any:
-        return Approved(remember=remember)
-
-    first = bench.agent(World(), decide)
-    async with first:
-        events = await recorded(bench, first)
-    assert sends_of(bench.asked) == 1
-    sent = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallFinished))
-    await bench.journal.ended_after(events[:sent])
-    async with bench.agent(World()) as second:
-        response = await second.aresume(events[0].task_id)
-    assert response.raise_for_status().text == "ok\nok\n10"
-    assert sends_of(bench.asked) == 1, "nobody was asked again"
-
-
-async def test_an_answer_that_counts_once_is_asked_for_again(bench: Bench) -> None:
-    bench.model.writes(ASKING)
-    async with bench.agent(World()) as first:
-        events = await recorded(bench, first)
-    sent = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallFinished))
-    await bench.journal.ended_after(events[:sent])
-    async with bench.agent(World()) as second:
-        (await second.aresume(events[0].task_id)).raise_for_status()
-    assert sends_of(bench.asked) == 3
-
-
-@pytest.mark.parametrize("remember", ["task", "until_revoked"])
-async def test_a_yes_to_making_a_call_again_is_for_that_call_only(
-    bench: Bench, remember: Any
-) -> None:
-    """Nor is it remembered where an older delf has recorded that it was to be."""
-    bench.model.writes(ASKING)
-    async with bench.agent(World()) as first:
-        events = await recorded(bench, first)
-    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
-    bench.asked.clear()
-    await bench.journal.ended_after(events[:begun])
-    async with bench.agent(World(), lambda _: Approved(remember=remember)) as second:
-        (await second.aresume(events[0].task_id)).raise_for_status()
-    assert [r.outcome_unknown for r in bench.asked if r.action == "send"] == [True, False]
-    events = await bench.journal.read(events[0].task_id)
-    (question,) = (e for e in events if isinstance(e, ev.ApprovalRequested) and e.outcome_unknown)
-    settled = next(
-        n
-        for n, e in enumerate(events)
-        if isinstance(e, ev.ApprovalDecided) and e.request_id == question.request_id
-    )
-    assert events[settled].remember == "no"
-    past = [*events[:settled], replace(events[settled], remember=remember)]
-    bench.asked.clear()
-    await bench.journal.ended_after(past)
-    async with bench.agent(World()) as third:
-        (await third.aresume(events[0].task_id)).raise_for_status()
-    assert [r.outcome_unknown for r in bench.asked if r.action == "send"] == [True, False]
 
 
 def priced(events: Sequence[ev.Event], cost_usd: float) -> list[ev.Event]:
@@ -881,34 +508,6 @@ async def test_the_model_is_told_what_it_would_have_been_told(bench: Bench) -> N
     assert bench.model.prompts[-1] == told
 
 
-async def test_requests_of_a_submitted_task_wait_again(bench: Bench) -> None:
-    """The one that waited, under its id, and those that come later; nobody else can be asked."""
-    bench.model.writes(ASKING)
-
-    def leave_it(_: Any) -> None:
-        """Leave it to the next channel; there is none."""
-
-    async with bench.agent(World(), leave_it) as first:
-        task = first.submit("x")
-        (waiting,) = await waiting_requests(first)
-        events = await bench.journal.read(task)
-    await bench.journal.ended_after(events)
-    async with bench.agent(World(), leave_it) as second:
-        work = asyncio.ensure_future(second.aresume(task))
-        (again,) = await waiting_requests(second)
-        assert again["request_id"] == waiting["request_id"]
-        second.approve(again["request_id"], remember="task")
-        (later,) = await waiting_requests(second, but=again["request_id"])
-        assert later["action"] == "look"
-        second.approve(later["request_id"])
-        assert (await work).raise_for_status().text == "ok\nok\n10"
-
-
-async def waiting_requests(agent: Agent, but: str = "") -> Sequence[dict[str, Any]]:
-    """The requests that wait, once there are any."""
-    return await until(lambda: [r for r in agent.get_pending_approvals() if r["request_id"] != but])
-
-
 GIVING_UP = """
 import asyncio
 try:
@@ -957,109 +556,3 @@ async def test_a_call_that_was_given_up_is_not_answered(bench: Bench, how: str) 
         assert response.text == "late 4", last
         assert calls == ["slow"], last
     assert {r.action for r in bench.asked} <= {"write"}
-
-
-async def test_a_guest_that_dies_between_two_scripts_is_replaced_with_its_variables(
-    bench: Bench,
-) -> None:
-    """What the first script left is there for the second, and nothing is called twice."""
-    deaths: list[int] = []
-
-    async def die(_request: Any) -> str:
-        deaths.extend(kill_guests())
-        await until(lambda: not ({*guests()} & {*deaths}))  # until the host, too, knows
-        return "```python\nprint(found, await look(2))\n```"
-
-    bench.model.writes("found = await write('x')\nrerun('found it', 'print it')")
-    bench.model.says(die)
-    world = World()
-    async with bench.agent(world) as agent:
-        response = (await agent.arun("Find it.")).raise_for_status()
-    assert deaths
-    assert (response.text, world.writes, world.looks) == ("1 20", ["x"], 1)
-    assert "the script is run once more" in "".join(response.trace.warnings)
-
-
-async def test_nor_is_one_that_dies_before_the_host_has_seen_that_its_script_ended(
-    bench: Bench,
-) -> None:
-    deaths: list[int] = []
-
-    def while_the_loop_is_busy() -> None:
-        time.sleep(0.1)  # the guest has ended its script and said so, and nobody has read it
-        deaths.extend(kill_guests())
-        until_now(lambda: not ({*guests()} & {*deaths}))
-
-    def listen(event: ev.Event) -> None:
-        if isinstance(event, ev.CallFinished) and not deaths:
-            asyncio.get_running_loop().call_later(0.002, while_the_loop_is_busy)
-
-    for _ in range(20):  # on a busy machine the loop may see the end before it
-        bench.model.writes("found = await look(1)\nrerun('found it', 'print it')", "print(found)")
-        world = World()
-        async with bench.agent(world) as agent:
-            response = (await agent.arun("Find it.", listeners=[listen])).raise_for_status()
-        assert (response.text, world.looks) == ("10", 1)
-        if deaths:
-            break
-    assert deaths
-
-
-async def test_an_exit_that_the_script_caused_is_its_end(bench: Bench) -> None:
-    """It has no further life with fresh limits: another script goes on."""
-    exits = "import re\nre.enum.sys.modules['posix']._exit(3)"
-    bench.model.writes(f"await write('x')\n{exits}", "print('another')")
-    world = World()
-    async with bench.agent(world) as agent:
-        response = (await agent.arun("Exit.")).raise_for_status()
-    assert (response.text, world.writes) == ("another", ["x"])
-    events = await bench.journal.read(response.trace.task_id)
-    assert sum(isinstance(e, ev.SandboxOpened) for e in events) == 2
-    assert "What it changed, and is done:\n- write(text='x')" in bench.model.prompts[-1]
-
-
-async def test_a_template_that_died_before_a_resume_is_started_again(bench: Bench) -> None:
-    bench.model.writes("print(await write('x'), await look(1))")
-    world = World()
-    async with bench.agent(world) as agent:
-        whole = (await agent.arun("Write.")).raise_for_status()
-        events = await bench.journal.read(whole.trace.task_id)
-        place = next(i for i, e in enumerate(events) if isinstance(e, ev.CallFinished))
-        await bench.journal.ended_after(events[: place + 1])
-        for pid in templates():
-            os.kill(pid, signal.SIGKILL)
-        response = (await agent.aresume(whole.trace.task_id)).raise_for_status()
-    assert (response.text, world.writes) == (whole.text, ["x"])
-
-
-async def test_with_nobody_to_ask_about_a_begun_call_a_task_stays_interrupted(
-    bench: Bench,
-) -> None:
-    bench.model.writes("print(await write('x'))")
-    async with bench.agent(World()) as first:
-        events = await recorded(bench, first)
-    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
-    await bench.journal.ended_after(events[:begun])
-    world = World()
-    async with bench.agent(world, lambda _: None) as nobody:
-        for _ in range(2):
-            left = await nobody.aresume(events[0].task_id)
-            assert (left.state, type(left.exception)) == ("interrupted", UndecidedCallError)
-            assert world.writes == []
-        kept = await bench.journal.read(events[0].task_id)
-        assert not any(isinstance(e, (ev.ApprovalDecided, ev.TaskFinished)) for e in kept)
-        done = (await nobody.aresume(events[0].task_id, settle="again")).raise_for_status()
-    assert (done.text, world.writes) == ("1", ["x"])
-
-
-async def test_what_is_settled_beforehand_as_done_is_not_made(bench: Bench) -> None:
-    bench.model.writes("print(await write('x'))")
-    async with bench.agent(World()) as first:
-        events = await recorded(bench, first)
-    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
-    await bench.journal.ended_after(events[:begun])
-    world = World()
-    async with bench.agent(world) as second:
-        done = await second.aresume(events[0].task_id, settle="done")
-    assert (done.text, world.writes) == ("None", [])
-    assert not bench.asked

@@ -1,0 +1,210 @@
+"""A task whose sandbox dies goes on in another one, and nothing is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from delf import events as ev
+from delf import (
+    tool,
+)
+from delf.engine import task_sandbox
+from delf.engine.journal.recording import RecordedCall
+from delf.errors import (
+    SandboxUnavailableError,
+)
+from support.forks import guests, kill_guests, templates
+from support.resuming import Bench, World
+from support.until import until, until_now
+
+
+async def test_a_sandbox_that_dies_is_replaced(bench: Bench) -> None:
+    """What its scripts called is not called again, and their variables are back."""
+    deaths: list[int] = []
+
+    @tool(effect="read")
+    def kill() -> int:
+        """Kill every guest of this process, the first time."""
+        if not deaths:
+            deaths.extend(kill_guests())
+        return len(deaths)
+
+    bench.model.writes(
+        "x = await look(1)\nawait write('one')\nrerun(context='c', remaining='r')",
+        "await kill()\nawait write(f'two {x}')\nprint('end', x)",
+    )
+    world = World()
+    async with bench.agent(world, more=[kill]) as agent:
+        response = (await agent.arun("Write.")).raise_for_status()
+    assert response.text == "end 10"
+    assert (world.writes, world.looks) == (["one", "two 10"], 1)
+    assert len(response.trace.scripts) == 2
+    assert "run once more" in response.trace.warnings[-1]
+
+
+async def test_what_starts_sandboxes_may_be_away_for_a_moment(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an engine of containers is that is restarted."""
+    monkeypatch.setattr(task_sandbox, "_PAUSES", (0.01,) * 9)
+    away: list[str] = []
+
+    @tool(effect="read", confirm=False)
+    async def restart() -> int:
+        """Restart it."""
+        if not away:
+            backend = agent._home.runtime.resources.sandbox.backend  # type: ignore[union-attr]
+            opens = backend.open
+
+            async def refuses(spec: Any) -> Any:
+                away.append("away")
+                if len(away) > 8:
+                    monkeypatch.setattr(backend, "open", opens)
+                raise SandboxUnavailableError("the engine does not answer")
+
+            monkeypatch.setattr(backend, "open", refuses)
+            kill_guests()
+            await asyncio.Event().wait()
+        return 1
+
+    bench.model.writes("await write('one')\nawait restart()\nprint(await write('two'))")
+    world = World()
+    async with bench.agent(world, more=[restart]) as agent:
+        response = (await agent.arun("Do.")).raise_for_status()
+    assert (response.text, world.writes) == ("3", ["one", "two"])
+    assert len(away) > 8
+
+
+async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None:
+    """What the models said after the script that dies is in the journal still."""
+    deaths: list[int] = []
+
+    bench.model.writes(
+        "x = await look(1)\nprint('one')\nrerun(context='c', remaining='r')",
+        "print(await write(f'two {x}'))\nprint(await look(2))",
+    )
+    world = World()
+    async with bench.agent(world) as agent:
+        whole = (await agent.arun("Write.")).raise_for_status()
+        task = whole.trace.task_id
+        events = await bench.journal.read(task)
+        place = next(i for i, e in enumerate(events) if getattr(e, "action", "") == "write")
+        await bench.journal.ended_after(events[: place + 2])
+        answer = RecordedCall.answer
+
+        def dying(past: RecordedCall) -> Any:
+            if not deaths:
+                deaths.extend(kill_guests())
+            return answer(past)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RecordedCall, "answer", dying)
+            response = (await agent.aresume(task)).raise_for_status()
+    assert deaths
+    assert (response.text, world.writes) == (whole.text, ["two 10"])
+    now = await bench.journal.read(task)
+    assert sum(isinstance(e, ev.ScriptGenerated) for e in now) == 2
+
+
+async def test_what_a_recorded_crash_lost_is_lost_again(bench: Bench) -> None:
+    """The sandbox that was gone held what an earlier script had left in it."""
+    again = "rerun(context='c', remaining='r')"
+    last = "try:\n    x\nexcept NameError:\n    x = 'gone'\nawait write(f'x is {x}')"
+    bench.model.writes(f"x = 10\n{again}", again, last)
+    world = World()
+    async with bench.agent(world) as agent:
+        task = (await agent.arun("Write.")).raise_for_status().trace.task_id
+        assert world.writes == ["x is 10"]
+        events = await bench.journal.read(task)
+        end = next(e.seq for e in reversed(events) if isinstance(e, ev.ScriptGenerated))
+        await bench.journal.ended_after(
+            [
+                replace(event, status="crashed", error="it is gone", lost=True)
+                if isinstance(event, ev.ScriptFinished) and event.attempt == 2
+                else event
+                for event in events
+                if event.seq <= end
+            ]
+        )
+        (await agent.aresume(task)).raise_for_status()
+    assert world.writes == ["x is 10", "x is gone"]
+
+
+async def test_a_guest_that_dies_between_two_scripts_is_replaced_with_its_variables(
+    bench: Bench,
+) -> None:
+    """What the first script left is there for the second, and nothing is called twice."""
+    deaths: list[int] = []
+
+    async def die(_request: Any) -> str:
+        deaths.extend(kill_guests())
+        await until(lambda: not ({*guests()} & {*deaths}))  # until the host, too, knows
+        return "```python\nprint(found, await look(2))\n```"
+
+    bench.model.writes("found = await write('x')\nrerun('found it', 'print it')")
+    bench.model.says(die)
+    world = World()
+    async with bench.agent(world) as agent:
+        response = (await agent.arun("Find it.")).raise_for_status()
+    assert deaths
+    assert (response.text, world.writes, world.looks) == ("1 20", ["x"], 1)
+    assert "the script is run once more" in "".join(response.trace.warnings)
+
+
+async def test_nor_is_one_that_dies_before_the_host_has_seen_that_its_script_ended(
+    bench: Bench,
+) -> None:
+    deaths: list[int] = []
+
+    def while_the_loop_is_busy() -> None:
+        time.sleep(0.1)  # the guest has ended its script and said so, and nobody has read it
+        deaths.extend(kill_guests())
+        until_now(lambda: not ({*guests()} & {*deaths}))
+
+    def listen(event: ev.Event) -> None:
+        if isinstance(event, ev.CallFinished) and not deaths:
+            asyncio.get_running_loop().call_later(0.002, while_the_loop_is_busy)
+
+    for _ in range(20):  # on a busy machine the loop may see the end before it
+        bench.model.writes("found = await look(1)\nrerun('found it', 'print it')", "print(found)")
+        world = World()
+        async with bench.agent(world) as agent:
+            response = (await agent.arun("Find it.", listeners=[listen])).raise_for_status()
+        assert (response.text, world.looks) == ("10", 1)
+        if deaths:
+            break
+    assert deaths
+
+
+async def test_an_exit_that_the_script_caused_is_its_end(bench: Bench) -> None:
+    """It has no further life with fresh limits: another script goes on."""
+    exits = "import re\nre.enum.sys.modules['posix']._exit(3)"
+    bench.model.writes(f"await write('x')\n{exits}", "print('another')")
+    world = World()
+    async with bench.agent(world) as agent:
+        response = (await agent.arun("Exit.")).raise_for_status()
+    assert (response.text, world.writes) == ("another", ["x"])
+    events = await bench.journal.read(response.trace.task_id)
+    assert sum(isinstance(e, ev.SandboxOpened) for e in events) == 2
+    assert "What it changed, and is done:\n- write(text='x')" in bench.model.prompts[-1]
+
+
+async def test_a_template_that_died_before_a_resume_is_started_again(bench: Bench) -> None:
+    bench.model.writes("print(await write('x'), await look(1))")
+    world = World()
+    async with bench.agent(world) as agent:
+        whole = (await agent.arun("Write.")).raise_for_status()
+        events = await bench.journal.read(whole.trace.task_id)
+        place = next(i for i, e in enumerate(events) if isinstance(e, ev.CallFinished))
+        await bench.journal.ended_after(events[: place + 1])
+        for pid in templates():
+            os.kill(pid, signal.SIGKILL)
+        response = (await agent.aresume(whole.trace.task_id)).raise_for_status()
+    assert (response.text, world.writes) == (whole.text, ["x"])

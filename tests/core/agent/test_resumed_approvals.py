@@ -1,0 +1,222 @@
+"""What a person decided, or is asked again, when a task is resumed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field
+
+from delf import (
+    Agent,
+    AlreadyDone,
+    Approved,
+    Edited,
+    tool,
+)
+from delf import events as ev
+from delf.errors import (
+    UndecidedCallError,
+)
+from support.resuming import Bench, World, recorded
+from support.until import until
+
+KEY = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+async def test_a_result_that_a_person_gives_holds_no_secret(bench: Bench) -> None:
+    bench.model.writes("print(len(await send('x')))")
+    world = World()
+    options = {"providers": {"openai": KEY}}
+    async with bench.agent(world, **options) as agent:
+        task = (await agent.arun("Send.")).trace.task_id
+    events = await bench.journal.read(task)
+    place = next(i for i, e in enumerate(events) if isinstance(e, ev.CallStarted))
+    await bench.journal.ended_after(events[: place + 1])
+    async with bench.agent(world, lambda _: AlreadyDone(result=KEY), **options) as agent:
+        response = (await agent.aresume(task)).raise_for_status()
+    assert response.text == str(len("[redacted]"))
+
+
+async def test_arguments_that_were_edited_to_a_secret_are_asked_for_again(bench: Bench) -> None:
+    """The journal does not have them; what it has in their place is not an argument."""
+    bench.model.writes("print(await send('x'))")
+    options = {"providers": {"openai": KEY}}
+    world = World()
+    async with bench.agent(world, lambda _: Edited(arguments={"text": KEY}), **options) as agent:
+        task = (await agent.arun("Send.")).trace.task_id
+    events = await bench.journal.read(task)
+    place = next(i for i, e in enumerate(events) if isinstance(e, ev.ApprovalDecided))
+    for end, again in ((place + 1, Edited(arguments={"text": KEY})), (place + 2, Approved())):
+        world.writes.clear()
+        await bench.journal.ended_after(events[:end])
+        async with bench.agent(world, lambda _, again=again: again, **options) as agent:
+            await agent.aresume(task)
+        assert "sent [redacted]" not in world.writes
+
+
+@pytest.mark.parametrize("answer", [AlreadyDone(result=1), Approved()])
+async def test_a_begun_call_is_asked_about_though_its_recorded_arguments_do_not_fit(
+    bench: Bench, answer: Any
+) -> None:
+    """It did begin, with the arguments that the journal does not have."""
+    made: list[str] = []
+
+    @tool(effect="write")
+    async def store(key: Annotated[str, Field(pattern="^(sk-|none)")]) -> int:
+        """Store a key."""
+        made.append(key)
+        return 1
+
+    bench.model.writes(
+        "try:\n    print(await store('none'))\nexcept Exception as error:\n    print(error)"
+    )
+    options = {"providers": {"openai": KEY}, "more": [store]}
+    async with bench.agent(World(), lambda _: Edited(arguments={"key": KEY}), **options) as first:
+        events = await recorded(bench, first)
+    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
+    bench.asked.clear()
+    await bench.journal.ended_after(events[:begun])
+    async with bench.agent(World(), lambda _: answer, **options) as second:
+        response = (await second.aresume(events[0].task_id)).raise_for_status()
+    assert [(r.action, r.outcome_unknown, r.arguments) for r in bench.asked] == [
+        ("store", True, {"key": "[redacted]"})
+    ]
+    assert made == [KEY], "it is not made again"
+    settled = isinstance(answer, AlreadyDone)
+    assert response.text == "1" if settled else "held a secret" in response.text
+
+
+def sends_of(requests: Sequence[Any]) -> int:
+    return sum(request.action == "send" for request in requests)
+
+
+ASKING = """
+print(await send("x"))
+print(await send("x"))
+print(await look(1))
+"""
+
+
+@pytest.mark.parametrize("remember", ["task", "until_revoked"])
+async def test_what_was_to_be_remembered_is_not_asked_again(bench: Bench, remember: Any) -> None:
+    bench.model.writes(ASKING)
+
+    def decide(_: Any) -> Any:
+        return Approved(remember=remember)
+
+    first = bench.agent(World(), decide)
+    async with first:
+        events = await recorded(bench, first)
+    assert sends_of(bench.asked) == 1
+    sent = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallFinished))
+    await bench.journal.ended_after(events[:sent])
+    async with bench.agent(World()) as second:
+        response = await second.aresume(events[0].task_id)
+    assert response.raise_for_status().text == "ok\nok\n10"
+    assert sends_of(bench.asked) == 1, "nobody was asked again"
+
+
+async def test_an_answer_that_counts_once_is_asked_for_again(bench: Bench) -> None:
+    bench.model.writes(ASKING)
+    async with bench.agent(World()) as first:
+        events = await recorded(bench, first)
+    sent = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallFinished))
+    await bench.journal.ended_after(events[:sent])
+    async with bench.agent(World()) as second:
+        (await second.aresume(events[0].task_id)).raise_for_status()
+    assert sends_of(bench.asked) == 3
+
+
+@pytest.mark.parametrize("remember", ["task", "until_revoked"])
+async def test_a_yes_to_making_a_call_again_is_for_that_call_only(
+    bench: Bench, remember: Any
+) -> None:
+    """Nor is it remembered where an older delf has recorded that it was to be."""
+    bench.model.writes(ASKING)
+    async with bench.agent(World()) as first:
+        events = await recorded(bench, first)
+    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
+    bench.asked.clear()
+    await bench.journal.ended_after(events[:begun])
+    async with bench.agent(World(), lambda _: Approved(remember=remember)) as second:
+        (await second.aresume(events[0].task_id)).raise_for_status()
+    assert [r.outcome_unknown for r in bench.asked if r.action == "send"] == [True, False]
+    events = await bench.journal.read(events[0].task_id)
+    (question,) = (e for e in events if isinstance(e, ev.ApprovalRequested) and e.outcome_unknown)
+    settled = next(
+        n
+        for n, e in enumerate(events)
+        if isinstance(e, ev.ApprovalDecided) and e.request_id == question.request_id
+    )
+    assert events[settled].remember == "no"
+    past = [*events[:settled], replace(events[settled], remember=remember)]
+    bench.asked.clear()
+    await bench.journal.ended_after(past)
+    async with bench.agent(World()) as third:
+        (await third.aresume(events[0].task_id)).raise_for_status()
+    assert [r.outcome_unknown for r in bench.asked if r.action == "send"] == [True, False]
+
+
+async def test_requests_of_a_submitted_task_wait_again(bench: Bench) -> None:
+    """The one that waited, under its id, and those that come later; nobody else can be asked."""
+    bench.model.writes(ASKING)
+
+    def leave_it(_: Any) -> None:
+        """Leave it to the next channel; there is none."""
+
+    async with bench.agent(World(), leave_it) as first:
+        task = first.submit("x")
+        (waiting,) = await waiting_requests(first)
+        events = await bench.journal.read(task)
+    await bench.journal.ended_after(events)
+    async with bench.agent(World(), leave_it) as second:
+        work = asyncio.ensure_future(second.aresume(task))
+        (again,) = await waiting_requests(second)
+        assert again["request_id"] == waiting["request_id"]
+        second.approve(again["request_id"], remember="task")
+        (later,) = await waiting_requests(second, but=again["request_id"])
+        assert later["action"] == "look"
+        second.approve(later["request_id"])
+        assert (await work).raise_for_status().text == "ok\nok\n10"
+
+
+async def waiting_requests(agent: Agent, but: str = "") -> Sequence[dict[str, Any]]:
+    """The requests that wait, once there are any."""
+    return await until(lambda: [r for r in agent.get_pending_approvals() if r["request_id"] != but])
+
+
+async def test_with_nobody_to_ask_about_a_begun_call_a_task_stays_interrupted(
+    bench: Bench,
+) -> None:
+    bench.model.writes("print(await write('x'))")
+    async with bench.agent(World()) as first:
+        events = await recorded(bench, first)
+    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
+    await bench.journal.ended_after(events[:begun])
+    world = World()
+    async with bench.agent(world, lambda _: None) as nobody:
+        for _ in range(2):
+            left = await nobody.aresume(events[0].task_id)
+            assert (left.state, type(left.exception)) == ("interrupted", UndecidedCallError)
+            assert world.writes == []
+        kept = await bench.journal.read(events[0].task_id)
+        assert not any(isinstance(e, (ev.ApprovalDecided, ev.TaskFinished)) for e in kept)
+        done = (await nobody.aresume(events[0].task_id, settle="again")).raise_for_status()
+    assert (done.text, world.writes) == ("1", ["x"])
+
+
+async def test_what_is_settled_beforehand_as_done_is_not_made(bench: Bench) -> None:
+    bench.model.writes("print(await write('x'))")
+    async with bench.agent(World()) as first:
+        events = await recorded(bench, first)
+    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
+    await bench.journal.ended_after(events[:begun])
+    world = World()
+    async with bench.agent(world) as second:
+        done = await second.aresume(events[0].task_id, settle="done")
+    assert (done.text, world.writes) == ("None", [])
+    assert not bench.asked
