@@ -21,6 +21,13 @@ def test_an_instance(run, here):
     assert "note:" not in result.stdout
 
 
+def test_the_connections_of_the_project(run, here):
+    assert "no connection is in delf.toml" in run("inspect").stderr
+    (here / "delf.toml").write_text('[connections.shop]\ntype = "sql"\nurl = "${NOPE}"\n')
+    assert run("inspect").stdout == "shop (sql)\n"
+    assert json.loads(run("inspect", "--json").stdout) == [{"name": "shop", "type": "sql"}]
+
+
 def test_an_instance_with_a_missing_variable(run, here):
     (here / "delf.toml").write_text('[connections.shop]\ntype = "sql"\nurl = "${SHOP_URL}"\n')
     result = run("inspect", "shop")

@@ -46,7 +46,7 @@ class _Look:
 
 
 @click.command("inspect")
-@click.argument("connection", shell_complete=complete.connections)
+@click.argument("connection", required=False, shell_complete=complete.connections)
 @click.option(
     "--set",
     "overrides",
@@ -58,13 +58,21 @@ class _Look:
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
 def inspect(
-    ctx: click.Context, connection: str, overrides: tuple[str, ...], verbose: bool, as_json: bool
+    ctx: click.Context,
+    connection: str | None,
+    overrides: tuple[str, ...],
+    verbose: bool,
+    as_json: bool,
 ) -> None:
     """Show the actions of CONNECTION: one of delf.toml, or a type such as sql.
 
-    If its credentials are missing, only its type is shown.
+    If its credentials are missing, only its type is shown. Without CONNECTION, those of delf.toml
+    are listed.
     """
     state = state_of(ctx)
+    if connection is None:
+        _list(state, as_json=as_json)
+        return
     look = _look(state, connection, overrides)
     state.hide_secrets_of(getattr(look.instance, "settings", None))
     if as_json:
@@ -75,6 +83,24 @@ def inspect(
         return
     for line in _as_text(look, verbose=verbose):
         click.echo(state.clean(line))
+
+
+def _list(state: State, *, as_json: bool) -> None:
+    """List the project's connections."""
+    found = [
+        {"name": name, "type": entry.type}
+        for name, entry in state.load_project().connections.items()
+    ]
+    if as_json:
+        from delf_cli.output import json_text
+
+        click.echo(json_text(found, indent=2))
+        return
+    for each in found:
+        click.echo(f"{each['name']} ({each['type']})")
+    if not found:
+        told = "no connection is in delf.toml; delf inspect TYPE shows what one could do, as sql"
+        click.echo(told, err=True)
 
 
 def _look(state: State, name: str, overrides: Sequence[str]) -> _Look:
