@@ -33,7 +33,7 @@ SUITES = {
     "delf_observers": "ObserverContract",
     "delf_commands": "PluginContract",
 }
-SECTIONS = ["## When it is asked", "## What its factory", "## Example", "## Testing"]
+SECTIONS = ["## When delf uses it", "## The factory", "## Example", "## Testing"]
 
 every_hook = pytest.mark.parametrize("hook", list(HOOKS))
 
@@ -78,7 +78,7 @@ def test_the_page_has_every_method_of_the_protocol(hook: str) -> None:
     protocol: Any = PROTOCOLS.get(HOOKS[hook].kind)
     if protocol is None:
         return
-    text = page_of(hook).partition("## What its factory")[2].partition("## Example")[0]
+    text = page_of(hook).partition("## The factory")[2].partition("## Example")[0]
     for name, member in vars(protocol).items():
         if inspect.isfunction(member) and not name.startswith("_"):
             arguments = ", ".join(list(inspect.signature(member).parameters)[1:])

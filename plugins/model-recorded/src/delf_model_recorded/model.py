@@ -23,7 +23,7 @@ class RecordingMismatch(DelfError):  # noqa: N818 - a finding, not a fault
     """A recorded model was asked something that its recording does not hold."""
 
     code = "ERR-LLM-005"
-    default_hint = "record again with --record FILE, or ask a real model, as --llm gpt-4o-mini does"
+    default_hint = "record again with --record FILE, or use a real model, such as --llm gpt-4o-mini"
 
 
 class RecordedModel:
