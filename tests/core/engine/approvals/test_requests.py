@@ -203,7 +203,7 @@ async def test_nor_does_on_confirm_with_anything_but_true(tools, answer):
 async def test_an_answer_through_the_agent_is_well_formed_or_refused(tools, remember):
     pending = PendingRequests()
     pending.open(request())
-    with pytest.raises(DelfError, match="not what they can be"):
+    with pytest.raises(DelfError, match="are invalid"):
         pending.decide("req_1", Approved(remember=remember))
     assert pending.find("req_1") is not None
 
@@ -272,7 +272,7 @@ async def test_a_script_is_not_edited():
     ("outcome_unknown", "decision", "said"),
     [
         (True, Edited(arguments={}), "a call that was begun cannot be changed"),
-        (False, AlreadyDone(result=1), "only a call that was interrupted can have happened"),
+        (False, AlreadyDone(result=1), "only an interrupted call can be settled"),
     ],
 )
 async def test_an_answer_that_a_request_cannot_have_leaves_it_waiting(
