@@ -98,7 +98,7 @@ def fill(raw: sqlite3.Connection) -> None:
 def make(path: Path, version: int) -> None:
     """Make an empty journal of a version."""
     database = open_database(JournalSettings.model_validate({"url": str(path)}))
-    schema.migrate(database, schema.MIGRATIONS[:version])
+    schema.migrate(database, schema.MIGRATIONS[: version - schema.FIRST + 1])
     database.close()
 
 
@@ -109,19 +109,19 @@ def load(path: Path, version: int) -> None:
 
 
 def tables_of(path: Path) -> list[tuple[str, str]]:
-    """The tables and indexes of a journal, as they were made."""
+    """The tables and indexes of a journal, as they were made, but for white space."""
     with contextlib.closing(sqlite3.connect(path)) as raw:
         rows = raw.execute(
             "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL "
             "AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
         )
-        return sorted((str(name), str(sql)) for name, sql in rows)
+        return sorted((str(name), "".join(str(sql).split())) for name, sql in rows)
 
 
 def main() -> None:
     """Write the files that are missing."""
     FOLDER.mkdir(exist_ok=True)
-    for version in range(1, len(schema.MIGRATIONS) + 1):
+    for version in range(schema.FIRST, schema.newest() + 1):
         if file_of(version).exists():
             continue
         with tempfile.TemporaryDirectory() as folder:

@@ -438,10 +438,19 @@ class TestVersions:
         schema.migrate(database, [*schema.MIGRATIONS, "CREATE TABLE delf_later (x INTEGER)"])
         database.close()
         journal = open_journal(journal_url)
-        known = len(schema.MIGRATIONS)
+        known = schema.newest()
         says = f"is of version {known + 1}, and this delf knows {known}"
         with pytest.raises(JournalSetupError, match=says):
             await journal.find()
+
+    async def test_a_journal_from_before_the_first_version_is_refused(
+        self, sqlite_place, open_journal
+    ):
+        with contextlib.closing(sqlite3.connect(sqlite_place, isolation_level=None)) as raw:
+            raw.execute("CREATE TABLE delf_schema_version (version INTEGER NOT NULL)")
+            raw.execute("INSERT INTO delf_schema_version VALUES (3)")
+        with pytest.raises(JournalSetupError, match="version 3, which was never released"):
+            await open_journal(sqlite_place).find()
 
     async def test_a_step_that_fails_leaves_the_journal_as_it_was(self, journal_url):
         broken = "CREATE TABLE delf_half (x INTEGER); SELECT nonsense FROM nowhere"

@@ -10,8 +10,8 @@ from delf_journal_sql.errors import JournalSetupError
 
 from . import journal_schemas
 
-NEWEST = len(schema.MIGRATIONS)
-VERSIONS = range(1, NEWEST + 1)
+NEWEST = schema.newest()
+VERSIONS = range(schema.FIRST, NEWEST + 1)
 NEXT = "ALTER TABLE delf_tasks ADD COLUMN later TEXT; CREATE TABLE delf_later (x INTEGER)"
 """What a version to come might change."""
 END = {"status": True, "text": "", "duration_ms": 1.0}

@@ -20,7 +20,7 @@ INPUTS: Final = """type IN ('TaskQueued', 'TaskStarted') AND data LIKE '%"input_
 # Tasks have a state of 'queued' while they wait for a runner. The partial indexes stand for
 # lists that would else look at every event. Of a conversation, `last` and `summarized` are
 # positions of messages.
-_VERSION_1: Final = f"""
+_VERSION_12: Final = f"""
 CREATE TABLE delf_owners (
     owner TEXT PRIMARY KEY, pid INTEGER NOT NULL, birth TEXT, host TEXT NOT NULL,
     place TEXT NOT NULL, heartbeat {{real}} NOT NULL, lease {{real}}
@@ -64,13 +64,20 @@ CREATE TABLE delf_messages (
 CREATE TABLE delf_people (name TEXT PRIMARY KEY, data TEXT NOT NULL);
 CREATE TABLE delf_sessions (
     digest TEXT PRIMARY KEY, name TEXT NOT NULL, began {{real}} NOT NULL, until {{real}} NOT NULL,
-    holder TEXT NOT NULL, shown_key TEXT NOT NULL, way TEXT NOT NULL, client TEXT NOT NULL,
-    browser TEXT NOT NULL
+    holder TEXT NOT NULL DEFAULT '', shown_key TEXT NOT NULL DEFAULT '',
+    way TEXT NOT NULL DEFAULT '', client TEXT NOT NULL DEFAULT '', browser TEXT NOT NULL DEFAULT ''
 )
 """
 
-MIGRATIONS: Final[Sequence[str]] = (_VERSION_1,)
-"""The statements that make each version of the one before, from version 1 on."""
+MIGRATIONS: Final[Sequence[str]] = (_VERSION_12,)
+"""The statements that make the first version, then those that make each one of the one before."""
+FIRST: Final = 12
+"""The oldest version that is read; those before it were never released."""
+
+
+def newest(migrations: Sequence[str] = MIGRATIONS) -> int:
+    """Return the version that all of these statements make."""
+    return FIRST + len(migrations) - 1
 
 
 def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
@@ -81,22 +88,26 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
         migrations: The statements of each version, with ``;`` between two.
 
     Raises:
-        JournalSetupError: When a newer delf has written it.
+        JournalSetupError: When a newer delf has written it, or one before the first version.
     """
     connection = database.connect()
     try:
-        if _version(connection, database) == len(migrations):
+        if _version(connection, database) == newest(migrations):
             return
         with transaction(connection, write=True):
             found = _version(connection, database)  # once more: others may have been quicker
-            _refuse_newer(found, len(migrations), database)
+            _refuse_unknown(found, newest(migrations), database)
             if not connection.has_table(_VERSIONS):
                 connection.execute(f"CREATE TABLE {_VERSIONS} (version INTEGER NOT NULL)")
                 connection.execute(f"INSERT INTO {_VERSIONS} VALUES (0)")  # noqa: S608 - own name
-            for sql in ";".join(migrations[found:]).format(**database.types).split(";"):
+            missing = migrations[found - FIRST + 1 :] if found else migrations
+            for sql in ";".join(missing).format(**database.types).split(";"):
                 if sql.strip():
                     connection.execute(sql)
-            connection.execute(f"UPDATE {_VERSIONS} SET version = :v", {"v": len(migrations)})  # noqa: S608 - own name
+            connection.execute(
+                f"UPDATE {_VERSIONS} SET version = :v",  # noqa: S608 - own name
+                {"v": newest(migrations)},
+            )
     finally:
         connection.close()
 
@@ -110,9 +121,15 @@ def _version(connection: Connection, database: Database) -> int:
     return int(rows[0][0])
 
 
-def _refuse_newer(found: int, known: int, database: Database) -> None:
+def _refuse_unknown(found: int, known: int, database: Database) -> None:
     if found > known:
         raise JournalSetupError(
             f"the journal {database.name} is of version {found}, and this delf knows {known}",
             hint="upgrade: delf plugins install journal-sql",
+        )
+    if 0 < found < FIRST:
+        raise JournalSetupError(
+            f"the journal {database.name} is of version {found}, which was never released; this "
+            f"delf reads those from version {FIRST} on",
+            hint="move the journal away, or set another one: [plugins.journal-sql] url",
         )
