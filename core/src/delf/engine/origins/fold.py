@@ -15,6 +15,7 @@ from typing import Any, Final
 from delf.engine.origins.followed import AuthoredResult, followed_texts
 from delf.engine.origins.origin import Author, Origin, Wording
 from delf.engine.origins.outline import Outline
+from delf.engine.origins.own_values import OwnValues
 from delf.engine.origins.search import Placed, ResultTexts
 from delf.engine.origins.texts import LEAST, LONGEST_BARE, Words, letters_of
 from delf.engine.origins.values import MOST_LEAVES, leaves_of, texts_in
@@ -70,6 +71,7 @@ class Origins:
         self._code: Words | None = None
         self._clean_code: list[Words] = []
         self._results = ResultTexts()
+        self._own_values = OwnValues()
         self._waiting: list[tuple[int, str, Any, Wording]] = []
         """Results that are not yet taken in: most tasks never search them."""
         self._arguments: dict[int, Mapping[str, Any]] = {}
@@ -153,6 +155,7 @@ class Origins:
         given = event.error if event.result is None else event.result
         wording = self._wording_of(event.action)
         self._waiting.append((event.call_id, event.action, given, wording))
+        self._own_values.add(event.call_id, event.action, given, wording)
         if wording.is_outside:
             self._read.append((event.call_id, event.action))
         given_to = self._arguments.get(event.call_id)
@@ -202,6 +205,8 @@ class Origins:
             return self._named(text) or Origin(kind="task", trust="own")
         if any(code.mention(text) for code in self._clean_code):
             return Origin(kind="script", trust="own")
+        if not self._author.read and (own := self._own_values.find(text)) is not None:
+            return own
         found = self._find(text)
         if found is not None:
             is_whole = found.is_sure and not found.is_part
