@@ -95,8 +95,8 @@ class AgentConfig(BaseModel):
     )
 
     llm: LLM = Field(default=None, description="The model for everything.")
-    light_llm: LLM = Field(default=None, description="The quick model; goes with heavy_llm.")
-    heavy_llm: LLM = Field(default=None, description="The strong model; goes with light_llm.")
+    light_llm: LLM = Field(default=None, description="The quick model; set heavy_llm, too.")
+    heavy_llm: LLM = Field(default=None, description="The strong model; set light_llm, too.")
     vision_llm: LLM = Field(
         default=None, description="The model for images and files; heavy_llm if it is not set."
     )
@@ -122,7 +122,7 @@ class AgentConfig(BaseModel):
     memory_namespace: str = Field(
         default="default",
         min_length=1,
-        description="The memory in the store to use.",
+        description="The name of a memory in the store.",
     )
     memory_scope: Literal["person", "agent"] = Field(
         default="person",
@@ -140,11 +140,12 @@ class AgentConfig(BaseModel):
     )
     reuse: Literal["off", "offer", "auto"] = Field(
         default="offer",
-        description="Offer to keep like tasks as a routine; with auto, do a task that fits one so.",
+        description="Offer to save similar tasks as a routine; with auto, a routine does the tasks "
+        "that fit it.",
     )
     retry_count: int = Field(default=1, ge=0, le=20, description="Retries of a failed script.")
     rerun_count: int = Field(
-        default=2, ge=0, le=20, description="Scripts that rerun() may ask for."
+        default=2, ge=0, le=20, description="The most further scripts that rerun() may ask for."
     )
     sandbox: str = Field(default="auto", description="The sandbox backend's name, or auto.")
     sandbox_config: dict[str, Any] = Field(
@@ -183,8 +184,8 @@ class AgentConfig(BaseModel):
     )
     approval_rules: dict[str, ApprovalRule] = Field(
         default_factory=dict[str, ApprovalRule],
-        description="Who may decide about which actions, by patterns as bank.*; in delf.toml "
-        "[approvals.rules].",
+        description="Who may decide about which actions, by patterns such as bank.*; in "
+        "delf.toml this is [approvals.rules].",
     )
     wait_approvals: bool = Field(
         default=False,
@@ -212,14 +213,16 @@ class AgentConfig(BaseModel):
     keep_prompts: bool = Field(
         default=True, description="Keep the messages to models in the journal, without secrets."
     )
-    keep_tasks: int = Field(default=1000, ge=0, description="Finished tasks kept for poll().")
+    keep_tasks: int = Field(
+        default=1000, ge=0, description="The most finished tasks to keep for poll()."
+    )
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one task.")
     journal: str = Field(default="none", description="The journal's name.")
     lease: float | None = Field(
         default=None,
         gt=0,
-        description="Seconds of silence after which other processes may claim the tasks; "
-        "by default only when this process has ended.",
+        description="Seconds of silence after which other processes may claim this process's "
+        "tasks; if not set, only after it has ended.",
     )
     chat: bool | dict[str, Any] | None = Field(
         default=None, description="Let tasks continue a conversation: true, or its options."
