@@ -88,8 +88,8 @@ _OPTIONS: Final = (
         ["--timeout"],
         type=SECONDS,
         metavar="SECONDS",
-        help="The longest time for the task, with all waiting: seconds, or 5m.  [default: 300, "
-        "with --wait-approvals 600]",
+        help="The longest time for the task: seconds, or 5m. Waiting for a person does not count.  "
+        "[default: 300, with --wait-approvals 600]",
     ),
     click.Option(["--out"], metavar="DIR", type=click.Path(), help="The folder for output files."),
     click.Option(
