@@ -16,7 +16,6 @@ from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Library, imports_o
 CONTRACTS = frozenset(
     {
         "delf.answers",
-        "delf.engine.libraries",
         "delf.environment",
         "delf.errors",
         "delf.events",
