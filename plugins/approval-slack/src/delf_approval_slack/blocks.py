@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from delf.protocols.approval import ApprovalRequest
 from delf.terminal import visible
+from delf.types import can_be_undone
 
 Block = dict[str, Any]
 
@@ -34,7 +35,12 @@ _MOST_OF_A_BUTTON: Final = 75
 
 def title_of(request: ApprovalRequest) -> str:
     """A request in one line, which notifications show."""
-    return f"delf asks: {visible(request.action)} ({_EFFECTS[request.effect]})"
+    return f"delf asks: {visible(request.action)} ({_words_of(request.effect)})"
+
+
+def _words_of(effect: str) -> str:
+    """The words of an effect; a level of a newer version is named."""
+    return _EFFECTS.get(effect, f"● {effect}")
 
 
 def escaped(text: str) -> str:
@@ -78,7 +84,7 @@ def question_of(
 def told_of(request: ApprovalRequest) -> list[Block]:
     """A request without buttons: what would be done, with what, and where that came from."""
     who = f" by {request.worker}" if request.worker else ""
-    found = [_header(visible(request.action)), _context(f"{_EFFECTS[request.effect]}{who}")]
+    found = [_header(visible(request.action)), _context(f"{_words_of(request.effect)}{who}")]
     if request.outcome_unknown:
         found.append(plain("It was begun before its process died; approving makes it again."))
     if request.flow is not None:
@@ -265,7 +271,7 @@ def _button(label: str, action: str, request: ApprovalRequest) -> Block:
         "text": _text(label),
         "value": request.request_id,
     }
-    if action == APPROVE and request.effect == "irreversible":
+    if action == APPROVE and not can_be_undone(request.effect):
         found["confirm"] = {
             "title": _text("This cannot be undone"),
             "text": _text(_cut(f"Call {visible(request.action)} with these arguments?", 290)),
