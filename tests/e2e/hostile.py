@@ -61,6 +61,7 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf journal size": (),
     "delf mcp effects": ("x",),
     "delf mcp serve": (),
+    "delf memory": (),
     "delf memory add": ("a fact",),
     "delf memory export": (),
     "delf memory forget": ("1",),

@@ -184,7 +184,7 @@ async def test_another_process_goes_on_with_an_upload(google: GoogleServer, conn
     first = connect(Drive, chunk_bytes=256 * 1024, retries=0)
     google.drop("drive.files.create", times=100)
     google.faults[-1].after = 4  # the opening and three chunks arrive
-    with pytest.raises(LostAnswerError, match="look before"):
+    with pytest.raises(LostAnswerError, match="check before you repeat it"):
         await first.create("big.bin", content)
     google.faults.clear()
     before = google.calls("drive.files.create")

@@ -148,10 +148,10 @@ async def test_send(google: GoogleServer, gmail: Any) -> None:
         ({"subject": "x\r\nBcc: eve@example.com"}, "line break"),
         ({"subject": "x\nX: y"}, "line break"),
         ({"to": "bob@example.com\nBcc: eve@example.com"}, "line break"),
-        ({"to": "bob"}, "not an address"),
-        ({"to": "bob@localhost, "}, "not an address"),
-        ({"to": ""}, "nobody is named"),
-        ({"to": [], "cc": []}, "nobody is named"),
+        ({"to": "bob"}, "is not a mail address"),
+        ({"to": "bob@localhost, "}, "is not a mail address"),
+        ({"to": ""}, "to, cc and bcc are empty"),
+        ({"to": [], "cc": []}, "to, cc and bcc are empty"),
         ({"attachments": [{"name": "a\r\nb", "data": b""}]}, "line break"),
         ({"attachments": [{"name": "a", "data": b"", "type": "pdf"}]}, "not a media type"),
         ({"attachments": [{"name": "a", "data": b"x" * 30_000_000}]}, "Gmail takes"),
@@ -202,7 +202,7 @@ async def test_drafts(google: GoogleServer, gmail: Any) -> None:
     first = google.gmail.deliver(USER, mail("Plan"))
     answer = await gmail.draft("Yes", reply_to=first.id)
     assert answer["thread"] == first.thread
-    with pytest.raises(ToolRefusedError, match="follow from reply_to"):
+    with pytest.raises(ToolRefusedError, match="leave out people and subject"):
         await gmail.draft("Yes", to=BOB, reply_to=first.id)
 
 

@@ -353,7 +353,7 @@ async def test_where_nothing_can_be_kept_effects_hold_for_the_process(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "full"))
     srv = rogue("plain", does={"tools": [tool("pay")]}, effects={"pay": "read"})
     assert [action.effect for action in await srv.actions()] == ["read"]
-    assert "known to this process alone" in caplog.text
+    assert "known only to this process" in caplog.text
 
 
 @pytest.mark.parametrize("covers", ["call", "action"])

@@ -237,4 +237,4 @@ def test_a_database_of_something_else_is_no_memory(delf, tmp_path: Path) -> None
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE memories (id INTEGER)")
     connection.close()
-    assert "no memory of Delfhos" in delf("import", str(tmp_path / "other.db"), code=1)
+    assert "not a memory of Delfhos" in delf("import", str(tmp_path / "other.db"), code=1)

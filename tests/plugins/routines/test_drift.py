@@ -296,7 +296,7 @@ async def test_nothing_that_was_changed_before_a_failure_is_changed_again_by_its
     response, told = await run()
     assert response.raise_for_status().text == "40 euros"
     assert sent == ["begun", "40 in 2026-10"]
-    assert "1 calls had been made before the repair" in told
+    assert "calls from before the repair that were not repeated: 1" in told
     _, case = store.proposed("report")
     assert len(read_case(case, "case").calls) == 3
 

@@ -177,7 +177,7 @@ async def _tell(host: StrategyHost, routine: Routine, guard: RoutineGuard, answe
     for action in guard.empty:
         await host.warn(f"{action} gave nothing, and gave something when {routine.name} was saved")
     if guard.reused:
-        await host.warn(f"{guard.reused} calls from before the repair were not repeated")
+        await host.warn(f"calls from before the repair that were not repeated: {guard.reused}")
     shape = shape_of(answer)
     if routine.answer and shape != routine.answer:
         await host.warn(f"the answer is {shape}, and was {routine.answer}")
