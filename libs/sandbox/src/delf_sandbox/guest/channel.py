@@ -6,11 +6,13 @@ import os
 import select
 from collections.abc import Callable
 from threading import RLock, get_ident
+from time import perf_counter  # before scripts get another
 from typing import Any
 
 from delf.values.encoding import make_loads
 from delf_sandbox.guest.frames import FrameReader, encode
 from delf_sandbox.guest.records import Record
+from delf_sandbox.guest.spin import SPIN_SECONDS, Spin
 
 _loads = make_loads(Record)
 _READ_SIZE = 64 * 1024
@@ -70,6 +72,7 @@ class Channel:
         self._reader = FrameReader(2**32 - 1)
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+        self._spin = Spin()
         self._wait = select.poll()
 
     def open(self, read_fd: int, write_fd: int) -> None:
@@ -131,10 +134,23 @@ class Channel:
             self._receive(_loads(payload))
 
     def _read(self) -> bytes:
+        until = perf_counter() + SPIN_SECONDS if self._spin.pays() else 0.0
         while True:
             try:
-                return os.read(self._read_fd, _READ_SIZE)
+                data = os.read(self._read_fd, _READ_SIZE)
             except BlockingIOError:
+                if perf_counter() < until:
+                    continue
+                if until:
+                    self._spin.was_in_vain()
+                    until = 0.0
+                slept_at = perf_counter()
                 self._wait.poll()
+                if perf_counter() - slept_at < SPIN_SECONDS:
+                    self._spin.paid()
             except OSError:
                 return b""
+            else:
+                if until:
+                    self._spin.paid()
+                return data

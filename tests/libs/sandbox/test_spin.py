@@ -1,0 +1,43 @@
+"""Whether to look for what is about to come, or to sleep until then."""
+
+import pytest
+
+from delf_sandbox.guest import spin
+
+
+@pytest.fixture
+def looking(monkeypatch):
+    monkeypatch.setattr(spin, "_SEVERAL", True)
+    return spin.Spin()
+
+
+def waits_that_sleep(looking):
+    count = 0
+    while not looking.pays():
+        count += 1
+    return count
+
+
+def test_the_first_wait_is_slept(looking):
+    assert [looking.pays(), looking.pays()] == [False, True]
+
+
+def test_a_wait_that_was_short_lets_the_next_one_look(looking):
+    looking.was_in_vain()
+    looking.paid()
+    assert looking.pays()
+
+
+def test_the_more_often_in_vain_the_more_waits_are_slept(looking):
+    looking.paid()
+    slept = []
+    for _ in range(9):
+        looking.was_in_vain()
+        slept.append(waits_that_sleep(looking))
+    assert slept == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+
+
+def test_one_processor_has_no_room_for_who_looks(looking, monkeypatch):
+    monkeypatch.setattr(spin, "_SEVERAL", False)
+    looking.paid()
+    assert not looking.pays()
