@@ -152,6 +152,8 @@ uniq|uniq in out
 git log|git log --output=x
 git diff|git diff --ext-diff
 git grep|git grep -Oless x
+git grep|git grep -nOless x
+git grep|git grep --open=./x x
 git fsck|git fsck --lost-found
 git|git push
 git|git -c core.pager=x log

@@ -41,7 +41,7 @@ _READERS: Final[dict[str, re.Pattern[str]]] = {
     "sort": re.compile(r"-[^-]*[oT]|--(?:o|co|t|fil)"),
     "wc": re.compile(r"--f"),
     "find": re.compile(r"-(?:delete|exec|ok|fprint|fls|files0)"),
-    "git": re.compile(r"-O|--(?:ou|op|ext|exec|te|lo|git-dir|work-tree|config-env|namespace)"),
+    "git": re.compile(r"-[^-]*O|--(?:ou|op|ext|exec|te|lo|git-dir|work-tree|config-env|namespace)"),
 }
 """Programs that read, and their options that write, run something or read names from a file."""
 
