@@ -975,7 +975,8 @@ async def test_a_task_is_run_again_changed_and_compared(tmp_path, monkeypatch, o
         again = page.get_by_label("Run again with another model")
         await again.select_option("scripted:other")
         await page.wait_for_url(lambda url: task["task_id"] not in url)
-        await expect(again).to_have_value("")  # the new task's, in place of the old one's
+        await page.reload()  # what was drawn of the old task is gone
+        await expect(page.locator(".state")).to_contain_text("done")
         await page.get_by_role("button", name="Change the script…").click()
         words = page.get_by_label("The script")
         await expect(words).to_have_value(re.compile("look"))
