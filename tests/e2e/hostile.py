@@ -377,7 +377,7 @@ TRICKS: Final[Mapping[str, Trick]] = {
     ),
     "an embedder": _toml(
         "[agent]\nembedder = 'http'\nmemory = 'semantic'\n"
-        "[plugins.embed-http]\nbase_url = '{address}/v1'\n"
+        "[plugins.model-http]\nembedding_base_url = '{address}/v1'\n"
     ),
     "an observer": _toml(
         MODEL + "observers = ['otel', 'audit']\n[plugins.otel]\nendpoint = '{address}'\n"

@@ -11,12 +11,12 @@ import pytest
 from delf.environment import FileText, using_environ
 from delf.errors import KeyAddressError
 from delf.protocols.context import PluginContext
-from delf_embed_http.embedder import HttpEmbedder
 from delf_gmail import Gmail
 from delf_google.credentials import Tokens
 from delf_journal_sql import SqlJournal
 from delf_mcp import MCP
 from delf_memory_semantic.store import SemanticStore
+from delf_model_http.embedder import HttpEmbedder
 from delf_openapi import APITool
 from delf_otel.observer import OtelObserver
 from delf_sql import SQL
@@ -112,8 +112,8 @@ def test_a_key_of_the_environment_goes_to_no_address_of_a_file(kind):
 def test_nor_does_that_of_an_embedder(tmp_path):
     context = _context(tmp_path, OPENAI_API_KEY="k")
     with pytest.raises(KeyAddressError):
-        HttpEmbedder(context, base_url=of_file(ADDRESS))
-    HttpEmbedder(context, base_url=of_file(ADDRESS), api_key=of_file("own"))
+        HttpEmbedder(context, embedding_base_url=of_file(ADDRESS))
+    HttpEmbedder(context, embedding_base_url=of_file(ADDRESS), embedding_api_key=of_file("own"))
 
 
 def test_a_server_that_an_mcp_file_names_is_at_an_address_of_a_file(tmp_path):

@@ -107,11 +107,13 @@ class EmbedderSpec(Spec):
     Args:
         serves: Patterns of names of models (``fnmatch``); the longest that matches wins. The
             spec's own name is served, too.
+        by_name: It is used only where somebody names it, as texts leave the machine.
     """
 
     kind: ClassVar[str] = "embedder"
 
     serves: tuple[str, ...] = ()
+    by_name: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ def host():
     return TestHost.discover(environ={}, no_plugins=True)
 
 
-def add(host, name, *serves, factory=Counting):
+def add(host, name, *serves, factory=Counting, by_name=False):
     made = []
 
     def remember(*args, **kwargs):
@@ -49,7 +49,8 @@ def add(host, name, *serves, factory=Counting):
 
     remember.__signature__ = __import__("inspect").signature(factory)
     host.provide(
-        EmbedderSpec(name=name, summary="Made up.", factory="a:b", serves=serves), remember
+        EmbedderSpec(name=name, summary="Made up.", factory="a:b", serves=serves, by_name=by_name),
+        remember,
     )
     return made
 
@@ -82,6 +83,15 @@ def test_several_and_none_named(host, tmp_path):
     assert 'embedder = "…"' in (caught.value.hint or "")
 
 
+def test_one_that_sends_texts_away_is_used_only_by_its_name(host, tmp_path):
+    add(host, "far", "far-*", by_name=True)
+    with pytest.raises(PluginError, match="no embedder is installed"):
+        embedders_of(host, tmp_path).get()
+    add(host, "near")
+    assert embedders_of(host, tmp_path).get().model == "counting"
+    assert embedders_of(host, tmp_path).get("far-1").model == "far-1"
+
+
 def test_none_installed(host, tmp_path):
     with pytest.raises(PluginError, match="no embedder is installed"):
         embedders_of(host, tmp_path).get()
@@ -106,7 +116,7 @@ def test_two_that_fit_equally_well(host, tmp_path):
 
 
 def test_a_known_one_that_is_blocked_is_named(host, tmp_path):
-    with pytest.raises(PluginError, match=r"plugin 'embed-http' .* is disabled: disabled by --no"):
+    with pytest.raises(PluginError, match=r"plugin 'model-http' .* is disabled: disabled by --no"):
         embedders_of(host, tmp_path).get("http:bge-small")
 
 
@@ -127,7 +137,7 @@ def test_it_is_given_a_context_where_it_takes_one(host, tmp_path):
 
 
 def test_the_usual_one_that_was_blocked_is_named(tmp_path):
-    blocked = "embed-static embed-http embed-sentence-transformers"
+    blocked = "embed-static embed-sentence-transformers"
     host = TestHost.discover(environ={"DELF_DISABLE_PLUGINS": blocked})
     with pytest.raises(PluginError, match="'embed-static' is disabled: disabled by DELF_DIS"):
         embedders_of(host, tmp_path).get("unheard-of-model")

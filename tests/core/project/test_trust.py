@@ -222,13 +222,13 @@ def test_what_is_of_a_model_says_who_gave_it(folder):
 
 
 def test_options_of_plugins_say_it_too(folder):
-    (folder / "delf.toml").write_text("[plugins.embed-http]\nbase_url = 'http://f'\nmodel = 'm'\n")
+    (folder / "delf.toml").write_text("[plugins.audit]\nbase_url = 'http://f'\nmodel = 'm'\n")
     found = load_project(
         folder,
-        environ={"DELF_EMBED_HTTP_MODEL": "n"},
-        overrides=["plugins.embed-http.api_key=k"],
+        environ={"DELF_AUDIT_MODEL": "n"},
+        overrides=["plugins.audit.api_key=k"],
         trust=True,
-    ).plugin_options["embed-http"]
+    ).plugin_options["audit"]
     assert {name: source_of(value) for name, value in found.items()} == {
         "base_url": "project",
         "model": "environment",

@@ -60,5 +60,5 @@ class TestGoogle(InEachDialect):
 
 class TestPackage(PluginContract):
     name = "model-http"
-    offers = {"model": ["http"]}
+    offers = {"embedder": ["http"], "model": ["http"]}
     vendors = ("httpx", "httpcore", "anyio", "openai", "anthropic", "google")

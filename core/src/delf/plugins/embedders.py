@@ -94,7 +94,7 @@ class Embedders:
         )
 
     def _only(self) -> str:
-        names = [spec.name for spec in self._host.specs(EmbedderSpec)]
+        names = [spec.name for spec in self._host.specs(EmbedderSpec) if not spec.by_name]
         if len(names) == 1:
             return names[0]
         if not names:

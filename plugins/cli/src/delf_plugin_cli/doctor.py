@@ -480,7 +480,7 @@ async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> 
     from delf.protocols.context import PluginContext
     from delf.protocols.embedder import SupportsCheck
 
-    if config.embedder is None and not host.specs(EmbedderSpec):
+    if config.embedder is None and all(spec.by_name for spec in host.specs(EmbedderSpec)):
         return []
     context = PluginContext(environ=project.environ)
     embedders = Embedders(host, project.plugin_options, context, config.embedder)

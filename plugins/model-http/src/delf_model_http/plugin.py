@@ -1,11 +1,11 @@
-"""The plugin: one kind of model, for the names of three providers and any address."""
+"""The plugin: models and embedders of three providers, and of any address."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from delf.hookspecs import hookimpl
-from delf.specs import ModelSpec
+from delf.specs import EmbedderSpec, ModelSpec
 
 
 @hookimpl
@@ -22,4 +22,16 @@ def delf_models() -> Iterable[ModelSpec]:
         ),
         speaks=("openai", "anthropic", "google"),
         addressed_by=("OPENAI_BASE_URL",),
+    )
+
+
+@hookimpl
+def delf_embedders() -> Iterable[EmbedderSpec]:
+    """Embeddings of the same servers; texts are sent only where somebody names the embedder."""
+    yield EmbedderSpec(
+        name="http",
+        summary="Embeddings of OpenAI, Gemini and any OpenAI-compatible server.",
+        factory="delf_model_http.embedder:HttpEmbedder",
+        serves=("text-embedding-*", "gemini-embedding-*", "openai/*embed*", "google/*embed*"),
+        by_name=True,
     )

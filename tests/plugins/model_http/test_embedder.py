@@ -11,8 +11,8 @@ import pytest
 
 from delf.errors import EnvironmentKeyError, LLMExecutionError
 from delf.protocols.context import PluginContext
-from delf.testing import EmbedderContract, PluginContract
-from delf_embed_http.embedder import HttpEmbedder
+from delf.testing import EmbedderContract
+from delf_model_http.embedder import HttpEmbedder
 from delf_model_providers.retry import RetryPolicy
 
 KEY = "sk-test-4471"
@@ -89,19 +89,15 @@ QUICK = RetryPolicy(first_delay=0.0, max_delay=0.0)
 class TestOpenAI(EmbedderContract):
     @pytest.fixture
     def embedder(self, server: Server, context: PluginContext) -> HttpEmbedder:
-        return HttpEmbedder(context, base_url=f"{server.url}/v1", retry=QUICK)
+        return HttpEmbedder(context, embedding_base_url=f"{server.url}/v1", retry=QUICK)
 
 
 class TestGemini(EmbedderContract):
     @pytest.fixture
     def embedder(self, server: Server, context: PluginContext) -> HttpEmbedder:
         return HttpEmbedder(
-            context, "gemini-embedding-001", base_url=f"{server.url}/v1beta", retry=QUICK
+            context, "gemini-embedding-001", embedding_base_url=f"{server.url}/v1beta", retry=QUICK
         )
-
-
-class TestPackage(PluginContract):
-    name = "embed-http"
 
 
 @pytest.mark.slow
@@ -111,7 +107,7 @@ async def test_the_vendors_client_reads_the_same(server: Server, context: Plugin
         theirs = await client.embeddings.create(
             model="text-embedding-3-small", input=["tea", "city"], encoding_format="float"
         )
-    embedder = HttpEmbedder(context, base_url=f"{server.url}/v1")
+    embedder = HttpEmbedder(context, embedding_base_url=f"{server.url}/v1")
     ours = list(await embedder.embed(["tea", "city"]))
     await embedder.aclose()
     assert server.requests[0][2] == server.requests[1][2]
@@ -121,7 +117,12 @@ async def test_the_vendors_client_reads_the_same(server: Server, context: Plugin
 
 
 async def test_what_is_sent(server: Server, context: PluginContext) -> None:
-    one = HttpEmbedder(context, base_url=f"{server.url}/v1", api_key=KEY, dimensions=8)
+    one = HttpEmbedder(
+        context,
+        embedding_base_url=f"{server.url}/v1",
+        embedding_api_key=KEY,
+        embedding_dimensions=8,
+    )
     await one.embed(["tea", ""], "query")
     await one.aclose()
     path, headers, body = server.requests[-1]
@@ -135,7 +136,10 @@ async def test_what_is_sent(server: Server, context: PluginContext) -> None:
     }
     assert one.model == "text-embedding-3-small:8"
     other = HttpEmbedder(
-        context, "google/gemini-embedding-001", base_url=f"{server.url}/v1beta", api_key=KEY
+        context,
+        "google/gemini-embedding-001",
+        embedding_base_url=f"{server.url}/v1beta",
+        embedding_api_key=KEY,
     )
     await other.embed(["tea"], "query")
     await other.aclose()
@@ -147,7 +151,7 @@ async def test_what_is_sent(server: Server, context: PluginContext) -> None:
 
 async def test_a_failure_that_passes_is_tried_again(server: Server, context: PluginContext) -> None:
     server.fail = lambda number: (503, {}, b"busy") if number < 3 else None
-    embedder = HttpEmbedder(context, base_url=f"{server.url}/v1", retry=QUICK)
+    embedder = HttpEmbedder(context, embedding_base_url=f"{server.url}/v1", retry=QUICK)
     assert len(await embedder.embed(["tea"])) == 1
     assert len(server.requests) == 3
     await embedder.aclose()
@@ -171,7 +175,9 @@ async def test_errors_are_clear_and_hold_no_key(
     answer: tuple[int, dict[str, str], bytes], told: str, server: Server, context: PluginContext
 ) -> None:
     server.fail = lambda number: answer
-    embedder = HttpEmbedder(context, base_url=f"{server.url}/v1", api_key=KEY, retry=QUICK)
+    embedder = HttpEmbedder(
+        context, embedding_base_url=f"{server.url}/v1", embedding_api_key=KEY, retry=QUICK
+    )
     with pytest.raises(LLMExecutionError, match=told) as error:
         await embedder.embed(["tea"])
     assert KEY not in str(error.value)
@@ -182,7 +188,7 @@ async def test_errors_are_clear_and_hold_no_key(
 async def test_a_missing_key_and_a_missing_server(tmp_path: Path, context: PluginContext) -> None:
     with pytest.raises(EnvironmentKeyError, match="OPENAI_API_KEY"):
         await HttpEmbedder(PluginContext(data_dir=tmp_path)).embed(["tea"])
-    embedder = HttpEmbedder(context, base_url="http://127.0.0.1:9/v1", retry=QUICK)
+    embedder = HttpEmbedder(context, embedding_base_url="http://127.0.0.1:9/v1", retry=QUICK)
     with pytest.raises(LLMExecutionError, match="connection refused"):
         await embedder.embed(["tea"])
     await embedder.aclose()

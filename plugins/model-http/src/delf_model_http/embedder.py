@@ -24,6 +24,7 @@ _TASKS: Final = {"query": "RETRIEVAL_QUERY", "passage": "RETRIEVAL_DOCUMENT"}
 _BATCH: Final = 100
 """The number of texts that Gemini takes at once; OpenAI takes 2,048."""
 _MAX_BYTES: Final = 64_000_000
+_TIMEOUT: Final = 60.0
 
 
 class HttpEmbedder:
@@ -31,29 +32,32 @@ class HttpEmbedder:
 
     Args:
         context: Keys and the environment.
-        model: The model's name.
-        base_url: The address of an OpenAI-compatible server; the provider's own when None.
-        api_key: The key; from ``providers`` or the environment when None.
-        dimensions: Shorter vectors, of models that offer them.
-        timeout: Seconds for a request.
+        model: The name that an agent asked for.
+        embedding_model: The model where none was asked for.
+        embedding_base_url: The address of an OpenAI-compatible server; the provider's own when
+            None.
+        embedding_api_key: The key; from ``providers`` or the environment when None.
+        embedding_dimensions: Shorter vectors, of models that offer them.
         retry: How often failed requests are made again.
     """
 
     def __init__(
         self,
         context: PluginContext,
-        model: str = _DEFAULT,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        dimensions: int | None = None,
-        timeout: float = 60.0,
+        model: str | None = None,
+        *,
+        embedding_model: str = _DEFAULT,
+        embedding_base_url: str | None = None,
+        embedding_api_key: str | None = None,
+        embedding_dimensions: int | None = None,
         retry: RetryPolicy | None = None,
     ) -> None:
+        model = model or embedding_model
         google = "gemini" in model or model.startswith("google/")
         config = LLMConfig(
             model=model,
-            base_url=base_url,
-            api_key=api_key,
+            base_url=embedding_base_url,
+            api_key=embedding_api_key,
             provider="google" if google else "openai",
         )
         keys = ModelContext(
@@ -63,11 +67,10 @@ class HttpEmbedder:
         )
         self._endpoint: Endpoint = resolve(config, keys)
         self._google = google
-        self._dimensions = dimensions
+        self._dimensions = embedding_dimensions
         self._dimension: int | None = None
-        self._timeout = timeout
         self._attempts = Attempts(
-            explain=lambda error: explain(error, self._endpoint, timeout),
+            explain=lambda error: explain(error, self._endpoint, _TIMEOUT),
             policy=retry or RetryPolicy(),
         )
         self._base = (self._endpoint.base_url or _GOOGLE).rstrip("/")
@@ -109,7 +112,7 @@ class HttpEmbedder:
         path, body, headers = self._request(texts, kind)
         headers = {"Content-Type": "application/json", **headers, **self._endpoint.headers}
         async with (
-            asyncio.timeout(self._timeout),
+            asyncio.timeout(_TIMEOUT),
             self._pool.posted(f"{self._base}/{path}", headers, body) as response,
         ):
             content = await read(response, _MAX_BYTES)

@@ -1,1 +1,0 @@
-"""Embeddings for delf over HTTP."""
