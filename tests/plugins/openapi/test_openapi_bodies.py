@@ -115,13 +115,6 @@ async def test_what_is_read_only_is_not_asked_for(open_api, invoke, server: RawS
     assert json.loads(server.last.body) == {"a": "x"}
 
 
-@pytest.mark.parametrize("method", ["get", "delete"])
-async def test_bodies_where_few_expect_them(method, open_api, invoke, server: RawServer):
-    tool = open_api(one({"requestBody": body(thing(a={}))}, method=method))
-    await invoke(tool, "call", a=1)
-    assert (server.last.method, json.loads(server.last.body)) == (method.upper(), {"a": 1})
-
-
 async def test_no_body_is_sent_for_nothing(open_api, invoke, server: RawServer):
     tool = open_api(one({"requestBody": body(thing(a={}), required=False)}, method="post"))
     await invoke(tool, "call")
@@ -379,21 +372,3 @@ async def test_what_is_no_file_is_refused_before_anyone_is_asked(media, value, o
     (action,) = await open_api(one({"requestBody": body(schema, media)}, method="put")).actions()
     with pytest.raises(ToolRefusedError, match="argument body: must"):
         action.validate({"body": value})
-
-
-async def test_parts_with_headers_and_a_type(open_api, invoke, server: RawServer):
-    schema = {"type": "object", "properties": {"meta": {"type": "string"}, "n": {}}}
-    headers = {
-        "X-Rate": {"schema": {"type": "integer", "default": 7}},
-        "X-Given": {"schema": {"type": "integer"}},
-        "Content-Type": {"schema": {"const": "no"}},
-        "X\r\nEvil": {"schema": {"const": "no"}},
-    }
-    encoding = {"meta": {"contentType": "application/xml", "headers": headers}}
-    found = body(schema, "multipart/form-data", encoding=encoding)
-    await invoke(open_api(one({"requestBody": found}, method="post")), "call", meta="<a>1</a>", n=2)
-    first, second = server.last.body.split(b"\r\n--")[:2]
-    assert b"Content-Type: application/xml\r\nX-Rate: 7\r\n\r\n<a>" in first
-    assert first.endswith(b"<a>1</a>")
-    assert (b"X-Given" in first, b"vil" in first) == (False, False)
-    assert second.endswith(b'name="n"\r\n\r\n2')

@@ -20,7 +20,7 @@ from delf.errors import (
 from delf.tools.action import Action
 from delf_openapi import APITool
 from delf_openapi.failures import SpecError
-from delf_openapi.sampling import Samples, shape_of
+from delf_openapi.sampling import shape_of
 from support.openapi_specs import PETS, body, one, param, spec
 from support.raw_http import Reply, raw_server
 
@@ -217,31 +217,6 @@ async def test_effects(method: str, effect: str, operation_id: str) -> None:
     assert action.effect == effect
 
 
-@pytest.mark.parametrize(
-    ("method", "told", "effect"),
-    [
-        ("post", "read", "write"),
-        ("delete", "read", "irreversible"),
-        ("delete", "write", "irreversible"),
-        ("get", "write", "write"),
-        ("get", "irreversible", "irreversible"),
-        ("post", "irreversible", "irreversible"),
-        ("get", "read", "read"),
-        ("post", "nothing", "write"),
-        ("post", {"a": 1}, "write"),
-    ],
-)
-@pytest.mark.parametrize("cache", [False, True])
-async def test_a_specification_makes_effects_stricter_only(
-    method: str, told: Any, effect: str, cache: bool, tmp_path: pathlib.Path
-) -> None:
-    file = tmp_path / "spec.json"
-    file.write_text(json.dumps(one({"x-delf-effect": told}, method=method)))
-    for _ in range(2):
-        tool = APITool(str(file), cache=cache, cache_dir=str(tmp_path / "cache"))
-        assert [action.effect for action in await tool.actions()] == [effect]
-
-
 async def test_the_user_says_what_operations_do() -> None:
     paths = {
         "/search": {"post": {"operationId": "searchAll", "tags": ["find"], "responses": {}}},
@@ -339,24 +314,15 @@ async def test_a_placeholder_that_nobody_declared() -> None:
     assert [str(p) for p in action.parameters] == ["id: str"]
 
 
-async def test_only_3_1_reads_beside_a_reference() -> None:
+async def test_beside_a_reference_is_read_from_3_1_on() -> None:
     schema = {"$ref": "#/components/schemas/A", "properties": {"b": {"type": "string"}}}
     parts = {"schemas": {"A": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
-    for version, names in (("3.0.3", ["a"]), ("3.1.0", ["a", "b"])):
+    for version, names in (("3.0.3", ["a"]), ("3.1.0", ["a", "b"]), ("3.2.0", ["a", "b"])):
         document = one(
             {"requestBody": body(schema)}, method="post", version=version, components=parts
         )
         (action,) = (await actions_of(document)).values()
         assert [p.name for p in action.parameters] == names
-
-
-async def test_version_3_2() -> None:
-    item = {
-        "query": {"operationId": "ask", "responses": {}},
-        "additionalOperations": {"COPY": {"operationId": "copy", "responses": {}}},
-    }
-    actions = await actions_of(spec({"/x": item}, version="3.2.0"))
-    assert {n: a.effect for n, a in actions.items()} == {"ask": "read", "copy": "write"}
 
 
 def big(count: int) -> dict[str, Any]:
@@ -496,18 +462,6 @@ def test_keys_that_are_names_are_learnt() -> None:
     assert list(shape_of(value)["properties"]) == list(value)
 
 
-async def test_what_two_programs_learn_is_put_together(tmp_path: pathlib.Path) -> None:
-    first, second = (Samples(str(tmp_path), "v") for _ in range(2))
-    first.note("call", {"a": 1})
-    await first.aclose()
-    second.note("call", {"b": "x"})
-    second.note("other", [1.5])
-    await second.aclose()
-    kept = json.loads((tmp_path / "v.samples").read_text())
-    assert list(kept["call"]["properties"]) == ["a", "b"]
-    assert kept["other"]["items"] == {"type": "number"}
-
-
 # -- hostile specifications --------------------------------------------------------------
 
 
@@ -522,12 +476,6 @@ async def test_ten_thousand_levels(form: str, tmp_path: pathlib.Path) -> None:
     file.write_text(head + deep(10_000) + ("}" if form == "json" else "\n"))
     with pytest.raises(SpecError, match=r"nested too deeply|valid JSON"):
         await actions_of(str(file))
-
-
-async def test_braces_in_texts_are_not_depth(tmp_path: pathlib.Path) -> None:
-    file = tmp_path / "x.yaml"
-    file.write_text(yaml.safe_dump({**PETS, "x-note": "{" * 5000}))
-    assert len(await actions_of(str(file))) == 5
 
 
 async def test_a_bomb_of_aliases(tmp_path: pathlib.Path) -> None:
@@ -559,11 +507,6 @@ async def test_a_bomb_of_references() -> None:
     value = {"a": {"a": {"b": {"x": "1"}}}}
     name = action.parameters[0].name
     action.validate({name: value} if name == "body" else value)
-
-
-@pytest.mark.slow
-async def test_a_hundred_thousand_operations() -> None:
-    assert len(await actions_of(big(100_000))) == 100
 
 
 async def test_names_that_try_to_be_code() -> None:
@@ -624,24 +567,14 @@ async def test_a_document_that_is_too_large(tmp_path: pathlib.Path) -> None:
     "pattern",
     [
         "^(a+)+$",
-        "^((a+))+$",
-        "^(a|a)*$",
-        "^(a|aa)+$",
         "^(a?){60}a{60}$",
-        "^(?:(?:a*)b?)*$",
-        "^a*a*a*a*a*a*$",
         "(.*)(.*)(.*)(.*)x",
         r"^(a*)\1*\1*b$",
         "^(?=(a+)+$)a",
-        "a?" * 40 + "a" * 40,
         "^" + "a{0,19}" * 60 + "$",
-        "^" + "(?:a|aa)" * 50 + "$",
-        ".{0,18}" * 6 + "x",
         "^.{1,9000}$",
         "[[a]]",
         "(?:(?:(?:){60000}){60000}){60000}b",
-        "(?:(?:(?=a){60000}){60000}){60000}b",
-        r"(?:(?:\b){60000}){60000}b",
     ],
     ids=lambda pattern: pattern[:20],
 )
@@ -660,16 +593,10 @@ async def test_a_pattern_that_would_take_some_engines_for_ever_takes_no_time(
 @pytest.mark.parametrize(
     ("pattern", "good", "bad"),
     [
-        ("^[a-z]+$", "abc", "ABC"),
-        ("^[a-z]+-[a-z]+-\\d+$", "a-b-1", "a-b-c"),
-        ("^(GET|POST)$", "GET", "PUT"),
+        ("^(red|green|blue)(-(dark|light))?$", "red-dark", "red-"),
         ("/^x$/", "x", "y"),
         ("^.{2,4}$", "abc", "a"),
-        ("^\\d{4}-\\d\\d$", "2026-01", "26-1"),
         ("^[A-Z]{3}$", "EUR", "EUR\n"),
-        ("^https?://[^/]+/[^/]+/[^/]+$", "https://a/b/c", "https://a/b"),
-        ("^(?:\\d{1,3}\\.){3}\\d{1,3}$", "10.0.0.1", "::"),
-        ("^(red|green|blue)(-(dark|light))?$", "red-dark", "red-"),
     ],
 )
 async def test_patterns_are_checked(pattern: str, good: str, bad: str) -> None:

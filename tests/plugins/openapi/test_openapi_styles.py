@@ -200,16 +200,6 @@ async def test_texts_and_numbers_are_one_in_parameters(open_api, invoke, server:
     assert server.last.query == "n=5&s=7&b=true&l=one"
 
 
-async def test_a_form_that_is_the_whole_query(open_api, invoke, server: RawServer):
-    content = {"application/x-www-form-urlencoded": {"schema": {"type": "object"}}}
-    place = {"name": "filter", "in": "querystring", "content": content}
-    tool = open_api(one({"parameters": [place]}, version="3.2.0"))
-    await invoke(tool, "call", filter={"a": 1, "b c": "x&y", "d": [1, 2], "e": {"f": 1}})
-    assert server.last.query == "a=1&b%20c=x%26y&d=1&d=2&e=%7B%22f%22%3A1%7D"
-    with pytest.raises(ToolRefusedError):
-        await invoke(tool, "call", filter=[1])
-
-
 @pytest.mark.parametrize(
     ("how", "in_path", "in_header"),
     [
@@ -229,11 +219,3 @@ async def test_the_lists_of_swagger_2(how, in_path, in_header, open_api, invoke,
     seen = server.last
     assert (seen.path, seen.query) == (f"/x/{in_path}", f"query={in_path}")
     assert seen.header("header") == in_header
-
-
-@pytest.mark.parametrize("value", ["..;", "..;x", ".;/y", "a/..;/b"])
-async def test_steps_with_parameters_are_steps(value, open_api, invoke, server: RawServer):
-    tool = open_api(one({"parameters": [param("id", "path", required=True)]}, "/x/{id}/y"))
-    with pytest.raises(ToolRefusedError, match="as a step"):
-        await invoke(tool, "call", id=value)
-    assert not server.seen

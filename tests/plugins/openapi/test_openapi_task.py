@@ -143,46 +143,6 @@ def test_three_operations_of_stripe_on_the_command_line(
         assert KEY not in text
 
 
-def test_the_command_line(delf_project: DelfProject) -> None:
-    delf_project.write("pets.json", json.dumps(PETS))
-    script = """
-    made = await openapi.create_pet(name="Rex")
-    print(made["id"], [p["name"] for p in await openapi.list_pets()])
-    try:
-        print(open("/proc/self/environ").read())
-    except Exception as error:
-        print("closed")
-    """
-    import textwrap
-
-    llm = delf_project.model(textwrap.dedent(script))
-
-    def answer(seen: Seen) -> Reply:
-        if seen.header("x-key") != KEY:
-            return Reply(401, b"")
-        return Reply(200, b'{"id": 7}' if seen.method == "POST" else b'[{"id": 7, "name": "Rex"}]')
-
-    with threaded_server(answer) as server:
-        settings = (
-            "--set",
-            "connections.openapi.spec=pets.json",
-            "--set",
-            f"connections.openapi.base_url={server.url}",
-        )
-        task = ("run", "Add Rex.", "-c", "openapi", "--llm", llm, "--sandbox", "local", *settings)
-        refused = delf_project.run(*task, "--approve", "none", "--events", DELF_OPENAPI_API_KEY=KEY)
-        assert refused.exit_code != 0
-        assert [s.method for s in server.seen] == []
-        llm = delf_project.model(textwrap.dedent(script))
-        done = delf_project.run(
-            *task, "--approve", "all", "--events", DELF_OPENAPI_API_KEY=KEY
-        ).succeeded()
-        assert [s.method for s in server.seen] == ["POST", "GET"]
-    assert "7 ['Rex']" in done.stdout
-    for text in (done.stdout, done.stderr, refused.stdout, refused.stderr, *delf_project.prompts):
-        assert KEY not in text
-
-
 @pytest.mark.parametrize("key", ["spec", "connections.openapi.spec"])
 def test_inspect_on_the_command_line(key: str, delf_project: DelfProject) -> None:
     delf_project.write("pets.json", json.dumps(PETS))

@@ -121,7 +121,7 @@ async def test_off_gives_what_came(server, open_api, invoke, caplog) -> None:
 async def test_whatever_a_schema_is_the_answer_comes(
     server, open_api, invoke, schema, monkeypatch
 ) -> None:
-    monkeypatch.setattr("delf_openapi.typed._SECONDS", 0.2)
+    monkeypatch.setattr("delf_openapi.typed.SECONDS", 0.2)
     deep = {f"D{n}": {"anyOf": [{"$ref": f"#/components/schemas/D{n + 1}"}] * 2} for n in range(40)}
     more = {
         "Self": {"$ref": "#/components/schemas/Self"},

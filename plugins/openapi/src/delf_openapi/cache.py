@@ -12,7 +12,6 @@ from typing import Any, BinaryIO, Final, Literal
 
 from pydantic import BaseModel, ValidationError
 
-from delf.errors import ConnectionUnavailableError
 from delf.machine.own_files import write_private
 from delf_openapi.sources import Source, dumps, path_of, read
 
@@ -58,13 +57,7 @@ class Cache:
         state = _state(uri)
         if kept is not None and _is_fresh(uri, kept.state, state):
             return Source(uri, kept.tree, kept.digest)
-        try:
-            source = read(uri, limit)
-        except ConnectionUnavailableError:
-            if kept is None or uri.startswith("file:"):
-                raise
-            _log.warning("%s is not available; the kept copy is used", uri)
-            return Source(uri, kept.tree, kept.digest)
+        source = read(uri, limit)
         fields = {"format": 5, "uri": uri, "state": state, "digest": source.digest}
         self.write(name, {**fields, "tree": source.tree})
         return source

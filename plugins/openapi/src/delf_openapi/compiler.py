@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
-from delf.tools.action import EFFECTS, strictest
 from delf.tools.json_schema import clean
 from delf.types import Effect
 from delf_openapi.bodies import Body, Field, kind_of
@@ -22,7 +21,7 @@ GUESSED: Final = " (what it gives is a guess)"
 _ARGUMENT_CHARS: Final = 260
 _RETURN_CHARS: Final = 420
 _DOC_CHARS: Final = 90
-_SAFE: Final = ("GET", "HEAD", "OPTIONS", "TRACE", "QUERY")
+_SAFE: Final = ("GET", "HEAD", "OPTIONS", "TRACE")
 _FINAL_WORDS: Final = frozenset({"delete", "destroy", "purge", "erase", "wipe", "revoke", "remove"})
 
 
@@ -105,20 +104,11 @@ def compile_operation(document: Document, operation: Operation, shapes: Shapes) 
     summary = summary or f"{spot.method} {clean(spot.path, 100)}"
     if raw.get("deprecated") is True:
         summary = f"Deprecated. {summary}"
-    return Entry(spot, effect_of(spot, raw), summary, returns, tuple(arguments), not declared)
+    return Entry(spot, effect_of(spot), summary, returns, tuple(arguments), not declared)
 
 
-def effect_of(spot: Spot, raw: Mapping[str, Any]) -> Effect:
-    """Return the effect of an operation, by its method and its name.
-
-    The specification is the other side's: its ``x-delf-effect`` can only make it stricter.
-    """
-    found = _by_its_form(spot)
-    told = raw.get("x-delf-effect")
-    return strictest((found, told)) if told in EFFECTS else found
-
-
-def _by_its_form(spot: Spot) -> Effect:
+def effect_of(spot: Spot) -> Effect:
+    """Return the effect of an operation, by its method and its name."""
     if spot.method == "DELETE":
         return "irreversible"
     words = snake(spot.operation_id or "").split("_")

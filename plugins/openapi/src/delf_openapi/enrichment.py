@@ -18,7 +18,6 @@ from delf_openapi.compiler import GUESSED, Entry
 # A batch is some 4,000 tokens and its answer 2,000: small models take and give that.
 _BATCH_CHARS: Final = 12_000
 _BATCH_ENTRIES: Final = 60
-_LEAST_ENTRIES: Final = 8
 _AT_ONCE: Final = 4
 _SUMMARY_CHARS: Final = 120
 
@@ -80,12 +79,6 @@ class Enrichment:
         async with self._places:
             question = user(_QUESTION + "\n".join(batch.values()))
             reply = await self._ask([question], llm=self._llm)
-        if reply.broken_by is not None and len(batch) > _LEAST_ENTRIES:
-            lines = list(batch.items())
-            half = len(lines) // 2
-            await self._batch(dict(lines[:half]))
-            await self._batch(dict(lines[half:]))
-            return
         answered = _parse(reply.text)
         self._keep({name: _told(answered.get(name)) for name in batch})
 

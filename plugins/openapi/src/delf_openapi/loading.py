@@ -78,12 +78,12 @@ def load_api(
         dates = settings.validate != "off"
         document = open_document(source, settings.refs, read, dates=dates)
         warnings: list[str] = []
-        spots, unseen = find_operations(document, warnings)
+        spots = find_operations(document, warnings)
         chosen, left_out = _choose(name, spots, allow, settings)
         entries = compile_spots(document, chosen, warnings)
     if settings.enrich and not source.digest:
         raise SpecError("the specification is nested too deeply, or contains itself")
-    api = API(document, spots, entries, warnings, left_out + unseen, source.digest or None)
+    api = API(document, spots, entries, warnings, left_out, source.digest or None)
     _report(name, api, allow)
     return api
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, cast
@@ -13,16 +12,14 @@ from delf_openapi.document import Document
 from delf_openapi.failures import SpecError, pointer_of
 from delf_schemas.names import argument_name, method_name, snake, unique
 
-METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
-MAX_OPERATIONS: Final = 20_000
+METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _MAX_PARAMETERS: Final = 300
-_METHOD: Final = re.compile(r"[A-Za-z][A-Za-z-]{0,30}")
-_PLACES: Final = ("path", "query", "querystring", "header", "cookie")
+_PLACES: Final = ("path", "query", "header", "cookie")
 _IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "authorization", "host"})
 _IGNORED_HEADERS_MORE: Final = frozenset({"content-length", "transfer-encoding", "connection"})
 _DEFAULT_STYLES: Final = {"path": "simple", "header": "simple", "query": "form", "cookie": "form"}
 
-Place = Literal["path", "query", "querystring", "header", "cookie"]
+Place = Literal["path", "query", "header", "cookie"]
 
 
 class Spot(NamedTuple):
@@ -93,8 +90,8 @@ class Operation:
     body: Body | None
 
 
-def find_operations(document: Document, warnings: list[str]) -> tuple[list[Spot], int]:
-    """All operations with their names, and how many more were not looked at.
+def find_operations(document: Document, warnings: list[str]) -> list[Spot]:
+    """All operations with their names.
 
     Args:
         document: The specification.
@@ -103,11 +100,7 @@ def find_operations(document: Document, warnings: list[str]) -> tuple[list[Spot]
     spots: list[Spot] = []
     taken: set[str] = set()
     counts: dict[str, int] = {}
-    more = 0
     for method, path, tokens, operation in _walk(document, warnings):
-        if len(spots) >= MAX_OPERATIONS:
-            more += 1
-            continue
         declared = operation.get("operationId")
         identity = declared if isinstance(declared, str) and declared else None
         base = method_name(_words(identity, method, path))
@@ -123,7 +116,7 @@ def find_operations(document: Document, warnings: list[str]) -> tuple[list[Spot]
         words = cast("list[Any]", listed) if isinstance(listed, list) else []
         tags = tuple(t for t in words if isinstance(t, str))
         spots.append(Spot(name, method.upper(), path, tokens, identity, tags))
-    return spots, more
+    return spots
 
 
 def _walk(
@@ -149,15 +142,6 @@ def _walk(
                 warnings.append(f"{place}/{method}: a {type(operation).__name__}, not an operation")
                 continue
             yield method, path, ("paths", path, method), cast("dict[str, Any]", operation)
-        extra: Any = item.get("additionalOperations") if document.version >= (3, 2) else None
-        if isinstance(extra, dict):
-            for method, operation in cast("dict[str, Any]", extra).items():
-                if isinstance(operation, dict) and _METHOD.fullmatch(str(method)):
-                    tokens = ("paths", path, "additionalOperations", method)
-                    yield method, path, tokens, cast("dict[str, Any]", operation)
-                else:
-                    what = f"{place}/additionalOperations/{clean(str(method), 40)}"
-                    warnings.append(f"{what}: not an operation")
 
 
 def _words(operation_id: str | None, method: str, path: str) -> str:
@@ -254,7 +238,7 @@ def _param(document: Document, arg: str, name: str, place: Place, found: dict[st
         required=place == "path" or found.get("required") is True,
         schema=cast("Any", schema),
         style=style,
-        explode=explode if isinstance(explode, bool) else style in ("form", "cookie"),
+        explode=explode if isinstance(explode, bool) else style == "form",
         reserved=found.get("allowReserved") is True,
         media=media,
         doc=found.get("description"),

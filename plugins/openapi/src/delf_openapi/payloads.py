@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -17,7 +16,6 @@ from delf_openapi.styles import Pairs, safe_header, styled_pairs, text_of
 from delf_schemas.shapes import is_binary, merge_object
 
 _UNRESERVED = "-._~"
-_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
 def write_body(
@@ -152,7 +150,6 @@ def _multipart(document: Document, body: Body, value: dict[str, Any], mark: str)
     for name, content in value.items():
         how = _encoding(body, name)
         declared = how.get("contentType")
-        headers = _part_headers(document, how)
         schema = _resolved(document, properties.get(name, {}))
         several = isinstance(content, list) and not (
             isinstance(declared, str) and kind_of(declared) == "json"
@@ -161,7 +158,7 @@ def _multipart(document: Document, body: Body, value: dict[str, Any], mark: str)
         for item in items:
             own = _resolved(document, schema.get("items", {})) if several else schema
             media, filename, data = _part(name, item, own, declared)
-            parts.append(_framed(mark, name, filename, media, headers) + data + b"\r\n")
+            parts.append(_framed(mark, name, filename, media) + data + b"\r\n")
     return b"".join(parts) + f"--{mark}--\r\n".encode()
 
 
@@ -170,21 +167,6 @@ def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
         return document.resolve(schema)
     except SpecError:
         return {}
-
-
-def _part_headers(document: Document, how: Mapping[str, Any]) -> dict[str, str]:
-    """The headers of a part that have one value only: a constant, or a default."""
-    listed = how.get("headers")
-    result: dict[str, str] = {}
-    for name, raw in (cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}).items():
-        try:
-            schema = _resolved(document, document.reference(raw).get("schema", {}))
-        except SpecError:
-            continue
-        value = schema.get("const", schema.get("default"))
-        if value is not None and _HEADER.fullmatch(name) and name.lower()[:8] != "content-":
-            result[name] = _escaped(text_of(value))
-    return result
 
 
 def _part(
@@ -215,16 +197,13 @@ def _part(
     return media, filename, data
 
 
-def _framed(
-    mark: str, name: str, filename: str | None, media: str | None, headers: Mapping[str, str]
-) -> bytes:
+def _framed(mark: str, name: str, filename: str | None, media: str | None) -> bytes:
     """Return the bytes ahead of a part."""
     lines = f'--{mark}\r\nContent-Disposition: form-data; name="{_escaped(name)}"'
     if filename is not None:
         lines += f'; filename="{_escaped(filename)}"'
     if media and "*" not in media:
         lines += f"\r\nContent-Type: {_escaped(media)}"
-    lines += "".join(f"\r\n{key}: {value}" for key, value in headers.items())
     return f"{lines}\r\n\r\n".encode()
 
 

@@ -26,12 +26,11 @@ from delf_openapi.styles import (
     header_text,
     path_text,
     query_pairs,
-    querystring_text,
     safe_header,
 )
 from delf_openapi.values import Checker
 
-IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE", "QUERY"})
+IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})
 
 FULL: Final = "full_response"
 """The keyword that every call takes beside its own: status, headers and body come back."""
@@ -242,21 +241,18 @@ class RequestBuilder:
         query: list[tuple[str, str]] = []
         headers: dict[str, str] = {}
         cookies: list[tuple[str, str]] = []
-        raw = ""
         for arg, param in self._params.items():
             if arg not in given:
                 continue
             value = given[arg]
             if param.place == "query":
                 query += query_pairs(param, value)
-            elif param.place == "querystring":
-                raw = querystring_text(param, value)
             elif param.place == "header":
                 headers[param.name] = header_text(param, value)
             elif param.place == "cookie":
                 cookies += cookie_pairs(param, value)
         url = base + path
-        joined = "&".join([raw] * bool(raw) + [f"{k}={v}" for k, v in query])
+        joined = "&".join(f"{k}={v}" for k, v in query)
         # Some templates bring a query of their own.
         url = f"{url}{'&' if '?' in path else '?'}{joined}" if joined else url
         self._guard(url, base)

@@ -74,21 +74,12 @@ class Samples:
             return
         self._dirty = True
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.get_running_loop().create_task(self._write())
+            self._writing = asyncio.get_running_loop().create_task(self._write(self._cache))
 
-    async def _write(self) -> None:
+    async def _write(self, cache: Cache) -> None:
         while self._dirty:
             self._dirty = False
-            await asyncio.to_thread(self._keep, dict(self._shapes))
-
-    def _keep(self, shapes: dict[str, Any]) -> None:
-        """Write, with what other programs learnt meanwhile."""
-        if self._cache is None:
-            return
-        found: Any = self._cache.read(self._file)
-        others = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-        merged = {name: merge_shapes(others.get(name), shape) for name, shape in shapes.items()}
-        self._cache.write(self._file, {**others, **merged})
+            await asyncio.to_thread(cache.write, self._file, dict(self._shapes))
 
     async def aclose(self) -> None:
         """Wait for what is being written."""

@@ -110,26 +110,6 @@ def query_pairs(param: Param, value: Any) -> Pairs:
     return styled_pairs(name, value, param.style, explode=param.explode, safe=safe)
 
 
-def querystring_text(param: Param, value: Any) -> str:
-    """A value that is the whole query: a form, or else a document.
-
-    Raises:
-        Misfit: When a form is not a mapping.
-    """
-    if (param.media or "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
-        return quote(_document(value), safe=_UNRESERVED)
-    if not isinstance(value, dict):
-        raise Misfit(param.arg, "must be a dict")
-    pairs: Pairs = []
-    for name, part in cast("dict[str, Any]", value).items():
-        named = quote(name, safe=_UNRESERVED)
-        nested = _is_nested(part) or isinstance(part, dict)
-        text = quote(_document(part), safe=_UNRESERVED)
-        whole = [(named, text)] if nested else None
-        pairs += whole or styled_pairs(named, part, "form", explode=True, safe=_UNRESERVED)
-    return "&".join(f"{name}={text}" for name, text in pairs)
-
-
 def styled_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str) -> Pairs:
     """A value as pairs of a query or a form.
 
@@ -201,8 +181,7 @@ def safe_header(arg: str, text: str) -> str:
 
 def cookie_pairs(param: Param, value: Any) -> Pairs:
     """A value of a cookie as pairs."""
-    safe = _UNRESERVED if param.style == "form" else _RESERVED.replace(";", "").replace(",", "")
     name = quote(param.name, safe=_UNRESERVED)
     if param.media is not None:
         return [(name, quote(_document(value), safe=_UNRESERVED))]
-    return styled_pairs(name, value, "form", explode=param.explode, safe=safe)
+    return styled_pairs(name, value, "form", explode=param.explode, safe=_UNRESERVED)

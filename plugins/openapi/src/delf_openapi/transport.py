@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -54,7 +54,6 @@ class Transport:
         name: The connection's name, for messages.
         settings: Time, retries, limits and OAuth2 credentials.
         keep_secret: Hears of each token that is had.
-        sleep: Waits between attempts.
     """
 
     def __init__(
@@ -62,11 +61,9 @@ class Transport:
         name: str,
         settings: OpenAPISettings,
         keep_secret: Callable[[str], None],
-        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
         self._name = name
         self._settings = settings
-        self._sleep = sleep
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn = asyncio.Semaphore(_AT_ONCE)
@@ -129,16 +126,16 @@ class Transport:
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 if last:  # nothing was sent, so any method may be tried again
                     raise self._unreachable(request, error) from None
-                await self._sleep(pause(attempt))
+                await asyncio.sleep(pause(attempt))
             except httpx.TransportError as error:
                 if last or not request.is_repeatable:
                     raise self._unreachable(request, error, sent=True) from None
-                await self._sleep(pause(attempt))
+                await asyncio.sleep(pause(attempt))
             else:
                 wait = self._wait_for(answer, attempt)
                 if last or wait is None or not request.is_repeatable:
                     return answer
-                await self._sleep(wait)
+                await asyncio.sleep(wait)
         raise AssertionError  # the last attempt returns or raises
 
     def _wait_for(self, answer: Answer, attempt: int) -> float | None:
@@ -188,26 +185,12 @@ class Transport:
                 content = None
                 headers.pop("Content-Type", None)
             if origin_of(url) != home:
-                await self._check_redirect(url, home, method, request.label)
+                await check_redirect(url, home, method, request.label)
                 # What left its origin carries nothing of the call, even if it is sent back there.
                 headers = {k: v for k, v in headers.items() if k == "Accept"}
                 content = None
                 query = ""
         raise ToolExecutionError(f"{request.label}: over {_MAX_REDIRECTS} redirects")
-
-    async def _check_redirect(self, url: str, home: str, method: str, label: str) -> None:
-        host = urlsplit(url).hostname or ""
-        where = f"{label}: it redirects to {urlsplit(url).scheme}://{host}"
-        if urlsplit(url).scheme not in ("http", "https") or not host:
-            raise ToolExecutionError(f"{where}, which is not a web address")
-        if method not in ("GET", "HEAD"):
-            raise ToolExecutionError(f"{where}, and only reading follows to another server")
-        if home.startswith("https://") and not url.startswith("https://"):
-            raise ToolExecutionError(f"{where}, from a secure to an insecure address")
-        if await asyncio.to_thread(is_private, host) and not await asyncio.to_thread(
-            is_private, urlsplit(home).hostname or ""
-        ):
-            raise ToolExecutionError(f"{where}, a private address")
 
     # -- one exchange -------------------------------------------------------------------
 
@@ -265,6 +248,22 @@ class Transport:
             self._loop = loop
             self._turn = asyncio.Semaphore(_AT_ONCE)
         return self._client, self._turn
+
+
+async def check_redirect(url: str, home: str, method: str, label: str) -> None:
+    """Refuse a redirect to another origin that is not for reading, or less safe."""
+    host = urlsplit(url).hostname or ""
+    where = f"{label}: it redirects to {urlsplit(url).scheme}://{host}"
+    if urlsplit(url).scheme not in ("http", "https") or not host:
+        raise ToolExecutionError(f"{where}, which is not a web address")
+    if method not in ("GET", "HEAD"):
+        raise ToolExecutionError(f"{where}, and only reading follows to another server")
+    if home.startswith("https://") and not url.startswith("https://"):
+        raise ToolExecutionError(f"{where}, from a secure to an insecure address")
+    if await asyncio.to_thread(is_private, host) and not await asyncio.to_thread(
+        is_private, urlsplit(home).hostname or ""
+    ):
+        raise ToolExecutionError(f"{where}, a private address")
 
 
 def _use_token(request: Request, token: str) -> None:

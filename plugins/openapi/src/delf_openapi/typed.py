@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 2_000_000
 """A longer response is neither validated nor typed."""
 
-_SECONDS: Final = 5.0
+SECONDS: Final = 5.0
 _FAULTS: Final = 5
 _FAULT_CHARS: Final = 200
 _MOMENT: Final = re.compile(
@@ -92,12 +92,12 @@ class Responses:
             unmarshaller = self._known[key] = self._made(schema)
         if isinstance(unmarshaller, str):
             return Typed(body, (unmarshaller,))
-        _deadline.set(time.monotonic() + _SECONDS)
+        _deadline.set(time.monotonic() + SECONDS)
         try:
             faults = tuple(_faults(unmarshaller, body))
             return Typed(_lenient(unmarshaller).unmarshal(body), faults)
         except _TooLongError:
-            return Typed(body, (f"it was not validated within {_SECONDS:g} s",))
+            return Typed(body, (f"it was not validated within {SECONDS:g} s",))
         except Exception as error:  # a schema that no validator can make sense of
             return Typed(body, (f"its schema cannot be used: {type(error).__name__}",))
 
