@@ -101,7 +101,7 @@ def main() -> None:
         OpenAIServer(lambda _: Reply(text=FINAL)) as other,
         tempfile.TemporaryDirectory() as folder,
     ):
-        task = ["run", "How much is 6 * 7?", "--base-url", server.base_url, "--no-journal"]
+        task = ["run", "How much is 6 * 7?", "--base-url", server.base_url, "--journal", "none"]
         cases: dict[str, list[str]] = {
             "bare Python": [options.delf, "-c", "print(42)"],
             "delf, model-http": [*delf_in(options.delf), *task, "--llm", MODEL],

@@ -32,7 +32,6 @@ def test_in_the_data_folder_by_default(run, tmp_path):
 
 
 def test_nowhere_if_told_so(run, tmp_path):
-    assert run("--no-journal").stdout == "done\n"
     assert run("--journal", "none").stdout == "done\n"
     assert run(DELF_JOURNAL="none").stdout == "done\n"
     (tmp_path / "delf.toml").write_text('[agent]\njournal = "none"\n')
@@ -54,7 +53,7 @@ def test_the_default_one_that_cannot_be_written_is_a_warning(run, tmp_path):
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert "warning: nothing of this task is kept: the journal " in done.stderr
     assert "cannot be opened: Not a directory" in done.stderr
-    quiet = run("--no-journal", XDG_DATA_HOME=str(tmp_path / "file"))
+    quiet = run("--journal", "none", XDG_DATA_HOME=str(tmp_path / "file"))
     assert "kept" not in quiet.stderr
 
 
@@ -84,8 +83,6 @@ def test_one_that_is_unknown(run):
     done = run("--journal", "sqll")
     assert done.returncode == 2
     assert "'sqll'" in done.stderr
-    both = run("--journal", "sql", "--no-journal")
-    assert both.returncode == 2
 
 
 def test_the_environment_wins_over_the_file(run, tmp_path):

@@ -80,8 +80,8 @@ def test_completion_has_a_script_for(shell, tmp_path):
     ("typed", "offered"),
     [
         ("delf ru", {"run", "runner", "runs"}),
-        ("delf run --appr", {"--approve", "--approval-mode"}),
-        ("delf run --approve ", {"interactive", "approve_all", "strict", "ask", "all", "none"}),
+        ("delf run --appr", {"--approve"}),
+        ("delf run --approve ", {"ask", "all", "none"}),
         ("delf runs list --state d", {"done"}),
         ("delf approvals s", {"settle", "show"}),
         ("delf approvals show ", set()),
@@ -157,10 +157,9 @@ OF_TASKS = {
         "prompt",
         "delf runs show",
         "delf runs code",
-        "delf runs export",
         "delf runs prune",
     ),
-    *("delf journal size", "delf journal prune"),
+    "delf journal size",
 }
 OF_APPROVALS = {
     f"delf approvals {name}"
@@ -169,12 +168,11 @@ OF_APPROVALS = {
 OF_THE_REST = {
     *("delf chat", "delf chat list", "delf chat delete", "delf chat prune"),
     *("delf demo", "delf doctor", "finding", "delf inspect", "method", "setting"),
-    *("delf plugins", "delf plugins list", "delf plugins available", "delf plugins new"),
+    *("delf plugins list", "delf plugins available", "delf plugins new"),
     *(
         "delf config show",
         "delf config check",
         "delf config get",
-        "delf config path",
         "delf trust",
         "delf trust --list",
     ),
@@ -262,15 +260,10 @@ def test_json_of_tasks(here):
     assert (compared["scripts"], compared["calls"], compared["answer"]) == ([], [], [])
     assert "scripts: the same" in delf("runs", "diff", name, other, cwd=here).stdout
     checked("delf runs code", written(here, "runs", "code", name, "--json"))
-    exported = written(here, "runs", "export", name)
-    checked("delf runs export", [exported])
-    checked("delf runs list", [exported["task"]])
-    checked("event", exported["events"])
     checked("delf runs stop", [written(here, "runs", "stop", name, "--json")])
     pruned = written(here, "runs", "prune", "--keep", "1", "--json")
     checked("delf runs prune", [pruned])
     checked("delf journal size", [written(here, "journal", "size", "--json")])
-    checked("delf journal prune", [written(here, "journal", "prune", "--dry-run", "--json")])
     assert name in pruned["tasks"]
 
 
@@ -333,7 +326,6 @@ def test_json_of_what_is_there(here):
     checked("finding", doctor["findings"])
     checked("delf config show", written(here, "config", "show", "--json"))
     checked("delf config get", [written(here, "config", "get", "agent.llm", *own)])
-    checked("delf config path", [written(here, "config", "path", *own)])
     checked("delf config check", [written(here, "config", "check", *own)])
     plain = written(here, "inspect", "sql", "--json")
     checked("delf inspect", [plain])
@@ -342,7 +334,7 @@ def test_json_of_what_is_there(here):
     assert set(verbose) == {*TABLES["delf inspect"], "settings"}
     assert set(verbose["methods"][0]) > set(TABLES["method"])
     checked("setting", verbose["settings"])
-    for command in ("plugins", "plugins list", "plugins available"):
+    for command in ("plugins list", "plugins available"):
         checked(f"delf {command}", written(here, *command.split(), "--json"))
     checked("delf plugins new", [written(here, "plugins", "new", "tickets", "--json")])
     assert (here / "delf-plugin-tickets" / "pyproject.toml").is_file()
@@ -429,7 +421,7 @@ def test_json_of_schedules(here):
 
 def test_json_of_the_audit_file(here):
     llm = write_recording(here / "hello.jsonl", "print('hello')")
-    written(here, "run", "x", "--llm", llm, "--audit", "--json")
+    written(here, "run", "x", "--llm", llm, "--observe", "audit", "--json")
     verified = delf("audit", "verify", "--json", cwd=here)
     assert verified.returncode == 1  # without a key and a digest nothing is proven
     checked("delf audit verify", [json.loads(verified.stdout)])

@@ -75,7 +75,7 @@ def test_options_that_are_given_come_first(here: Path) -> None:
 def test_a_secret_option_is_given_again(here: Path) -> None:
     key = "providers.openai=sk-planted-0123456789"
     task, _ = killed_while_it_waits(here, "--set", key)
-    kept = delf("runs", "export", task, cwd=here).stdout
+    kept = delf("runs", "events", task, "--json", cwd=here).stdout
     assert "planted" not in kept
     failed = delf("resume", task, cwd=here)
     assert failed.returncode == 2

@@ -204,7 +204,7 @@ def test_scripts_and_calls_on_request(here):
     arguments = ["run", "x", "--tools", "tools.py", "--llm", llm]
     plain = delf(*arguments, cwd=here)
     assert "await add" not in plain.stderr
-    told = delf(*arguments, "--show-code", "-v", cwd=here)
+    told = delf(*arguments, "-v", cwd=here)
     assert "# script 1\nprint(await add(2, 3, desc='adding up'))" in told.stderr
     assert "→ 1 add: adding up" in told.stderr
     assert "← 1 ok" in told.stderr

@@ -123,7 +123,8 @@ def test_a_task_is_left_where_nobody_meant_to_stop_it(tmp_path, number):
 def test_without_a_journal_a_signal_is_the_end(tmp_path):
     (tmp_path / "tools.py").write_text(TOOLS)
     llm = write_recording(tmp_path / "answers.jsonl", SCRIPTS["calls"])
-    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--verbose", "--no-journal"]
+    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--verbose"]
+    command += ["--journal", "none"]
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
     ) as process:

@@ -99,7 +99,7 @@ def test_an_answer_cannot_steer_the_terminal(here):
 
 
 def test_only_the_answer_is_in_a_redirected_stdout(here):
-    with start(here, TABLE, stdout=here / "out.md", flags=("--show-code", "-v")) as terminal:
+    with start(here, TABLE, stdout=here / "out.md", flags=("-v",)) as terminal:
         assert terminal.wait() == 0
     assert (here / "out.md").read_text().startswith("# Title\n\nsome **bold** words\n")
     assert "script 1" in terminal.text

@@ -224,7 +224,7 @@ def place(tmp_path: Path, server: OpenAIServer, request: pytest.FixtureRequest) 
 @pytest.mark.parametrize(
     ("place", "flags"),
     [
-        ("sqlite", ("-v", "--show-code", "--debug")),
+        ("sqlite", ("-v", "--debug")),
         ("sqlite", ("--events", "--stream", "--record", "asked.jsonl")),
         ("postgresql", ("--json", "--record", "asked.jsonl")),
     ],

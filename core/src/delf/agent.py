@@ -569,7 +569,7 @@ class Agent(Generic[T]):
 
         Args:
             timeout: Seconds for one task; when omitted the agent's, or 300 if it was not set.
-            options: ``show_code=True`` writes scripts, ``verbose=True`` steps and calls, too.
+            options: ``verbose=True`` writes each step, script and call.
         """
         self._of_plugin("run_chat")(self, timeout=timeout, **options)
 

@@ -190,7 +190,7 @@ class JournalUnavailableError(ConfigurationError):
     """True if somebody said where it is, so that there is no going on without it."""
 
     code = "ERR-JOURNAL-004"
-    default_hint = 'journal = "none" (delf run --no-journal) keeps nothing'
+    default_hint = 'journal = "none" (delf run --journal none) keeps nothing'
 
 
 class FolderNotTrustedError(ConfigurationError):

@@ -6,7 +6,7 @@ from delf import events as ev
 from delf.engine.views.trace import Trace
 from delf.errors import OptionalDependencyError
 from delf.messages import Usage
-from delf_cli.summary import drawn, summary_of
+from delf_cli.summary import summary_of
 
 HEAD = {"task_id": "t", "at": 1.0}
 USAGE = Usage(input_tokens=100, cached_tokens=40, output_tokens=10)
@@ -70,15 +70,3 @@ def test_without_its_plugin_the_package_is_named(monkeypatch):
     with pytest.raises(OptionalDependencyError, match="delf-plugin-cli") as caught:
         Trace([]).summary()
     assert caught.value.package == "delf-plugin-cli"
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_a_long_name_of_a_model_goes_on_below(width):
-    name = "openrouter:meta-llama/llama-3.1-405b-instruct with its tools and its thoughts"
-    heads = ("model", "for", ">calls", ">time")
-    lines = drawn(
-        heads, [(name, "generate", "12", "1,200 ms"), ("m", "select", "1", "9 ms")], width
-    )
-    assert max(map(len, lines)) <= width
-    assert lines[1].endswith("generate     12  1,200 ms")
-    assert lines[-1].split() == ["m", "select", "1", "9", "ms"]

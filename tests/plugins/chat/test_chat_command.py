@@ -486,8 +486,8 @@ class TestPipes:
         assert (listed.returncode, listed.stdout) == (0, "")
         assert "There is no conversation yet" in listed.stderr
 
-    @pytest.mark.parametrize("flags", [("--no-journal",), ("--journal", "none")])
-    def test_a_conversation_is_kept_only_where_tasks_are(self, chat, conversations, flags):
+    def test_a_conversation_is_kept_only_where_tasks_are(self, chat, conversations):
+        flags = ("--journal", "none")
         done = chat("one\n/history\n", "print('first')", flags=flags)
         assert done.returncode == 0
         assert "assistant: first\n" in done.stderr
@@ -514,19 +514,6 @@ class TestPipes:
         )
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         assert "Traceback" not in done.stderr
-
-    @pytest.mark.parametrize(
-        ("flags", "says"),
-        [
-            (("--last", "--conversation", "x"), "cannot be used together"),
-            (("--no-journal", "--last"), "keeps nothing to go on with"),
-            (("--no-journal", "--journal", "sql"), "cannot be used together"),
-        ],
-    )
-    def test_wrong_usage(self, here, flags, says):
-        done = run_delf("chat", *flags, cwd=here, env=surroundings(here))
-        assert done.returncode == 2
-        assert says in done.stderr
 
     def test_json_needs_a_pipe(self, here):
         command = [DELF, "chat", "--json"]

@@ -117,7 +117,6 @@ def test_a_model_is_set_with_all_that_belongs_to_it(run, here):
     assert run("config", "set", "agent.llm", given).exit_code == 0
     shown = json.loads(run("config", "get", "agent.llm", "--json").stdout)["value"]
     assert shown["base_url"] == "http://localhost:11434/v1"
-    assert json.loads(run("config", "path", "--json").stdout)["path"] == str(here / "delf.toml")
 
 
 def test_last_is_the_newest_task(run, here):

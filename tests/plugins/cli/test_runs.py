@@ -15,7 +15,6 @@ from delf.events import (
     CallStarted,
     Printed,
     TaskFinished,
-    TaskQueued,
     TaskStarted,
 )
 from delf_devkit.testing.events import every_event
@@ -93,51 +92,10 @@ def test_list_with_filters(runs, filled):
         return [task["task_id"] for task in json.loads(runs("list", "--json", *arguments).stdout)]
 
     assert ids("--state", "interrupted") == ["task_wait"]
-    assert ids("--text", "BILL") == ["task_whole"]
     assert ids("--since", "1h") == ["task_new"]
     assert ids("--limit", "1") == ["task_new"]
-    assert runs("list", "--state", "done", "--text", "nowhere").stderr.startswith("No task fits")
+    assert runs("list", "--state", "queued").stderr.startswith("No task fits")
     assert runs("list", "--since", "yesterday").exit_code == 2
-
-
-@pytest.fixture
-def many(place):
-    """More tasks than are written at once."""
-    names = [f"task_{number:06}" for number in range(1005)]
-
-    async def fill():
-        journal = SqlJournal(place)
-        began = [TaskQueued(task_id=n, seq=1, at=float(at), task=n) for at, n in enumerate(names)]
-        await asyncio.gather(*map(journal.append, began))
-        await journal.aclose()
-
-    asyncio.run(fill())
-    return names[::-1]
-
-
-def test_a_long_list_is_whole_and_has_whole_ids(runs, many):
-    head, *rows = runs("list", "--limit", "2000").stdout.splitlines()
-    assert head.split()[0] == "id"
-    assert [f"task_{row.split()[0]}" for row in rows] == many
-    listed = json.loads(runs("list", "--limit", "1002", "--json").stdout)
-    assert [task["task_id"] for task in listed] == many[:1002]
-    rest = json.loads(runs("list", "--limit", "2000", "--json", "--after", many[1001]).stdout)
-    assert [task["task_id"] for task in rest] == many[1002:]
-
-
-def test_a_page_is_written_before_the_next_one_is_read(delf_project, place, many, monkeypatch):
-    whole, asked = SqlJournal.find, []
-
-    async def once(journal, limit=100, **wanted):
-        asked.append(limit)
-        if len(asked) > 1:
-            raise UnknownTaskError("it is gone")
-        return await whole(journal, limit, **wanted)
-
-    monkeypatch.setattr(SqlJournal, "find", once)
-    outcome = delf_project.run("runs", "list", "--limit", "2000", DELF_JOURNAL_SQL_URL=place)
-    assert outcome.exit_code == 1
-    assert len(outcome.stdout.splitlines()) == 1 + asked[0] < len(many)
 
 
 def test_show(runs, filled):
@@ -195,18 +153,6 @@ def test_code(runs, filled):
     assert runs("code", "wait").stderr == "task task_wait has no script\n"
 
 
-def test_export(runs, filled, tmp_path):
-    document = json.loads(runs("export", "whole").stdout)
-    assert document["format"] == "delf-run"
-    assert len(document["events"]) == len(every_event())
-    out = tmp_path / "task.json"
-    assert runs("export", "whole", "--out", str(out)).exit_code == 0
-    assert json.loads(out.read_text()) == document
-    failed = runs("export", "whole", "--out", str(tmp_path / "no" / "task.json"))
-    assert failed.exit_code == 1
-    assert "cannot be written: No such file or directory" in failed.stderr
-
-
 def test_prune(runs, filled):
     told = runs("prune", "--dry-run", "--older-than", "30d")
     assert told.stdout == "task_wait\ntask_whole\n"
@@ -216,7 +162,7 @@ def test_prune(runs, filled):
     assert [row.split()[0] for row in runs("list").stdout.splitlines()[1:]] == ["new"]
 
 
-@pytest.mark.parametrize("command", ["show", "events", "code", "export"])
+@pytest.mark.parametrize("command", ["show", "events", "code"])
 def test_an_id_that_does_not_fit(runs, filled, command):
     unknown = runs(command, "zzz")
     assert unknown.exit_code == 1

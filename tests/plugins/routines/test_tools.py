@@ -163,7 +163,8 @@ def test_the_command_line_runs_it_by_its_name(here, run):
         "    'Send.'\n    return 'sent'\n"
     )
     RoutineStore(here, Trust.here(str(here))).keep(routine())
-    trusting = ("--trust", str(here), "run", "report", "--tools", "tools.py", "--no-journal")
+    trusting = ("--trust", str(here), "run", "report", "--tools", "tools.py")
+    trusting += ("--journal", "none")
     done = run(*trusting, "--input", "month=2026-11", "--json")
     assert json.loads(done.stdout)["text"] == "7 orders", done.output
     assert "it takes a date" in run(*trusting, "--input", "month=soon").output

@@ -344,7 +344,7 @@ def test_a_task_is_left_to_a_runner_and_a_schedule_is_kept(tmp_path: Path) -> No
     assert delf("resume", task["task_id"], cwd=tmp_path).stdout == "hello\n"
     assert delf("run", "x", "--llm", llm, "--queue", "q", cwd=tmp_path).returncode == 2
     assert delf("run", "x", "--llm", llm, "--retries", "1", cwd=tmp_path).returncode == 2
-    memory = delf("run", "x", "--llm", llm, "--detach", "--no-journal", cwd=tmp_path)
+    memory = delf("run", "x", "--llm", llm, "--detach", "--journal", "none", cwd=tmp_path)
     assert "runners cannot read the journal 'none'" in memory.stderr
     disabled = {"DELF_DISABLE_PLUGINS": "runner-dbos"}
     without = delf("run", "x", "--llm", llm, "--detach", cwd=tmp_path, env=disabled)

@@ -115,9 +115,9 @@ def test_init_makes_a_project_that_works(tmp_path):
         reply("print(await count_words('a b c'))", "How many words"),
     ]
     (folder / "a.jsonl").write_text("\n".join(lines))
-    done = delf("workers", "run", "summarise", "--attach", "notes.md", "--input", "words=9", "--no-journal", cwd=folder)  # fmt: skip
+    done = delf("workers", "run", "summarise", "--attach", "notes.md", "--input", "words=9", "--journal", "none", cwd=folder)  # fmt: skip
     assert done.stdout == "5\n", done.stderr
-    done = delf("run", "How many words?", "--tools", "tools.py", "--no-journal", cwd=folder)
+    done = delf("run", "How many words?", "--tools", "tools.py", "--journal", "none", cwd=folder)
     assert done.stdout == "3\n", done.stderr
     (folder / "tools.py").write_text("mine")
     again = delf("init", ".", cwd=folder)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import importlib
 import signal
+import sys
 
 _OBJECTS = 50_000
 
@@ -29,12 +30,27 @@ def _run() -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         importlib.import_module("delf_cli")
-        name = "delf_cli.main"
     except ModuleNotFoundError:
-        name = "delf.cli.alone"
-    program = importlib.import_module(name)
+        return _without_commands(sys.argv[1:])
+    program = importlib.import_module("delf_cli.main")
     signal.signal(signal.SIGINT, handler)
     try:
         return program.main()
     except KeyboardInterrupt:
         return 130
+
+
+def _without_commands(words: list[str]) -> int:
+    """Tell the version, or the package that brings a command."""
+    from delf import __version__
+    from delf.packages.official import how_to_install, package_of
+
+    if not {"--version", "-V"}.isdisjoint(words):
+        sys.stdout.write(f"delf {__version__}\n")
+        return 0
+    command = next((word for word in words if not word.startswith("-")), None)
+    package = package_of("command", command) if command is not None else None
+    what = "no command is installed" if command is None else f"no command {command!r} is installed"
+    hint = how_to_install(package or "delf-core[standard]")
+    sys.stderr.write(f"error: {what}\nhint: {hint}\n")
+    return 2

@@ -16,7 +16,7 @@ from delf_cli.lazy import LazyGroup
 from delf_cli.state import State, take_everywhere
 
 COMMANDS: Final = {
-    "plugins": ("delf_cli.plugins:plugins", "List the plugins and their state."),
+    "plugins": ("delf_cli.plugins:plugins", "List, install and check plugins."),
     "trust": ("delf_cli.trusting:trust", "Show what a folder's files would do, and trust them."),
 }
 

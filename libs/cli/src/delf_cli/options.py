@@ -7,14 +7,12 @@ from typing import Any, Final
 
 import click
 
-from delf.types import IN_PROCESS
 from delf_cli import complete
 from delf_cli.pruning import SECONDS
 
 HANDING: Final = ("queue", "key", "retries", "retry_after")
 """Options that go along with ``--detach``."""
 _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
-_MODES_BY_NAME: Final = ("interactive", "approve_all", "strict", *_MODES)
 _OPTIONS: Final = (
     click.Option(
         ["--llm"],
@@ -59,10 +57,9 @@ _OPTIONS: Final = (
         help="The sandbox for scripts; the strongest by default.",
     ),
     click.Option(
-        ["--approval-mode", "--approve", "approve"],
-        type=click.Choice(_MODES_BY_NAME),
-        help="Calls that need approval: ask for each (interactive, the default), allow all "
-        "(approve_all), or deny all (strict). Short: ask, all, none.",
+        ["--approve"],
+        type=click.Choice(tuple(_MODES)),
+        help="Calls that need approval: ask for each (the default), allow all, or deny all.",
     ),
     click.Option(
         ["--confirm-mode"],
@@ -81,9 +78,10 @@ _OPTIONS: Final = (
         help="If nobody can be asked, wait for `delf approvals` in another process.",
     ),
     click.Option(
-        ["--journal"], metavar="NAME", help="The journal for events.  [default: sql, if installed]"
+        ["--journal"],
+        metavar="NAME",
+        help="The journal for events; none keeps nothing.  [default: sql, if installed]",
     ),
-    click.Option(["--no-journal"], is_flag=True, help="Keep nothing of the task."),
     click.Option(
         ["--timeout"],
         type=SECONDS,
@@ -109,8 +107,7 @@ _OPTIONS: Final = (
         ["--observe", "observers"],
         metavar="NAME",
         multiple=True,
-        help="Use an observer that is off by default, such as otel; --NAME is short for it. "
-        "May be repeated.",
+        help="Use an observer that is off by default, such as otel. May be repeated.",
     ),
     click.Option(["--stream"], is_flag=True, help="Take the model's answers in pieces."),
     click.Option(
@@ -141,7 +138,6 @@ _OPTIONS: Final = (
         type=SECONDS,
         help="The time before the first retry, with --detach; each later one waits twice as long.",
     ),
-    click.Option(["--show-code"], is_flag=True, help="Show each script."),
     click.Option(["--calls"], is_flag=True, help="Show each call in one line."),
     click.Option(
         ["-v", "--verbose"], is_flag=True, help="Show each step, script and call, and a summary."
@@ -174,11 +170,11 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
         "memory": given["memory"],
         "strategy": given.get("strategy"),
         "sandbox": given["sandbox"],
-        "approval_mode": _MODES.get(given["approve"], given["approve"]),
+        "approval_mode": given["approve"] and _MODES[given["approve"]],
         "confirm_mode": given["confirm_mode"],
         "flows": given.get("flows"),
         "wait_approvals": given["wait_approvals"] or None,
-        "journal": IN_PROCESS if given["no_journal"] else given["journal"],
+        "journal": given["journal"],
         "timeout": given["timeout"],
         "output_dir": given["out"],
         "files": list(given["files"]) or None,
@@ -190,6 +186,6 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
 
 def rest_of(given: dict[str, Any]) -> dict[str, Any]:
     """The other fields of a session's options."""
-    names = ("connections", "tool_files", "overrides", "show_code", "calls")
-    names += ("verbose", "as_json", "events")
+    names = ("connections", "tool_files", "overrides", "calls", "verbose")
+    names += ("as_json", "events")
     return {name: given[name] for name in names}

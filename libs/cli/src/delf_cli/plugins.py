@@ -22,24 +22,16 @@ _COLOURS: Final = {
 }
 
 
-@click.group("plugins", cls=LazyGroup, group="plugins ", invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
-@click.pass_context
-def plugins(ctx: click.Context, as_json: bool) -> None:
-    """List the plugins with what they add, their packages and their state."""
-    if ctx.invoked_subcommand is None:
-        _show(ctx, as_json)
+@click.group("plugins", cls=LazyGroup, group="plugins ", bare="list")
+def plugins() -> None:
+    """List, install and check plugins."""
 
 
-@plugins.command("list", short_help="List the plugins.")
+@plugins.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
-    """List the plugins (what `delf plugins` alone does)."""
-    _show(ctx, as_json)
-
-
-def _show(ctx: click.Context, as_json: bool) -> None:
+    """List the plugins with what they add, their packages and their state."""
     from delf_cli.errors import say
 
     state = state_of(ctx)
@@ -54,7 +46,7 @@ def _show(ctx: click.Context, as_json: bool) -> None:
         from delf_cli.tables import table
 
         head = ("plugin", "state", "version", "brings")
-        for line in table(list(map(_row, records)), head, ("version",), whole=True):
+        for line in table(list(map(_row, records)), head, whole=True):
             click.echo(line)
         for record in records:
             _explain(record, state)

@@ -44,7 +44,6 @@ class Narrator:
 
     Args:
         screen: Where to.
-        show_code: Write each script.
         calls: Write a line for each call.
         verbose: Write each step, model call, script and tool call; prints, too, where no live
             line shows them.
@@ -57,7 +56,6 @@ class Narrator:
         self,
         screen: Screen,
         *,
-        show_code: bool,
         verbose: bool,
         calls: bool = False,
         waits: bool = False,
@@ -68,7 +66,6 @@ class Narrator:
         self._root = root
         self._asks = asks
         self._waits = waits
-        self._show_code = show_code
         self._calls = calls
         self._what: dict[int, str] = {}
         self._verbose = verbose
@@ -88,7 +85,7 @@ class Narrator:
                 say("warning", event.message)
             case ev.ScriptGenerated():
                 self._scripts += 1
-                if self._show_code or self._verbose:
+                if self._verbose:
                     self._screen.script(event.code, self._scripts)
             case ev.ApprovalRequested() if self._waits and (self._asks or event.outcome_unknown):
                 name = event.request_id

@@ -55,9 +55,8 @@ class Options:
         connections: Names of connections.
         tool_files: Python files with tools.
         overrides: ``KEY=VALUE`` texts.
-        show_code: Write each script to stderr.
         calls: Write a line for each call to stderr.
-        verbose: Write each step and call to stderr, and the trace's summary at the end.
+        verbose: Write each step, script and call to stderr, and at the end the trace's summary.
         as_json: Write the response as JSON.
         events: Write events as JSON lines.
         conversation: The kept conversation that the task continues.
@@ -69,7 +68,6 @@ class Options:
     connections: tuple[str, ...] = ()
     tool_files: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
-    show_code: bool = False
     calls: bool = False
     verbose: bool = False
     as_json: bool = False
@@ -344,7 +342,6 @@ def _do(
         screen.line(title, "dim")
     narrator = Narrator(
         screen,
-        show_code=options.show_code,
         calls=options.calls,
         verbose=options.verbose,
         waits=agent.config.wait_approvals and not sys.stdin.isatty(),

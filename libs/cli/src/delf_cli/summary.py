@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from delf.engine.views.records import ApprovalTrace, ModelUse, StreamEvent, ToolCallTrace
 from delf.terminal import visible
 from delf_cli.output import counted
 from delf_cli.story import cut
+from delf_cli.tables import aligned
 
 if TYPE_CHECKING:
     from delf import Trace
 
 MAX_CALLS: Final = 30
 _MAX_CELL: Final = 60
-_LEAST: Final = 16
-"""Columns that the widest text keeps."""
-_NUMBER: Final = ">"
 
 Row = Sequence[str]
 
@@ -33,7 +28,6 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
         calls: Whether to list the calls.
         width: The terminal's columns; None where it is none.
     """
-    table = partial(drawn, width=width)
     uses: dict[tuple[str, str], ModelUse] = {}
     total = ModelUse()
     for call in trace.model_calls:
@@ -59,20 +53,20 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
     if trace.duration_ms is not None:
         lines.append(f"time      {trace.duration_ms:,.0f} ms")
     steps = step_rows(trace.timeline)
-    lines += ["", *table(("step", "status", ">time"), steps)] if steps else []
+    lines += ["", *_table(("step", "status", ">time"), steps, width)] if steps else []
     if calls and trace.tool_calls:
         rows = call_rows(trace.tool_calls)
         heads = (">call", "action", "status", ">time", "what")
         more = len(trace.tool_calls) - len(rows)
-        lines += ["", *table(heads, rows), *([f"  … and {more} more"] if more else [])]
+        lines += ["", *_table(heads, rows, width), *([f"  … and {more} more"] if more else [])]
     if trace.approvals:
         heads = (">call", "action", "decision", "by", "what")
-        lines += ["", *table(heads, approval_rows(trace.approvals))]
+        lines += ["", *_table(heads, approval_rows(trace.approvals), width)]
     if trace.changes:
         lines += ["", "changed", *(f"  {visible(change)}" for change in trace.changes)]
     if uses:
         heads = ("model", "for", ">calls", ">in", ">cached", ">out", ">time", ">cost")
-        lines += ["", *table(heads, model_rows(uses, total))]
+        lines += ["", *_table(heads, model_rows(uses, total), width)]
     return "\n".join(lines)
 
 
@@ -144,40 +138,10 @@ def outcomes(calls: Iterable[ToolCallTrace]) -> str:
     return ", ".join(f"{count} {status}" for status, count in by_status.items()) or "none"
 
 
-def drawn(heads: Sequence[str], rows: Sequence[Row], width: int | None = None) -> list[str]:
-    """Aligned columns under their heads; nothing when there are no rows.
-
-    Args:
-        heads: The columns' names; numbers go to the right where a name begins with ``>``.
-        rows: The cells.
-        width: Columns of all together; the widest text goes on below where they are too few.
-    """
-    if not rows:
-        return []
-    names = tuple(head.removeprefix(_NUMBER) for head in heads)
-    cells = [names, *(tuple(_cell(text) for text in row) for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
-    texts = [column for column, head in enumerate(heads) if not head.startswith(_NUMBER)]
-    widest = max(texts, key=lambda column: widths[column])
-    least = min(widths[widest], _LEAST)
-    room = sys.maxsize if width is None else width - sum(widths) - 2 * len(widths)
-    widths[widest] = max(least, widths[widest] + min(0, room))
-    lines: list[str] = []
-    for row in cells:
-        first, *more = textwrap.wrap(row[widest], widths[widest]) or [""]
-        shown = [*row[:widest], first, *row[widest + 1 :]]
-        aligned = (
-            text.rjust(size) if head.startswith(_NUMBER) else text.ljust(size)
-            for text, size, head in zip(shown, widths, heads, strict=True)
-        )
-        lines.append(f"  {'  '.join(aligned)}".rstrip())
-        indent = " " * (2 + sum(size + 2 for size in widths[:widest]))
-        lines += [f"{indent}{piece}" for piece in more]
-    return lines
-
-
-def _cell(text: str) -> str:
-    return cut(visible(text), _MAX_CELL)
+def _table(heads: Sequence[str], rows: Sequence[Row], width: int | None) -> list[str]:
+    cells = [[cut(text, _MAX_CELL) for text in row] for row in rows]
+    lines = aligned(cells, heads, None if width is None else width - 2)
+    return [f"  {line}" for line in lines]
 
 
 def _ms(duration: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Tables on a terminal: as wide as it is, and no wider."""
+"""Tables on a terminal: as wide as it is, and no wider where its columns have room."""
 
 from __future__ import annotations
 
@@ -12,74 +12,56 @@ import click
 
 from delf.terminal import visible
 
-_NARROW: Final = 30
-"""The last column is to have so many columns of the terminal, if it needs them."""
+_LEAST: Final = 20
+"""Columns that the widest text keeps on a narrow terminal."""
 _NARROWEST: Final = 60
+_NUMBER: Final = ">"
 
 
-def table(
-    rows: Sequence[Sequence[str]],
-    head: Sequence[str],
-    droppable: Sequence[str] = (),
-    *,
-    whole: bool = False,
-) -> list[str]:
-    """Rows in aligned columns under their heads, as :class:`Table` draws them; nothing for none."""
+def table(rows: Sequence[Sequence[str]], head: Sequence[str], *, whole: bool = False) -> list[str]:
+    """Rows for this terminal, under bold heads, as :func:`aligned` draws them; none for none."""
     if not rows:
         return []
-    drawn = Table(rows, head, droppable, whole=whole)
-    return [drawn.head, *drawn.lines(rows)]
+    first, *lines = aligned(rows, head, terminal_width(), whole=whole)
+    return [click.style(first, bold=True), *lines]
 
 
-class Table:
-    """Columns that are as wide as some rows need; on a terminal all together as wide as it is.
-
-    Further rows fit in as far as they can: a cell that is wider moves those after it.
+def aligned(
+    rows: Sequence[Sequence[str]], head: Sequence[str], width: int | None, *, whole: bool = True
+) -> list[str]:
+    """Draw rows in aligned columns under their heads; numbers stand at the right.
 
     Args:
-        rows: Cells, which may be coloured.
-        head: The columns' names.
-        droppable: Columns that are left out, in this order, where the last one has no room.
-        whole: The last column is data: what does not fit goes on in the next line. Else it is cut.
+        rows: Cells, which may be coloured, except those of the widest column.
+        head: The columns' names; those of numbers begin with ``>``.
+        width: Columns of the terminal; None where it is none.
+        whole: What does not fit of the widest text goes on in the next line. Else it is cut.
     """
+    cells = [[name.removeprefix(_NUMBER) for name in head], *rows]
+    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
+    texts = [column for column, name in enumerate(head) if not name.startswith(_NUMBER)]
+    widest = max(texts, key=lambda column: widths[column])
+    if width is not None:
+        over = max(0, sum(widths) + 2 * (len(widths) - 1) - width)
+        widths[widest] = max(min(widths[widest], _LEAST), widths[widest] - over)
+    indent = " " * (sum(widths[:widest]) + 2 * widest)
+    lines: list[str] = []
+    for row in cells:
+        text, room = row[widest], widths[widest]
+        first, *more = _folded(text, room) if whole else [cut(text, room)]
+        shown = [*row[:widest], first, *row[widest + 1 :]]
+        padded = (
+            _padded(cell, size, at_right=name.startswith(_NUMBER))
+            for cell, size, name in zip(shown, widths, head, strict=True)
+        )
+        lines.append("  ".join(padded).rstrip())
+        lines += [f"{indent}{piece}" for piece in more]
+    return lines
 
-    def __init__(
-        self,
-        rows: Sequence[Sequence[str]],
-        head: Sequence[str],
-        droppable: Sequence[str] = (),
-        *,
-        whole: bool = False,
-    ) -> None:
-        self._whole = whole
-        self._columns = [*range(len(head))]
-        every = [max(map(_width, column)) for column in zip(head, *rows, strict=True)]
-        width = terminal_width()
-        room, left = sys.maxsize, list(droppable)
-        while width is not None:
-            before = [every[column] + 2 for column in self._columns[:-1]]
-            room = width - sum(before)
-            if not left or room >= min(_NARROW, every[-1]):
-                break
-            self._columns.remove(head.index(left.pop(0)))
-        widths = [*(every[column] for column in self._columns[:-1]), max(20, room)]
-        self._widths = widths
-        (self.head,) = self.lines([[click.style(cell, bold=True) for cell in head]])
 
-    def lines(self, rows: Sequence[Sequence[str]]) -> list[str]:
-        """Rows as lines, of which each has one or more."""
-        drawn: list[str] = []
-        *widths, last_width = self._widths
-        for row in rows:
-            *cells, last = [row[column] for column in self._columns]
-            padded = [
-                cell + " " * (size - _width(cell)) for cell, size in zip(cells, widths, strict=True)
-            ]
-            first, *more = _folded(last, last_width) if self._whole else [cut(last, last_width)]
-            drawn.append("  ".join([*padded, first]).rstrip())
-            indent = " " * (sum(widths) + 2 * len(widths))
-            drawn += [f"{indent}{line}" for line in more]
-        return drawn
+def _padded(cell: str, size: int, *, at_right: bool) -> str:
+    space = " " * (size - _width(cell))
+    return space + cell if at_right else cell + space
 
 
 def _width(cell: str) -> int:

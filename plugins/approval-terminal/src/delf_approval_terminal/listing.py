@@ -45,12 +45,11 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
             name,
             _age(record.requested.at),
             record.requested.effect,
-            cut(one_line(record.task.task), _LONGEST),
             line(record),
         )
         for name, record in zip(names, records, strict=True)
     ]
-    return runs_table(rows, ("id", "waits", "effect", "task", "call"), ("task",))
+    return runs_table(rows, ("id", "waits", "effect", "call"))
 
 
 def remembered_line(decision: RememberedDecision) -> str:
@@ -77,7 +76,7 @@ def remembered_table(decisions: Sequence[RememberedDecision]) -> list[str]:
         )
         for name, decision in zip(names, decisions, strict=True)
     ]
-    return runs_table(rows, ("id", "since", "by", "key", "project", "passes"), ("passes",))
+    return runs_table(rows, ("id", "since", "by", "key", "project", "passes"))
 
 
 def show(record: RequestRecord) -> None:

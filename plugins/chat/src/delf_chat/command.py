@@ -95,10 +95,6 @@ def chat(ctx: click.Context, **given: Any) -> None:
         return
     if given["conversation"] is not None and given["last"]:
         raise click.UsageError("--conversation and --last cannot be used together", ctx)
-    if given["no_journal"] and (given["conversation"] is not None or given["last"]):
-        raise click.UsageError("--no-journal keeps nothing to go on with", ctx)
-    if given["journal"] and given["no_journal"]:
-        raise click.UsageError("--journal and --no-journal cannot be used together", ctx)
     from delf_chat.lines import is_typed
     from delf_cli.session import Options, log_to_stderr
 
@@ -147,7 +143,6 @@ def _talk(state: State, options: Options, *, last: bool) -> bool:
                 if found:
                     kept.switch(found[0].conversation)
             manner = Manner(
-                show_code=setup.options.show_code,
                 verbose=setup.options.verbose,
                 as_json=options.as_json,
                 setup={**options.to_record(state), "chat": kept.persist},

@@ -38,14 +38,12 @@ class Manner:
 
     Args:
         timeout: Seconds for one task; the agent's own when None.
-        show_code: Write each script.
         verbose: Write each step, script and call.
         as_json: Write each response as a line of JSON.
         setup: What ``delf resume`` needs to set up the same agent again.
     """
 
     timeout: float | None = None
-    show_code: bool = False
     verbose: bool = False
     as_json: bool = False
     setup: Mapping[str, Any] | None = None
@@ -151,10 +149,7 @@ class Repl:
 
     def _narrator(self) -> Callable[[Event], None]:
         """Tells of a task; a warning is told once in a session."""
-        manner = self._manner
-        narrator = Narrator(
-            self._screen, show_code=manner.show_code, verbose=manner.verbose, root=Path.cwd()
-        )
+        narrator = Narrator(self._screen, verbose=self._manner.verbose, root=Path.cwd())
 
         def tell(event: Event) -> None:
             if isinstance(event, Warned):

@@ -57,7 +57,8 @@ def config() -> None:
 def show(ctx: click.Context, as_json: bool) -> None:
     """Show every value that is set, with its origin; secrets are hidden."""
     from delf_cli.output import json_text
-    from delf_cli.tables import one_line, table
+    from delf_cli.streams import wrapped
+    from delf_cli.tables import one_line
 
     state = state_of(ctx)
     found = list(_given(state.load_project()))
@@ -69,9 +70,9 @@ def show(ctx: click.Context, as_json: bool) -> None:
     if not rows:
         click.echo("nothing is configured here: delf config set KEY VALUE begins", err=True)
         return
-    cells = [(key, one_line(origin), one_line(_text(value))) for key, value, origin in rows]
-    for line in table(cells, ("key", "from", "value"), ("from",), whole=True):
-        click.echo(line)
+    for key, value, origin in rows:
+        click.echo(wrapped(f"{key} = {one_line(_text(value))}", indent=4))
+        click.echo(click.style(f"    {one_line(origin)}", dim=True))
 
 
 @config.command("get")
@@ -131,23 +132,6 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
     origin = state.load_project().agent_values.origin(path) if section == "agent" else None
     if origin is not None and not origin.startswith(str(file)):
         click.echo(f"but here {origin} comes first", err=True)
-
-
-@config.command("path")
-@as_json_option
-@click.pass_context
-def path_command(ctx: click.Context, as_json: bool) -> None:
-    """Write the path of the delf.toml that applies here; the exit status is 1 without one."""
-    from delf.project.files import find_config
-
-    given = state_of(ctx).config
-    file = find_config(Path.cwd()) if given is None else Path(given).absolute()
-    if file is None:
-        click.echo("no delf.toml from here upwards", err=True)
-        ctx.exit(1)
-    from delf_cli.output import json_text
-
-    click.echo(json_text({"path": str(file)}) if as_json else file)
 
 
 @config.command("check")

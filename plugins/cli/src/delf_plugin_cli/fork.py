@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -15,8 +15,6 @@ from delf_plugin_cli.resume import find_task
 
 if TYPE_CHECKING:
     from delf import Agent, Response
-
-_NOT_SHARED: Final = {"no_journal"}
 
 
 @click.command("fork", epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration.")
@@ -54,7 +52,7 @@ def fork(
     from delf_cli.session import Options, as_before, work_session
 
     state = state_of(ctx)
-    flags = flags_of({**given, "no_journal": False})
+    flags = flags_of(given)
     options = Options(flags=flags, **rest_of(given), resumes=True)
     name, started = asyncio.run(find_task(state, options, task_id))
     setup: Mapping[str, Any] = {} if started is None else started.setup
@@ -70,4 +68,4 @@ def fork(
     ctx.exit(work_session(state, do, options))
 
 
-fork.params += run_options(without=_NOT_SHARED)
+fork.params += run_options()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from delf.events import TaskQueued, TaskStarted
     from delf.types import Settle
     from delf_cli.session import Options
-
-_NOT_SHARED: Final = {"no_journal"}
 
 
 @click.command(
@@ -59,7 +57,7 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given
     from delf_cli.session import Options, as_before, work_session
 
     state = state_of(ctx)
-    flags = flags_of({**given, "no_journal": False})
+    flags = flags_of(given)
     options = Options(flags=flags, **rest_of(given), resumes=True)
     name, started = asyncio.run(find_task(state, options, task_id))
     record: Mapping[str, Any] = {} if started is None else started.setup
@@ -75,7 +73,7 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given
     ctx.exit(work_session(state, do, options))
 
 
-resume.params += run_options(without=_NOT_SHARED)
+resume.params += run_options()
 
 
 async def find_task(

@@ -22,27 +22,8 @@ _ROUTINE: Final = "routine"
 __all__ = ["run", "summary_of", "tell_of_event"]
 
 
-class _RunCommand(click.Command):
-    """The command, with a flag for each observer that is off by default."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the name of an observer that is off by default as a flag: ``--otel``."""
-        try:
-            return super().parse_args(ctx, list(args))
-        except click.NoSuchOption as error:
-            from delf.specs import ObserverSpec
-
-            specs = state_of(ctx).discover().specs(ObserverSpec)
-            if error.option_name not in {f"--{spec.name}" for spec in specs if spec.opt_in}:
-                raise
-            observe = f"--observe={error.option_name.removeprefix('--')}"
-            known = [observe if arg == error.option_name else arg for arg in args]
-            return self.parse_args(ctx, known)
-
-
 @click.command(
     "run",
-    cls=_RunCommand,
     epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration, 130 interrupted.",
 )
 @click.argument("words", metavar="TASK", nargs=-1, required=True)
@@ -75,8 +56,6 @@ def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
     """  # noqa: D301 - click's mark for lines that stay as they are
     if given["as_json"] and given["events"]:
         raise click.UsageError("--json and --events cannot be used together", ctx)
-    if given["journal"] and given["no_journal"]:
-        raise click.UsageError("--journal and --no-journal cannot be used together", ctx)
     handing: dict[str, Any] = {name: given[name] for name in HANDING if given[name] is not None}
     if handing and not given["detach"]:
         option = next(iter(handing)).replace("_", "-")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
-from delf.errors import DelfError, OptionalDependencyError
+from delf.errors import OptionalDependencyError
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
 from delf.protocols.journal import SharedJournal, TaskRecord
 from delf.protocols.people import name_of_holder
@@ -20,7 +19,6 @@ from delf.retention import prune as prune_tasks
 from delf.terminal import visible
 from delf.trust.decisions import Trust
 from delf_cli import complete
-from delf_cli.ids import short_ids, whole_ids
 from delf_cli.journals import ask_journal, find_id, history_journal, load_task, work_with
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text, show_answer
@@ -32,13 +30,10 @@ from delf_cli.summary import summary_of
 from delf_cli.tables import one_line, table, terminal_width
 from delf_plugin_cli import runs_view as render
 
-T = TypeVar("T")
-
 _STATES: Final = ("queued", "running", "interrupted", "stopped", "done", "failed")
 _LOOK_SECONDS: Final = 5.0
 _CALLS_SHOWN: Final = 30
-_PAGE: Final = 1000
-"""Tasks that are read and written at once."""
+_MOST_TASKS: Final = 1000
 
 task_argument = click.argument("task_id", metavar="ID", shell_complete=complete.task_ids)
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
@@ -58,27 +53,19 @@ def runs() -> None:
 
 @runs.command("list")
 @click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state.")
-@click.option("--text", metavar="TEXT", help="Only tasks that contain this text.")
 @click.option("--since", type=DURATION, metavar="AGE", help="Only tasks of the last 2h, 7d, …")
 @click.option(
     "--limit",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, _MOST_TASKS),
     default=20,
     show_default=True,
     metavar="N",
     help="The most tasks to show.",
 )
-@click.option("--after", metavar="ID", help="Begin the list after this task.")
 @as_json_option
 @click.pass_context
 def list_command(
-    ctx: click.Context,
-    state: str | None,
-    text: str | None,
-    since: float | None,
-    limit: int,
-    after: str | None,
-    as_json: bool,
+    ctx: click.Context, state: str | None, since: float | None, limit: int, as_json: bool
 ) -> None:
     """List tasks, the newest first.
 
@@ -87,40 +74,31 @@ def list_command(
     """
     begin = None if since is None else time.time() - since
     journal = history_journal(ctx)
-    is_narrow = any(item is not None for item in (state, text, since, after))
+    is_narrow = state is not None or since is not None
 
-    async def look(journal: SharedJournal) -> tuple[int, list[str]]:
-        pages = _pages(journal, limit, after, state=state, text=text, since=begin)
-        number = await (_write_json(pages) if as_json else _write_table(pages, limit))
-        return number, [] if as_json or is_narrow else await _offers(ctx, journal)
+    async def look(journal: SharedJournal) -> tuple[Sequence[TaskRecord], list[str]]:
+        tasks = await _with_waiting(journal, await journal.find(limit, state=state, since=begin))
+        return tasks, [] if as_json or is_narrow else await _offers(ctx, journal)
 
-    number, offers = work_with(journal, look)
-    if not number and not as_json:
+    tasks, offers = work_with(journal, look)
+    if as_json:
+        click.echo(json_text([render.task_data(task) for task in tasks], indent=2))
+        return
+    for line in render.tasks_table(tasks):
+        click.echo(line)
+    if not tasks:
         what = "No task fits" if is_narrow else "There is no task yet"
         click.echo(f"{what} in {journal.place}", err=True)
     for line in offers:
         click.echo(line, err=True)
 
 
-async def _write_table(pages: AsyncIterator[list[TaskRecord]], limit: int) -> int:
-    """Write tasks a page at a time; of how many. In a list of one page the ids are short."""
-    number = 0
-    drawn = render.TasksTable(short_ids if limit <= _PAGE else whole_ids)
-    async for page in pages:
-        click.echo("\n".join(drawn.lines(page)))
-        number += len(page)
-    return number
-
-
-async def _write_json(pages: AsyncIterator[list[TaskRecord]]) -> int:
-    """Write tasks as one list, a page at a time; of how many."""
-    number = 0
-    async for page in pages:
-        text = json_text([render.task_data(task) for task in page], indent=2)
-        click.echo(f"{',' if number else '['}{text[1:-2]}", nl=False)
-        number += len(page)
-    click.echo("\n]" if number else "[]")
-    return number
+async def _with_waiting(journal: SharedJournal, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
+    """Mark the running tasks that wait for a person."""
+    if not any(task.state == "running" for task in tasks):
+        return list(tasks)
+    waiting = {record.task.task_id for record in await journal.find_requests(waiting=True)}
+    return [replace(t, state="waiting") if t.task_id in waiting else t for t in tasks]
 
 
 async def _offers(ctx: click.Context, journal: SharedJournal) -> list[str]:
@@ -266,32 +244,6 @@ def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
         click.echo(visible(item.code.rstrip()))
 
 
-@runs.command("export")
-@task_argument
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FILE", help="The target folder or file."
-)
-@click.pass_context
-def export(ctx: click.Context, task_id: str, out: Path | None) -> None:
-    """Write a task with all its events as one JSON document."""
-    task, found = load_task(ctx, task_id)
-    document = {
-        "format": "delf-run",
-        "version": 1,
-        "task": render.task_data(task),
-        "events": [encode(event) for event in found],
-    }
-    text = json_text(document, indent=2)
-    if out is None:
-        click.echo(text)
-        return
-    try:
-        out.write_text(f"{text}\n", encoding="utf-8")
-    except OSError as error:
-        raise DelfError(f"{out} cannot be written: {error.strerror}") from error
-    click.echo(f"{out}: task {task.task_id}, {task.events:,} events", err=True)
-
-
 @runs.command("prune")
 @prune_options(
     older_than="Remove tasks that ended longer ago than this.", keep="Keep the newest N tasks."
@@ -315,25 +267,6 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
 
 
 # -- what they share --------------------------------------------------------------------------
-
-
-async def _pages(
-    journal: SharedJournal, limit: int, after: str | None, **wanted: Any
-) -> AsyncGenerator[list[TaskRecord]]:
-    """Pages of tasks; of those that run, which wait for a person."""
-    if after is not None:
-        wanted["after"] = (await journal.task(await find_id(journal, after))).place
-    waiting: set[str] | None = None
-    left = limit
-    while left > 0 and (page := [*await journal.find(min(left, _PAGE), **wanted)]):
-        left -= len(page)
-        wanted["after"] = page[-1].place
-        if any(task.state == "running" for task in page):
-            if waiting is None:
-                found = await journal.find_requests(waiting=True)
-                waiting = {record.task.task_id for record in found}
-            page = [replace(t, state="waiting") if t.task_id in waiting else t for t in page]
-        yield page
 
 
 async def events_of(journal: SharedJournal, name: str, *, follow: bool) -> AsyncGenerator[Event]:

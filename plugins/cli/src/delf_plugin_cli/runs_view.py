@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,8 +14,9 @@ import click
 from delf.events import Event
 from delf.protocols.journal import TaskRecord
 from delf.terminal import visible
+from delf_cli.ids import short_ids
 from delf_cli.streams import wrapped
-from delf_cli.tables import Table, cut, one_line, terminal_width
+from delf_cli.tables import cut, one_line, table, terminal_width
 
 if TYPE_CHECKING:
     from delf.engine.views.prompts import Prompt
@@ -73,35 +74,21 @@ def state_of(task: TaskRecord) -> str:
     return f"{coloured(task.state)}, try {task.tries + 1}" if again else coloured(task.state)
 
 
-class TasksTable:
-    """Tasks as rows of a table, page by page; the first page says how wide its columns are.
-
-    Args:
-        ids: Shortens the ids of a page.
-    """
-
-    def __init__(self, ids: Callable[[Sequence[str]], list[str]]) -> None:
-        self._ids = ids
-        self._table: Table | None = None
-
-    def lines(self, tasks: Sequence[TaskRecord]) -> list[str]:
-        """The lines of a page, the first page's after the head."""
-        rows = [
-            (
-                one_line(name),
-                state_of(task),
-                ago(task.started_at),
-                span(task.duration_ms),
-                money(task),
-                one_line(task.task),
-            )
-            for name, task in zip(self._ids([t.task_id for t in tasks]), tasks, strict=True)
-        ]
-        if self._table is not None:
-            return self._table.lines(rows)
-        head = ("id", "state", "started", "took", "cost", "task")
-        self._table = Table(rows, head, ("took", "cost"))
-        return [self._table.head, *self._table.lines(rows)]
+def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
+    """Tasks as rows of a table."""
+    names = short_ids([task.task_id for task in tasks])
+    rows = [
+        (
+            one_line(name),
+            state_of(task),
+            ago(task.started_at),
+            span(task.duration_ms),
+            money(task),
+            one_line(task.task),
+        )
+        for name, task in zip(names, tasks, strict=True)
+    ]
+    return table(rows, ("id", "state", "started", "took", "cost", "task"))
 
 
 def ago(at: float) -> str:

@@ -144,12 +144,6 @@ def _tell(name: str, one: FoundTask) -> None:
     help="How to group the figures.",
 )
 @_filters
-@click.option(
-    "--zone",
-    default=None,
-    metavar="NAME",
-    help="The time zone of the days; by default this machine's.",
-)
 @click.option("--csv", "as_csv", is_flag=True, help="Write the figures as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
@@ -157,19 +151,18 @@ def figures(
     ctx: click.Context,
     by: FigureBy,
     since: float | None,
-    zone: str | None,
     as_csv: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Add up tasks, calls, questions, tokens and cost.
+    """Add up tasks, calls, questions, tokens and cost; days are those of this machine.
 
     \b
     delf runs figures --since 30d
     delf runs figures --by model --since 7d --csv > models.csv
     """  # noqa: D301 - click's mark for lines that stay as they are
     wanted = _wanted(None, since, given)
-    days = zone or local_zone().name or "UTC"
+    days = local_zone().name or "UTC"
     journal = history_journal(ctx)
     found = work_with(journal, lambda j: _figures(j, by, wanted, days))
     if as_json:

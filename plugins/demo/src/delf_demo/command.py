@@ -123,7 +123,7 @@ def demo(
                 arguments += ["--llm", model]
             arguments += ["--approve", approve] if approve != "ask" else []
             arguments += ["--json"] if as_json else []
-            arguments += ["--show-code", "--verbose"] if verbose and not as_json else ["--calls"]
+            arguments += ["--verbose"] if verbose and not as_json else ["--calls"]
             status = max(status, _delf(ctx, arguments))
             if status > 2:  # interrupted
                 break

@@ -14,13 +14,7 @@ if TYPE_CHECKING:
     from delf import Agent
     from delf_serve.app import Application
 
-_NOT_SHARED: Final = {
-    "as_json",
-    "events",
-    "show_code",
-    "verbose",
-    "no_journal",
-}
+_NOT_SHARED: Final = {"as_json", "events", "verbose"}
 _LISTS: Final = ("hosts", "allow_origins", "trusted_proxies")
 _OWN: Final = ("api_key", "keys_file", *_LISTS)
 HOST: Final = "127.0.0.1"
@@ -101,10 +95,8 @@ def serve(
     own: dict[str, Any] = {name: given.pop(name) for name in _OWN}
     own = {name: list(v) if name in _LISTS else v for name, v in own.items() if v}
     options = Options(
-        flags=flags_of({**given, "no_journal": False}),
-        **rest_of(
-            {"events": False, "as_json": False, "show_code": False, "verbose": False, **given}
-        ),
+        flags=flags_of(given),
+        **rest_of({"events": False, "as_json": False, "verbose": False, **given}),
     )
     if tasks and processes > 1:
         raise click.UsageError("--task is for one process", ctx)
