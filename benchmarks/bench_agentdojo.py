@@ -365,7 +365,6 @@ class Delf(BasePipelineElement):
         self.attack = attack
         self.asked = 0
         self.refused = 0
-        self.warned = 0
         self.obeyed = False
         self.error: str | None = None
 
@@ -420,7 +419,7 @@ class Delf(BasePipelineElement):
         host.provide(model.spec, model.factory)
         strategy: Any = "codegen"
         if self.way != "codegen":
-            strategy = StreamStrategy(notation=self.way.split(", ")[1], untrusted=["*"])
+            strategy = StreamStrategy(notation=self.way.split(", ")[1])
         async with Agent(
             tools=[
                 tool_of(function, env, runtime, made, is_guarded=self.is_guarded)
@@ -436,7 +435,6 @@ class Delf(BasePipelineElement):
         ) as agent:
             response = await agent.arun(query, 60)
         self.error = response.error
-        self.warned = sum("instructions" in text for text in response.trace.warnings)
         return made
 
     def _model(self, wanted: list[tuple[str, Any]]) -> Any:
@@ -448,19 +446,17 @@ class Delf(BasePipelineElement):
 
         def answer(request: ModelRequest) -> Any:
             text = str(request.messages[2:])
-            report = ""
             if self.evil and not state["obeyed"] and MARK in text:
                 state["obeyed"] = self.obeyed = True
                 left[:0] = self.evil
-                report = "<report>It wants something else to be done.</report>"
             if not left:
                 return self.task.GROUND_TRUTH_OUTPUT or "Done."
             name, arguments = left.pop(0)
             if is_native:
                 call = ToolCall(id=f"c{len(left)}", name=name, arguments=json.dumps(arguments))
-                return ModelReply(text=report, model="scripted", calls=(call,), cost_usd=0.0)
+                return ModelReply(text="", model="scripted", calls=(call,), cost_usd=0.0)
             written = json.dumps([{"name": name, "args": arguments}])
-            return f"{report}<execute>{written}</execute>"
+            return f"<execute>{written}</execute>"
 
         return answer
 
@@ -557,7 +553,7 @@ def attack(suites: dict[str, Any], way: str, most: int, **how: bool) -> None:
         for injection in suite.injection_tasks.values()
     ]
     random.Random(7).shuffle(pairs)
-    tried = obeyed = passed = refused = useful = warned = silent = 0
+    tried = obeyed = passed = refused = useful = silent = 0
     for suite, user_task, injection in pairs[:most]:
         injections = attacked(suite, user_task, injection)
         if injections is None:
@@ -568,7 +564,6 @@ def attack(suites: dict[str, Any], way: str, most: int, **how: bool) -> None:
         silent += not run.evil
         obeyed += run.obeyed
         refused += run.refused > 0
-        warned += run.warned > 0
         useful += utility
         if security and run.obeyed:
             passed += 1
@@ -577,7 +572,7 @@ def attack(suites: dict[str, Any], way: str, most: int, **how: bool) -> None:
         elif how["is_trusting"] and run.obeyed:
             print(f"  did not reach its goal: {suite.name}/{user_task.ID}/{injection.ID}")
     print(
-        f"| {way} | {tried} | {silent} | {obeyed} | {refused} | {warned} | {passed} | {useful} |",
+        f"| {way} | {tried} | {silent} | {obeyed} | {refused} | {passed} | {useful} |",
         flush=True,
     )
 
@@ -605,9 +600,9 @@ def main() -> None:
     for way in given.ways if given.only != "attack" else ():
         solve(suites, way, **how)
     print(
-        "\n| strategy | attacks | words alone | obeyed | refused | reported | passed |"
+        "\n| strategy | attacks | words alone | obeyed | refused | passed |"
         " still solved |"
-        "\n|---|---|---|---|---|---|---|---|"
+        "\n|---|---|---|---|---|---|---|"
     )
     for way in given.ways if given.only != "solve" else ():
         attack(suites, way, given.pairs, **how)

@@ -88,11 +88,11 @@ async def tokens(count):
     answers = walk(count)
     with OpenAIServer(lambda r: Reply(text=answers(r.prompt)[0])) as server:
         config = LLMConfig("m", base_url=server.base_url, api_key="k")
-        await run(config, StreamStrategy(mode="replay", context_tokens=1_000_000), count)
+        await run(config, StreamStrategy(mode="replay"), count)
         replay = sum(len(request.body) for request in server.requests) // 4
     async with RealtimeServer(answers) as live:
         config = LLMConfig("gpt-realtime", base_url=f"http://127.0.0.1:{live.port}/v1", api_key="k")
-        await run(config, StreamStrategy(context_tokens=1_000_000), count)
+        await run(config, StreamStrategy(), count)
         session = live.sent_chars // 4
     with OpenAIServer([SCRIPT]) as server:
         config = LLMConfig("m", base_url=server.base_url, api_key="k")
@@ -149,7 +149,6 @@ async def main():
     note = "The budget of the next year was talked about. " * 6
     ways = [
         ("stream, one call a turn", StreamStrategy(), 0),
-        ("stream, a batch at the end", StreamStrategy(early="off"), 1),
         ("stream, started while it writes", StreamStrategy(), 1),
         ("codegen", "codegen", 2),
     ]

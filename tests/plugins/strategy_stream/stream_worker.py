@@ -103,7 +103,7 @@ async def work(config: LLMConfig, way: str, folder: Path, task: str | None) -> N
         host=TestHost.discover(environ=environ),
         sandbox="local",
         journal="sql",
-        strategy=StreamStrategy(mode=way, early="approved"),
+        strategy=StreamStrategy(mode=way),
         on_confirm=decide,
     ) as agent:
         if task is None:

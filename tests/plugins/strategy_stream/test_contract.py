@@ -44,23 +44,10 @@ class TestMarkers(StrategyContract):
         return StreamStrategy
 
 
-class TestEarly(TestMarkers):
-    """The same where calls that nobody is asked about start while the model writes."""
-
-    writing = (
-        marked(("add", {"a": 1, "b": 2}), ("keep", {"name": "Ann"}), ("keep", {"name": "Bob"})),
-        "Both are kept.",
-    )
-
+class TestReplay(TestMarkers):
     @pytest.fixture
     def strategy(self) -> Any:
-        return lambda: StreamStrategy(early="approved")
-
-
-class TestWhole(TestMarkers):
-    @pytest.fixture
-    def strategy(self) -> Any:
-        return lambda: StreamStrategy(granularity="whole", mode="replay")
+        return lambda: StreamStrategy(mode="replay")
 
 
 class TestTools(StrategyContract):

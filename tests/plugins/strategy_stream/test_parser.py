@@ -15,7 +15,6 @@ from delf_strategy_stream.events import (
     Event,
     Invented,
     Misread,
-    Reported,
     Said,
     Thought,
     joined,
@@ -23,8 +22,8 @@ from delf_strategy_stream.events import (
 from delf_strategy_stream.parser import Parser
 
 PIECES = (
-    *("<think>", "</think>", "<execute>", "</execute>", "<results>", "</results>", "<report>"),
-    *("</report>", "<exe", "cute>", "</", "<", ">", '"', "\\", "{", "}", "[", "]", ",", ":", "```"),
+    *("<think>", "</think>", "<execute>", "</execute>", "<results>", "</results>"),
+    *("<exe", "cute>", "</", "<", ">", '"', "\\", "{", "}", "[", "]", ",", ":", "```"),
     *("```json", "json", "\n", " ", "text", "é🦊", "&lt;execute&gt;", "&quot;", '"name"', '"args"'),
     '{"name": "read", "args": {"file": "a<b>"}}',
     '{"name": "say", "args": {"text": "</execute> \\" <execute>[{"}}',
@@ -116,7 +115,6 @@ def test_calls_come_as_soon_as_they_are_complete() -> None:
             '<execute>[read, {"name": "a"}]</execute>',
             [Called("a", {}), Misread("read", "it is not a call; an array of objects is expected")],
         ),
-        ("<report>send it</report>No.", [Reported("send it"), Said("No.")]),
     ],
 )
 def test_what_models_write(text: str, events: list[Event]) -> None:

@@ -214,7 +214,7 @@ class Sessions(ScriptedModel):
 async def stream(model: ScriptedModel, **options: Any) -> tuple[Any, list[str]]:
     kept: list[str] = []
 
-    @tool(effect="write", confirm=False)
+    @tool(effect="read", confirm=False)
     async def keep(name: str) -> str:
         """Keep a name."""
         kept.append(name)
@@ -222,7 +222,7 @@ async def stream(model: ScriptedModel, **options: Any) -> tuple[Any, list[str]]:
 
     host = TestHost.discover(environ={})
     host.provide(model.spec, model.factory)
-    strategy = StreamStrategy(session_seconds=0.01, early="approved", **options)
+    strategy = StreamStrategy(session_seconds=0.01, **options)
     async with Agent(tools=[keep], llm="scripted", host=host, strategy=strategy) as agent:
         return await agent.arun("Keep Ann.", 20), kept
 

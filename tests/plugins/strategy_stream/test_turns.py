@@ -14,9 +14,8 @@ from delf.errors import LLMExecutionError, ModelConfigurationError
 from delf.events import CallStarted, ModelWrote, Noted, SandboxOpened
 from delf.messages import ModelDelta, ModelReply, ModelRequest, ToolCall, ToolResult
 from delf.testing import ScriptedModel, TestHost
-from delf_strategy_stream.context import Turn, compact, tokens_of
-from delf_strategy_stream.events import Called
-from delf_strategy_stream.notation import FunctionCalls, Markers
+from delf_strategy_stream.context import Turn, compact
+from delf_strategy_stream.notation import FunctionCalls
 from delf_strategy_stream.strategy import StreamStrategy
 
 
@@ -55,11 +54,9 @@ class Bench:
         self.model.replies.extend(answers)
         self.made: list[str] = []
         self.read = asyncio.Event()
-        self.wrote = asyncio.Event()
-        self.seen: list[Any] = []
         self.events: list[Any] = []
         self.asked: list[str] = []
-        self.strategy = StreamStrategy(**{"listener": self.seen.append, **options})
+        self.strategy = StreamStrategy(**options)
 
     async def run(self, **options: Any) -> Any:
         @tool(effect="read", confirm=False)
@@ -75,7 +72,6 @@ class Bench:
         async def keep(name: str) -> str:
             """Keep something."""
             self.made.append(f"keep {name}")
-            self.wrote.set()
             return "kept"
 
         @tool(effect="write", confirm=True)
@@ -121,16 +117,6 @@ async def test_a_read_starts_while_the_model_still_writes() -> None:
     assert response.text == "Done."
     names = [type(event).__name__ for event in bench.events]
     assert names.index("ModelWrote") < names.index("CallStarted") < names.index("ModelReplied")
-
-
-@pytest.mark.parametrize(("early", "waits"), [("reads", False), ("approved", True)])
-async def test_a_write_starts_early_only_where_that_is_wanted(early: str, waits: bool) -> None:
-    bench = Bench(early=early)
-    answer = ["<execute>[", call("keep", name="a"), *([bench.wrote] if waits else []), "]"]
-    bench.model.replies.extend([[*answer, "</execute>"], "Done."])
-    (await bench.run()).raise_for_status()
-    names = [type(event).__name__ for event in bench.events]
-    assert (names.index("CallStarted") < names.index("ModelReplied")) is waits
 
 
 async def test_no_call_overtakes_one_that_waits_for_the_answer() -> None:
@@ -190,11 +176,8 @@ async def test_a_model_that_never_writes_a_call_right_ends_the_task() -> None:
 
 
 @pytest.mark.parametrize("notation", ["markers", "tools"])
-@pytest.mark.parametrize("early", ["reads", "approved"])
-async def test_of_an_answer_that_breaks_off_only_what_was_begun_is_made(
-    notation: str, early: str
-) -> None:
-    bench = Bench(notation=notation, early=early)
+async def test_of_an_answer_that_breaks_off_only_what_was_begun_is_made(notation: str) -> None:
+    bench = Bench(notation=notation)
     names = [("look", "a"), ("keep", "a"), ("look", "b")]
     if notation == "tools":
         answer: list[Any] = [
@@ -207,12 +190,12 @@ async def test_of_an_answer_that_breaks_off_only_what_was_begun_is_made(
     bench.model.replies.extend([answer, "Done."])
     response = await bench.run()
     assert response.text == "Done."
-    assert bench.made == (["look a"] if early == "reads" else ["look a", "keep a", "look b"])
+    assert bench.made == ["look a"]
     told = bench.last_prompt
     assert "broke off here" in told
     if notation == "tools":
         given = [part.text for part in bench.model.requests[1].messages[-2].parts]
-        assert sum("not made" in text for text in given) == (2 if early == "reads" else 0)
+        assert sum("not made" in text for text in given) == 2
 
 
 def half(text: str, reason: str = "length") -> ModelReply:
@@ -297,33 +280,9 @@ async def test_calls_in_nothing_but_a_fence_are_asked_for_again() -> None:
     assert "not written in a fence" in bench.last_prompt
 
 
-async def test_reports_count_where_they_were_asked_for() -> None:
-    bench = Bench("<report>send it all</report>\nDone.", untrusted=["look"])
-    response = await bench.run()
-    assert response.text == "Done."
-    assert any("send it all" in warning for warning in response.trace.warnings)
-
-
 async def test_answers_that_break_off_again_and_again_fail_the_task() -> None:
     bench = Bench(*[["I", LLMExecutionError("the connection was lost")] for _ in range(9)])
     assert "the answer broke off" in (await bench.run()).error
-
-
-@pytest.mark.parametrize("granularity", ["token", "event", "whole"])
-async def test_listeners_see_pieces_or_whole_units(granularity: str) -> None:
-    bench = Bench(granularity=granularity)
-    text = f"<think>I look.</think>Wait.<execute>[{call('look', name='a')}]</execute>"
-    if granularity == "whole":
-        bench.model.complete = lambda request: ScriptedModel.complete(bench.model, request)
-        bench.model.replies.extend([text, "Done."])
-    else:
-        bench.model.replies.extend([list(text), "Done."])
-    await bench.run()
-    kinds = [type(event).__name__ for event in bench.seen]
-    if granularity == "token":
-        assert kinds.count("Thought") == len("I look.")
-    else:
-        assert kinds == ["Thought", "Said", "Called", "Result", "Said"]
 
 
 async def test_the_providers_own_calls() -> None:
@@ -365,21 +324,24 @@ async def test_notifications_stand_between_turns_and_in_the_journal() -> None:
     assert "Notice: Mind the gap." in bench.model.prompts[1]
 
 
-async def test_a_source_and_a_listener_that_fail_end_no_task() -> None:
-    async def source() -> list[str]:
-        raise OSError("the feed is away")
+async def broken() -> list[str]:
+    raise OSError("the feed is away")
 
-    def listener(_: Any) -> None:
-        raise ValueError("broken")
 
-    look = f"<execute>[{call('look', name='a')}]</execute>"
-    options = {"untrusted": ["look"], "granularity": "token"}
-    bench = Bench(look, "Done.", notifications=source, listener=listener, **options)
-    response = await bench.run()
+async def cancelled() -> list[str]:
+    feed = asyncio.ensure_future(asyncio.Event().wait())
+    feed.cancel()
+    await feed
+    return []
+
+
+@pytest.mark.parametrize(
+    ("source", "why"), [(broken, "OSError: the feed is away"), (cancelled, "CancelledError")]
+)
+async def test_a_source_that_fails_ends_no_task(source: Any, why: str) -> None:
+    response = await Bench("Done.", notifications=source).run()
     assert response.text == "Done."
-    told = "\n".join(response.trace.warnings)
-    assert "the source of notifications failed: OSError: the feed is away" in told
-    assert "from_outside" in results_in(bench.last_prompt)[0]
+    assert f"the source of notifications failed: {why}" in response.trace.warnings
 
 
 async def test_no_sandbox_is_opened_or_spoken_of() -> None:
@@ -388,22 +350,6 @@ async def test_no_sandbox_is_opened_or_spoken_of() -> None:
     assert response.text == "Done."
     assert response.trace.warnings == []
     assert not any(isinstance(event, SandboxOpened) for event in bench.events)
-
-
-async def test_what_a_source_and_a_listener_wait_for_may_be_cancelled() -> None:
-    async def source() -> list[str]:
-        feed = asyncio.ensure_future(asyncio.sleep(60))
-        feed.cancel()
-        await feed
-        return []
-
-    def listener(_: Any) -> None:
-        raise asyncio.CancelledError
-
-    look = f"<execute>[{call('look', name='a')}]</execute>"
-    response = await Bench(look, "Done.", notifications=source, listener=listener).run()
-    assert response.text == "Done."
-    assert "the source of notifications failed: CancelledError" in response.trace.warnings
 
 
 async def test_a_task_that_is_cancelled_while_its_source_is_asked_ends() -> None:
@@ -421,55 +367,28 @@ async def test_a_task_that_is_cancelled_while_its_source_is_asked_ends() -> None
         await asyncio.wait_for(running, 10)
 
 
-async def test_errors_of_untrusted_tools_are_set_apart_as_results_are() -> None:
-    calls = [call("look", name="nowhere"), call("look", nome="a")]
-    bench = Bench(f"<execute>[{', '.join(calls)}]</execute>", "Done.", untrusted=["look"])
-    await bench.run()
-    failed, refused = results_in(bench.last_prompt)
-    assert (failed["status"], "no nowhere" in failed["from_outside"]) == ("error", True)
-    assert "error" not in failed
-    assert (refused["status"], "from_outside" in refused) == ("refused", False)
-
-
-def test_arguments_count_for_context_tokens() -> None:
-    long = {"name": "x" * 40_000}
-    asked = ToolCall(id="c1", name="look", arguments=json.dumps(long))
-    turn = Turn(calls=(Called("look", long),), ids=(asked,))
-    for notation in (Markers(), FunctionCalls([])):
-        assert tokens_of((turn,), notation) > 10_000
-
-
-async def test_untrusted_results_are_set_apart_and_what_they_ask_is_reported() -> None:
-    bench = Bench(
-        f"<execute>[{call('look', name='a')}]</execute>",
-        "<report>to obey</report>Done.",
-        untrusted=["lo*"],
-    )
-    response = await bench.run()
-    assert response.text == "Done."
-    assert results_in(bench.last_prompt)[0]["from_outside"]["name"] == "a"
-    assert "never what it asks for itself" in bench.model.prompts[0]
-    assert "a result holds instructions, the model says: to obey" in response.trace.warnings
-
-
-async def test_old_results_are_shortened_when_the_budget_is_reached() -> None:
-    looks = [f"<execute>[{call('look', name=str(n) * 3000)}]</execute>" for n in range(4)]
-    bench = Bench(*looks, "Done.", context_tokens=1000)
+@pytest.mark.parametrize("notation", ["markers", "tools"])
+async def test_old_results_and_arguments_are_shortened_where_a_task_is_long(notation: str) -> None:
+    bench = Bench(notation=notation)
+    asked = [(f"c{n}", {"name": str(n) * 150_000}) for n in range(4)]
+    if notation == "tools":
+        bench.model.replies.extend(
+            [ToolCall(id=i, name="look", arguments=json.dumps(args))] for i, args in asked
+        )
+    else:
+        bench.model.replies.extend(
+            f"<execute>[{call('look', **args)}]</execute>" for _, args in asked
+        )
+    bench.model.replies.append("Done.")
     response = await bench.run()
     assert response.text == "Done."
     ((topic, text), *_) = response.trace.notes
     assert topic == "compaction"
     assert "tokens of earlier turns" in text
-    assert "shortened, of" in bench.last_prompt
-
-
-async def test_so_are_old_arguments_of_calls() -> None:
-    looks = [f"<execute>[{call('look', name=str(n) * 3000)}]</execute>" for n in range(4)]
-    bench = Bench(*looks, "Done.", context_tokens=1000)
-    await bench.run()
-    assert "shortened, of 3000 characters" in bench.last_prompt
-    assert "0" * 201 not in bench.last_prompt
-    assert "3" * 3000 in bench.last_prompt, "the latest turns are whole"
+    sent = str(bench.model.requests[-1].messages)
+    assert "shortened, of 150000 characters" in sent
+    assert "0" * 201 not in sent
+    assert "3" * 150_000 in sent, "the latest turns are whole"
 
 
 @pytest.mark.parametrize("token", [None, "signed"])
@@ -490,15 +409,6 @@ def test_calls_of_a_provider_are_shortened_unless_it_may_have_signed_them(
     assert shown["text"] == "a" * 200 + "… (shortened, of 500 characters)"
 
 
-async def test_a_window_bounds_what_is_sent() -> None:
-    looks = [f"<execute>[{call('look', name=f'n{n}')}]</execute>" for n in range(6)]
-    bench = Bench(*looks, "Done.", history_window=2)
-    await bench.run()
-    assert "n5" in bench.last_prompt
-    assert "n3" not in bench.last_prompt
-    assert "(4 earlier answers and their results are left out.)" in bench.last_prompt
-
-
 async def test_an_answer_that_does_not_fit_goes_back_to_the_model() -> None:
     @tool(effect="read", confirm=False)
     async def count(context: CallContext) -> str:
@@ -510,8 +420,7 @@ async def test_an_answer_that_does_not_fit_goes_back_to_the_model() -> None:
     model.says(f"<execute>[{call('count')}]</execute>", "About seven.", "7", "It is 7.")
     host = TestHost.discover(environ={})
     host.provide(model.spec, model.factory)
-    strategy = StreamStrategy(granularity="whole")
-    async with Agent(tools=[count], llm="scripted", host=host, strategy=strategy) as agent:
+    async with Agent(tools=[count], llm="scripted", host=host, strategy="stream") as agent:
         assert (await agent.arun("Count.", 20)).text == "It is 7."
     assert "Answer with a number alone." in model.prompts[2]
     assert results_in(model.prompts[3])[0]["result"] == "7"

@@ -34,7 +34,6 @@ class Turn:
         ids: The same as the provider names them, where it has calls of its own.
         results: What happened to the calls, in their order.
         problems: What it wrote that could not be read, or counts for nothing.
-        reports: What it says of instructions in results.
         is_cut: Whether the answer broke off.
         notices: What it is told besides.
     """
@@ -45,7 +44,6 @@ class Turn:
     ids: tuple[ToolCall, ...] = ()
     results: tuple[Result, ...] = ()
     problems: tuple[Misread | Invented, ...] = ()
-    reports: tuple[str, ...] = ()
     is_cut: bool = False
     notices: tuple[str, ...] = ()
 
@@ -66,7 +64,6 @@ def assemble(
     beginning: Sequence[Message],
     turns: Sequence[Turn],
     notation: Notation,
-    window: int | None = None,
 ) -> tuple[Message, ...]:
     """The whole conversation.
 
@@ -74,15 +71,7 @@ def assemble(
         beginning: Rules, what was said before, and the task; the task is last.
         turns: What happened since.
         notation: How it is written.
-        window: The most turns, and the most messages from before the task; all when None.
     """
-    if window is not None:
-        rules = [m for m in beginning[:-1] if m.role == "system"]
-        before = [m for m in beginning[:-1] if m.role != "system"]
-        beginning = [*rules, *before[max(0, len(before) - window) :], beginning[-1]]
-        left_out, turns = len(turns) - window, turns[-window:]
-        if left_out > 0:
-            beginning.append(user(f"({left_out} earlier answers and their results are left out.)"))
     messages = list(beginning)
     for turn in turns:
         messages += (notation.written(turn), *notation.told(turn))

@@ -49,13 +49,6 @@ class Invented:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """The model's report of instructions in a tool's result."""
-
-    text: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """The outcome of a call.
@@ -64,16 +57,14 @@ class Result:
         name: The tool.
         status: ``ok``, ``error``, ``refused`` or ``rejected``.
         value: Its result as plain data, or why there is none.
-        is_untrusted: Whether strangers may have written it.
     """
 
     name: str
     status: str
     value: Any
-    is_untrusted: bool = False
 
 
-Event = Thought | Said | Called | Misread | Invented | Reported
+Event = Thought | Said | Called | Misread | Invented
 
 
 def joined(events: list[Event]) -> list[Event]:

@@ -12,7 +12,6 @@ from delf_strategy_stream.events import (
     Event,
     Invented,
     Misread,
-    Reported,
     Said,
     Thought,
 )
@@ -37,15 +36,14 @@ class Parser:
     reasoning, or with none; then comes text, and at its end calls. ``<execute>`` begins them
     where it is neither in a fence nor in quotes, and nothing goes on in its line behind
     ``</execute>``; a JSON array follows it. After the end only another ``<execute>`` counts.
-    ``</execute>`` within a JSON string ends nothing. ``<report>`` begins a line.
+    ``</execute>`` within a JSON string ends nothing.
 
     Args:
         calls: Whether calls are in the text.
-        reports: Whether the model was told to report what it finds.
     """
 
-    def __init__(self, *, calls: bool = True, reports: bool = True) -> None:
-        self._marks = ("<think>", *(["<report>"] if reports else []), *([_OPEN] if calls else []))
+    def __init__(self, *, calls: bool = True) -> None:
+        self._marks = ("<think>", _OPEN) if calls else ("<think>",)
         self._rest: str = ""
         self._state: Callable[[list[Event]], bool] = self._start
         self._opening: Opening | None = None
@@ -53,7 +51,6 @@ class Parser:
         self._line: list[str] = []
         self._in_fence = False
         self._said: list[str] = []
-        self._report: list[str] = []
         self._garbage: list[str] = []
         self._at = 0
         self._depth = 0
@@ -84,8 +81,6 @@ class Parser:
         elif state == self._think:
             events += [Thought(rest)] if rest else []
             events.append(Misread("", f"{self._thought_mark} has no end"))
-        elif state == self._reporting:
-            events.append(Reported("".join([*self._report, rest]).strip()))
         elif state == self._open:
             events.append(Misread(_OPEN, "no calls follow"))
         elif state == self._element:
@@ -162,11 +157,11 @@ class Parser:
         if mark == "<think>":
             self._state = self._quoting  # a thought has its place at the beginning
             return True
-        if mark == _OPEN and "".join(self._line).strip():
+        if "".join(self._line).strip():
             self._at, self._state = len(mark), self._aside
             return True
         self._rest = self._rest[len(mark) :]
-        self._state = self._open if mark == _OPEN else self._reporting
+        self._state = self._open
         return True
 
     def _quoting(self, events: list[Event]) -> bool:
@@ -199,18 +194,6 @@ class Parser:
             return True
         self._rest, self._state = self._rest[len(_OPEN) :], self._open
         return True
-
-    def _reporting(self, events: list[Event]) -> bool:
-        text, found, rest = self._rest.partition("</report>")
-        if found:
-            events.append(Reported("".join([*self._report, text]).strip()))
-            self._report.clear()
-            self._rest, self._state = rest, self._text
-            return True
-        place = len(text) - _begun(text, "</report>")
-        self._report.append(text[:place])
-        self._rest = text[place:]
-        return False
 
     def _open(self, events: list[Event]) -> bool:
         begin = self._rest.lstrip()

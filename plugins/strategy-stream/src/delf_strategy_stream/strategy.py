@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from delf.answers import joined, quoted
@@ -21,8 +19,8 @@ from delf.protocols.connection import ConnectionLike
 from delf.protocols.strategy import OnDelta, StrategyHost, ToolChoice
 from delf.tools.find_tools import own_tools
 from delf_strategy_stream.context import Turn, assemble, compact, tokens_of
-from delf_strategy_stream.events import Event, Misread, Result, Said, Thought
-from delf_strategy_stream.notation import SUSPICIOUS, FunctionCalls, Markers
+from delf_strategy_stream.events import Misread
+from delf_strategy_stream.notation import FunctionCalls, Markers
 from delf_strategy_stream.sessions import Turns
 from delf_strategy_stream.settings import StreamSettings
 from delf_strategy_stream.turns import TurnRunner
@@ -31,11 +29,11 @@ from delf_strategy_stream.values import within
 Notifications = Callable[[], Awaitable[Sequence[str]]]
 """Asked before each turn for what the model is to be told, in plain words."""
 
-Listener = Callable[[Event | Result], None]
-
 _INSTANCE: Final = "strategy_stream"
 _SOURCE_SECONDS: Final = 10.0
-_log = logging.getLogger(__name__)
+_CONTEXT_TOKENS: Final = 100_000
+"""Above it the oldest results and arguments are shortened: a model's window is 128,000 or more."""
+_RESULT_CHARS: Final = 20_000
 
 
 class StreamStrategy:
@@ -43,7 +41,6 @@ class StreamStrategy:
 
     Args:
         notifications: What the model is told between turns.
-        listener: Sees thoughts, text, calls and results; ``granularity`` says how.
         settings: Fields of :class:`delf_strategy_stream.settings.StreamSettings`; what is not given
             is read from ``DELF_STRATEGY_STREAM_…``.
 
@@ -57,12 +54,10 @@ class StreamStrategy:
         self,
         *,
         notifications: Notifications | None = None,
-        listener: Listener | None = None,
         **settings: Any,
     ) -> None:
         self._settings = StreamSettings.for_instance(_INSTANCE, settings)
         self._notifications = notifications
-        self._listener = listener
 
     def own_tools(self, choice: ToolChoice) -> Sequence[ConnectionLike]:
         """``find_tools``, where the model is not shown every tool."""
@@ -79,10 +74,9 @@ class StreamStrategy:
         """
         mode, seconds = self._settings.mode, self._settings.session_seconds
         turns = Turns(host, seconds, is_forced=mode == "resume")
-        listener = None if self._listener is None else _Heard(self._listener)
         try:
             chat = None if mode == "replay" else turns
-            task = _Task(host, self._settings, chat, self._notifications, listener)
+            task = _Task(host, self._settings, chat, self._notifications)
             return await task.solve()
         finally:
             await turns.aclose()
@@ -97,13 +91,11 @@ class _Task:
         settings: StreamSettings,
         chat: Turns | None,
         notifications: Notifications | None,
-        listener: Listener | None,
     ) -> None:
         self._host = host
         self._settings = settings
         self._chat = chat
         self._notifications = notifications
-        self._listener = listener
         self._tools = {tool.name: tool for tool in host.tools}
         self._notation: Markers | FunctionCalls = Markers()
         if settings.notation == "tools":
@@ -120,8 +112,7 @@ class _Task:
     async def solve(self) -> str:
         """The answer's text."""
         host, settings = self._host, self._settings
-        more = SUSPICIOUS if settings.untrusted else ""
-        rules = self._notation.rules([*self._tools.values()], more)
+        rules = self._notation.rules([*self._tools.values()])
         beginning = host.begin(rules)
         if notices := await self._notices():
             known = [user(f"Notice: {text}") for text in notices]
@@ -162,47 +153,24 @@ class _Task:
 
     async def _turn(self, beginning: Sequence[Message], fresh: Sequence[Message]) -> Turn:
         """Ask the model once, and make its calls."""
-        settings, notation = self._settings, self._notation
-        is_live = settings.granularity == "token"
-        runner = TurnRunner(
-            self._host,
-            self._tools,
-            notation.reader(reports=bool(settings.untrusted)),
-            settings.early,
-            self._listener if is_live else None,
-        )
-        whole = assemble(beginning, self._turns, notation, settings.history_window)
+        runner = TurnRunner(self._host, self._tools, self._notation.reader())
+        whole = assemble(beginning, self._turns, self._notation)
         turn = await runner.run(functools.partial(self._ask, whole, fresh))
-        if self._listener is not None and not is_live:
-            for event in _events(turn):
-                self._listener(event)
         if turn.said.strip() and turn.calls:
             self._host.say(turn.said.strip() + "\n\n")
-        for report in turn.reports:
-            await self._host.warn(f"a result holds instructions, the model says: {report}")
-        results = [self._judged(result) for result in turn.results]
-        for result in results if self._listener is not None else ():
-            self._listener(result)  # pyright: ignore[reportOptionalCall]
+        results = tuple(
+            replace(result, value=within(result.value, _RESULT_CHARS)) for result in turn.results
+        )
         notices = await self._notices() if turn.calls else ()
-        return replace(turn, results=tuple(results), notices=notices)
+        return replace(turn, results=results, notices=notices)
 
     async def _ask(
         self, whole: Sequence[Message], fresh: Sequence[Message], on_delta: OnDelta
     ) -> ModelReply:
         tools = self._notation.model_tools
-        given = None if self._settings.granularity == "whole" else on_delta
         if self._chat is None:
-            return await self._host.ask(whole, tools=tools, on_delta=given)
-        return await self._chat.send(fresh, whole, tools=tools, on_delta=given)
-
-    def _judged(self, result: Result) -> Result:
-        """A result as the model may see it."""
-        settings = self._settings
-        result = replace(result, value=within(result.value, settings.result_chars))
-        # What the gate says of a call is delf's own; what the tool says, failed or not, is not.
-        is_tools = result.status in ("ok", "error")
-        is_untrusted = is_tools and any(fnmatchcase(result.name, p) for p in settings.untrusted)
-        return replace(result, is_untrusted=is_untrusted)
+            return await self._host.ask(whole, tools=tools, on_delta=on_delta)
+        return await self._chat.send(fresh, whole, tools=tools, on_delta=on_delta)
 
     async def _notices(self) -> tuple[str, ...]:
         if self._notifications is None:
@@ -224,11 +192,10 @@ class _Task:
 
     async def _compact(self) -> None:
         """Shorten what is old, and tell of it."""
-        budget = self._settings.context_tokens
         before = tokens_of(self._turns, self._notation)
-        if before <= budget:
+        if before <= _CONTEXT_TOKENS:
             return
-        shorter = compact(self._turns, budget, self._notation)
+        shorter = compact(self._turns, _CONTEXT_TOKENS, self._notation)
         after = tokens_of(shorter, self._notation)
         if after < before:
             self._turns = shorter
@@ -264,24 +231,6 @@ class _Task:
         await self._host.retrying(why)
 
 
-class _Heard:
-    """A listener that may fail, and never ends a task with that.
-
-    Args:
-        listener: The listener.
-    """
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-
-    def __call__(self, event: Event | Result) -> None:
-        """Show it an event."""
-        try:
-            self._listener(event)
-        except (Exception, asyncio.CancelledError):  # what waits for nothing is not cancelled
-            _log.warning("a listener of the strategy failed", exc_info=True)
-
-
 def _is_cancelled(error: BaseException) -> bool:
     """Tell whether it is this task that was cancelled, and not one that it waits for."""
     task = asyncio.current_task()
@@ -294,10 +243,3 @@ async def _said(text: str) -> str:
 
 
 _AGAIN: Final = "There was nothing in that answer. Call tools, or answer the task."
-
-
-def _events(turn: Turn) -> list[Event]:
-    events: list[Event] = [Thought(turn.thoughts)] if turn.thoughts.strip() else []
-    events += [Said(turn.said)] if turn.said.strip() else []
-    events += turn.calls
-    return [*events, *turn.problems]

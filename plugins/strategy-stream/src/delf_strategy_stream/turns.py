@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final
 
 from delf.answers import broken_off
 from delf.messages import ModelDelta, ModelReply
 from delf.protocols.sandbox import CallAnswer, Raised, Returned
 from delf.protocols.strategy import OnDelta, StrategyHost, ToolDescription
 from delf_strategy_stream.context import Turn
-from delf_strategy_stream.events import Called, Event, Result
-from delf_strategy_stream.notation import CallReader, MarkerReader
+from delf_strategy_stream.events import Called, Result
+from delf_strategy_stream.notation import Reader
 from delf_strategy_stream.values import plain
-
-Early = Literal["off", "reads", "approved"]
-Shown = Callable[[Event | Result], None]
 
 _STATUS: Final[Mapping[str, str]] = {
     "ApprovalRejected": "rejected",
@@ -29,32 +26,27 @@ _STATUS: Final[Mapping[str, str]] = {
 class TurnRunner:
     """Runs the calls of one answer.
 
-    Calls pass the gate in the order in which they stand. One starts while the model still writes
-    if it may and all before it did; the others start when the answer is whole.
+    Calls pass the gate in the order in which they stand. One that only reads, and that nobody is
+    asked about, starts while the model still writes if all before it did. The others start when the
+    answer is whole.
 
     Args:
         host: Makes the calls.
         tools: What the model is shown, by name.
         reader: Reads the answer.
-        early: Which calls may start while the model still writes.
-        show: Sees the events of the pieces as they come.
     """
 
     def __init__(
         self,
         host: StrategyHost,
         tools: Mapping[str, ToolDescription],
-        reader: MarkerReader | CallReader,
-        early: Early,
-        show: Shown | None = None,
+        reader: Reader,
     ) -> None:
         self._host = host
         self._reader = reader
-        self._early = early
-        self._show = show
         self._tools = tools
         self._started: list[tuple[Called, asyncio.Future[CallAnswer]]] = []
-        self._is_held = early == "off"
+        self._is_held = False
 
     async def run(self, ask: Callable[[OnDelta], Awaitable[ModelReply]]) -> Turn:
         """Have the model asked, and make its calls.
@@ -103,8 +95,6 @@ class TurnRunner:
 
     def _take(self, delta: ModelDelta) -> None:
         for event in self._reader.feed(delta):
-            if self._show is not None:
-                self._show(event)
             if isinstance(event, Called):
                 self._is_held = self._is_held or not self._may_start(event)
                 if not self._is_held:
@@ -112,9 +102,7 @@ class TurnRunner:
 
     def _may_start(self, call: Called) -> bool:
         tool = self._tools.get(call.name)
-        if tool is None or tool.asks:
-            return False
-        return self._early == "approved" or tool.effect == "read"
+        return tool is not None and not tool.asks and tool.effect == "read"
 
     def _start(self, call: Called) -> None:
         work = asyncio.ensure_future(self._host.call(call.name, call.arguments))
