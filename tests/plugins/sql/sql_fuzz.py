@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from delf.errors import ToolRefusedError
+from delf_sql.backends import make_backend
 from delf_sql.gate import Statement, check_query
-from delf_sql.target import Dialect
+from delf_sql.settings import SQLSettings
+from delf_sql.target import Dialect, make_target
 
 CANARIES = ("canary", "fn", "filter", "overlay_", "sets", "mode_")
 NATIVE = "last_insert_id"
@@ -298,14 +300,18 @@ MARIADB_CANARIES = ITEMS + (
 )
 
 
+def backend_of(url: str, **more: Any) -> Any:
+    """The backend of a connection to a database."""
+    settings = SQLSettings.for_instance("db", {"url": url, **more})
+    return make_backend(make_target("db", settings), settings)
+
+
 @contextlib.contextmanager
 def mariadb_runner(url: str) -> Iterator[Run]:
     """MariaDB, in a session as delf makes it; the functions fail with their names."""
     from pymysql.err import MySQLError
 
-    from delf_sql import SQL
-
-    backend, _ = SQL(url=url, statement_timeout=2)._connect()
+    backend = backend_of(url, statement_timeout=2)
     with backend.session(reader=True) as session:
         driver: Any = session.connection.driver_connection
 
@@ -319,9 +325,10 @@ def mariadb_runner(url: str) -> Iterator[Run]:
                 message = str(error.args[-1])
                 if message.startswith("called "):
                     called.add(message.removeprefix("called "))
-            driver.query("SELECT LAST_INSERT_ID(), LAST_INSERT_ID(0)")
-            if driver._result.rows[0][0] not in (0, "0"):
-                called.add(NATIVE)
+            with driver.cursor() as cursor:
+                cursor.execute("SELECT LAST_INSERT_ID(), LAST_INSERT_ID(0)")
+                if cursor.fetchone()[0] not in (0, "0"):
+                    called.add(NATIVE)
             if failed:
                 raise ServerError(called)
             return called
@@ -343,9 +350,7 @@ def duckdb_runner(url: str) -> Iterator[Run]:
     """DuckDB, in a session as delf makes it; the macros fail with their names."""
     import duckdb
 
-    from delf_sql import SQL
-
-    backend, _ = SQL(url=url)._connect()
+    backend = backend_of(url)
     with backend.session(reader=True) as session:
         driver: Any = session.connection.driver_connection
 

@@ -210,7 +210,7 @@ async def test_what_fails_says_so_without_the_password(open_sql, elsewhere):
     assert "hunter22" not in caught.value.describe()
     url = "snowy://u:hunter22@h/d?private_key=hunter33&warehouse=w"
     registry.impls["snowy"] = lambda: Elsewhere
-    told = open_sql(url)._target.scrub(f"{url} failed")
+    told = open_sql(url).target.scrub(f"{url} failed")
     assert "hunter" not in told
     assert "warehouse=w" in told
 
@@ -225,7 +225,7 @@ async def test_a_driver_that_hangs_takes_no_place_for_good(elsewhere, open_sql, 
 
     monkeypatch.setattr(EngineBackend, "read", read)
     monkeypatch.setattr(EngineBackend, "stop", lambda *_: None)
-    monkeypatch.setattr(database, "_STOP_SECONDS", 0.1)
+    monkeypatch.setattr(database, "STOP_SECONDS", 0.1)
     sql = open_sql(elsewhere, pool_size=1, statement_timeout=0.1)
     try:
         with pytest.raises(ToolExecutionError, match=r"longer than 0\.1 s"):

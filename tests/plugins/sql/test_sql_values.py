@@ -272,18 +272,10 @@ async def test_stored_and_found_again(any_database, open_sql):
 @pytest.mark.parametrize(
     "mode", ["NO_BACKSLASH_ESCAPES", "ANSI_QUOTES", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES"]
 )
-async def test_sql_modes_of_mariadb(mode, mariadb_database, open_sql, monkeypatch):
-    import delf_sql.backends.mysql as backend
-
-    real = backend.MysqlBackend._open
-
-    def with_mode(self):
-        driver = real(self)
-        driver.query(f"SET SESSION sql_mode = '{mode}'")
-        return driver
-
-    monkeypatch.setattr(backend.MysqlBackend, "_open", with_mode)
+async def test_sql_modes_of_mariadb(mode, mariadb_database, open_sql, request):
     mariadb_database.run("CREATE TABLE items (id int); INSERT INTO items VALUES (1), (2)")
+    request.addfinalizer(lambda: mariadb_database.run("SET GLOBAL sql_mode = DEFAULT"))
+    mariadb_database.run(f"SET GLOBAL sql_mode = '{mode}'")
     sql = open_sql(mariadb_database)
     for value in ("\\' OR 1=1 -- ", "\\", "'", b"\\' OR 1=1 -- ", b"\\"):
         assert await sql.query("SELECT id FROM items WHERE 'x' = :v", {"v": value}) == []

@@ -135,13 +135,6 @@ async def test_what_write_does_not_run(statement, message, items, open_sql):
     assert names(items) == ["one", "two"]
 
 
-async def test_a_failed_write_changes_nothing(items, open_sql):
-    sql = open_sql(items)
-    with pytest.raises(ToolExecutionError, match=r"(?i)unique|duplicate"):
-        await sql.write("INSERT INTO items VALUES (7, 'seven', 1), (1, 'again', 1)")
-    assert names(items) == ["one", "two"]
-
-
 SLOW = {
     "sqlite": "WITH RECURSIVE r(n) AS (SELECT 10 UNION ALL SELECT n + 1 FROM r)"
     " INSERT INTO items SELECT n, n, n FROM r",

@@ -105,6 +105,64 @@ class Table:
         return relation_info(self.relation, [column.info() for column in self.columns])
 
 
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The statements that tell what a database holds, however many tables there are.
+
+    Args:
+        relations: Gives each table's and view's key, schema (NULL where the name is enough), name,
+            whether it is a view, and comment.
+        columns: Takes ``keys``, and gives key, name, type, whether it may be NULL, and comment.
+        keys: Takes ``keys``, and gives for each column of a key of a table the table's key, its
+            name, ``p``, ``u`` or ``f``, and the column that it refers to.
+    """
+
+    relations: str
+    columns: str
+    keys: str
+
+
+def relations_of(rows: Iterable[Sequence[Any]]) -> list[Relation]:
+    """The relations in rows of :attr:`Catalogue.relations`."""
+    return [
+        Relation(
+            name=name,
+            schema=schema,
+            kind="view" if is_view else "table",
+            comment=comment,
+            key=key,
+        )
+        for key, schema, name, is_view, comment in rows
+    ]
+
+
+def tables_of(
+    relations: Iterable[Relation],
+    columns: Iterable[Sequence[Any]],
+    keys: Iterable[Sequence[Any]],
+) -> list[Table]:
+    """The tables in rows of the other statements of a :class:`Catalogue`."""
+    tables = {relation.key: Table(relation) for relation in relations}
+    for key, name, kind, nullable, comment in columns:
+        tables[key].columns.append(
+            Column(name=name, type=kind, nullable=bool(nullable), comment=comment)
+        )
+    for key, name, role, other in keys:
+        column = tables[key].column(name)
+        if column is None:
+            continue
+        if role == "p":
+            column.primary_key, column.nullable = True, False
+        elif role == "u":
+            column.unique = True
+        else:
+            column.references = other
+    for table in tables.values():
+        if not table.columns:
+            table.broken = "its definition makes no sense"
+    return list(tables.values())
+
+
 def relation_info(relation: Relation, columns: list[ColumnInfo] | None = None) -> TableInfo:
     """A relation as a script gets it; without columns where there are too many tables."""
     return TableInfo(

@@ -34,14 +34,12 @@ from delf_sql.target import make_target
 
 if TYPE_CHECKING:
     from delf_sql.backends import Backend
-    from delf_sql.backends.base import Problem
     from delf_sql.database import Database
     from delf_sql.placeholders import Params
 
 T = TypeVar("T")
 
 _MAKING: Final = Lock()
-_LISTED_TABLES: Final = 20
 _DETAILED_TABLES: Final = 25
 
 
@@ -76,8 +74,8 @@ class SQL(Connection):
 
     def __init__(self, *first: Any, **options: Unpack[SQLOptions]) -> None:
         super().__init__(*first, **options)
-        self._target = make_target(self.name, self.settings)
-        if self._target.dialect == "postgresql" and self._target.password is None:
+        self.target = make_target(self.name, self.settings)
+        if self.target.dialect == "postgresql" and self.target.password is None:
             given = {self.settings.source(field) for field in ("url", "host", "database")}
             source: Source = "project" if "project" in given else "program"
             check_variables(self.name, source, ("PGPASSWORD",))
@@ -85,10 +83,10 @@ class SQL(Connection):
 
     async def check(self, call: ProposedCall) -> Verdict:
         """A query is asked about where the database itself does not keep it from writing."""
-        if call.action != "query" or self._target.is_locked:
+        if call.action != "query" or self.target.is_locked:
             return Allowed()
         return NeedsApproval(
-            reason=f"{self._target.label} has no read-only session here: only the check "
+            reason=f"{self.target.label} has no read-only session here: only the check "
             "of the statement says that it changes nothing"
         )
 
@@ -113,7 +111,7 @@ class SQL(Connection):
             raise ToolRefusedError(f"limit can be from 1 to {most}; page with LIMIT and OFFSET")
 
         checked = await asyncio.to_thread(
-            check_query, statement, self._target.dialect, params, self.settings.functions
+            check_query, statement, self.target.dialect, params, self.settings.functions
         )
 
         fetched = await self._on(
@@ -134,7 +132,7 @@ class SQL(Connection):
         """Run one INSERT, UPDATE, DELETE or DDL statement and commit it, or change nothing and
         raise. A list of dicts or of lists runs it for each. `rows` holds what RETURNING gives.
         """  # noqa: D205 - the model reads the whole paragraph
-        checked = await asyncio.to_thread(check_write, statement, self._target.dialect)
+        checked = await asyncio.to_thread(check_write, statement, self.target.dialect)
         batches = _batches(checked.text, checked.tokens, params)
         if not batches:
             return Changes(rowcount=0, rows=[], committed=True)
@@ -180,7 +178,7 @@ class SQL(Connection):
     def _make_parts(self) -> tuple[Backend, Database]:
         from delf_sql.database import Database
 
-        backend = make_backend(self._target, self.settings)
+        backend = make_backend(self.target, self.settings)
         return backend, Database(backend, self.settings.pool_size, self.settings.statement_timeout)
 
     async def _on(self, reader: bool, work: Callable[[Backend, Any], T]) -> T:
@@ -197,28 +195,10 @@ class SQL(Connection):
                 raise lost("it did not end, and could not be ended", backend) from None
             problem = problem_of(error, backend)
             if problem is None:
-                text = self._target.scrub(f"{type(error).__name__}: {error}".split("\n", 1)[0])
-                raise ToolExecutionError(f"{self._target.label}: {text}") from None
-        raise await self._failure(problem, reader=reader)
-
-    async def _failure(self, problem: Problem, *, reader: bool) -> DelfError:
-        backend, _ = self._connect()
-        advice = ""
-        if problem.table or problem.column:
-            try:
-                advice = await self._on(True, lambda b, d: self._advice(b, d, problem))
-            except DelfError:
-                advice = ""
+                text = self.target.scrub(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+                raise ToolExecutionError(f"{self.target.label}: {text}") from None
         timeout = self.settings.statement_timeout
-        return failure(problem, backend, reader=reader, timeout=timeout, advice=advice)
-
-    def _advice(self, backend: Backend, session: Any, problem: Problem) -> str:
-        relations = backend.relations(session)
-        if problem.table:
-            return _similar(problem.table, [r.full_name for r in relations], "tables")
-        tables = backend.tables(session, relations[: self.settings.schema_tables])
-        known = {column.name for table in tables for column in table.columns}
-        return did_you_mean(problem.column or "", sorted(known))
+        raise failure(problem, backend, reader=reader, timeout=timeout)
 
     def _schema(self, backend: Backend, session: Any, table: str | None) -> list[TableInfo]:
         relations = backend.relations(session)
@@ -226,9 +206,7 @@ class SQL(Connection):
             found = find_relation(table, relations)
             if found is None:
                 names = [relation.full_name for relation in relations]
-                raise ToolExecutionError(
-                    f"there is no table {table!r}{_similar(table, names, 'tables')}"
-                )
+                raise ToolExecutionError(f"there is no table {table!r}{did_you_mean(table, names)}")
             relations = [found]
         if len(relations) > self.settings.schema_tables:
             return [relation_info(relation) for relation in relations]
@@ -237,7 +215,7 @@ class SQL(Connection):
     def _describe(self, backend: Backend, session: Any, task: str) -> str:
         from delf_sql.render import partial_schema, whole_schema
 
-        dialect, budget = self._target.dialect, self.settings.schema_chars
+        dialect, budget = self.target.dialect, self.settings.schema_chars
         head = f"{backend.version(session)}"
         relations = backend.relations(session)
         if not relations:
@@ -254,14 +232,6 @@ class SQL(Connection):
         others = [relation for _, relation in ranked if relation not in best]
         text = partial_schema(detailed, others, dialect, budget, self.name)
         return f"{head}, {len(relations)} tables:\n{text}"
-
-
-def _similar(name: str, known: Sequence[str], what: str) -> str:
-    suggestion = did_you_mean(name, known)
-    if suggestion or not known:
-        return suggestion
-    more = ", …" if len(known) > _LISTED_TABLES else ""
-    return f"; {what}: {', '.join(known[:_LISTED_TABLES])}{more}"
 
 
 def _batches(text: str, tokens: Sequence[Any], params: Params) -> Sequence[Params]:

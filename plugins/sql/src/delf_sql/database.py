@@ -8,17 +8,19 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from delf.errors import DelfError
-from delf_sql.backends import Backend
 from delf_sql.failures import unavailable
+
+if TYPE_CHECKING:
+    from delf_sql.backends import Backend
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_STOP_SECONDS: Final = 5.0
+STOP_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 0.2
 
 
@@ -128,7 +130,7 @@ class Database:
         ended = asyncio.wrap_future(future)
         ended.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            async with asyncio.timeout(_STOP_SECONDS):
+            async with asyncio.timeout(STOP_SECONDS):
                 while not future.done():  # what is stopped between two statements goes on
                     await asyncio.to_thread(self._end, job)
                     await asyncio.wait([ended], timeout=_AGAIN_SECONDS)

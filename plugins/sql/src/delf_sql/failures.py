@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from delf.errors import (
     ConnectionUnavailableError,
@@ -11,7 +11,10 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
-from delf_sql.backends.base import Backend, Problem, first_line
+from delf_sql.backends.base import Problem, first_line
+
+if TYPE_CHECKING:
+    from delf_sql.backends import Backend
 
 _LONGEST: Final = 400
 _CHECK: Final = "check that it runs, and the connection's url, user and password"
@@ -78,9 +81,7 @@ def lost(text: str, backend: Backend) -> OutcomeUnknownError:
     )
 
 
-def failure(
-    problem: Problem, backend: Backend, *, reader: bool, timeout: float, advice: str = ""
-) -> DelfError:
+def failure(problem: Problem, backend: Backend, *, reader: bool, timeout: float) -> DelfError:
     """The error for a statement that failed.
 
     Args:
@@ -88,7 +89,6 @@ def failure(
         backend: Of that database.
         reader: Whether it was a query.
         timeout: Seconds that it had.
-        advice: What else to say, as a name that was meant.
     """
     text = backend.target.scrub(problem.text[:_LONGEST])
     if problem.cause == "unavailable":
@@ -102,4 +102,4 @@ def failure(
         )
     if problem.cause == "read-only" and reader:
         return ToolRefusedError(f"query only reads, and the database refused this: {text}")
-    return ToolExecutionError(f"{backend.target.label}: {text}{backend.target.scrub(advice)}")
+    return ToolExecutionError(f"{backend.target.label}: {text}")

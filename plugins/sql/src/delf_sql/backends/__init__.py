@@ -1,12 +1,22 @@
-"""Differences between databases: one module for each way to speak, behind one protocol."""
+"""Differences between databases: one module for each way to speak.
+
+A backend's methods are plain ones, which are called in threads. A ``session`` is what the backend
+itself works with. It is used in one thread at a time, but for ``stop``.
+"""
 
 from __future__ import annotations
 
-from delf_sql.backends.base import Backend, import_driver
+from typing import TYPE_CHECKING
+
+from delf_sql.backends.base import import_driver
 from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 
-__all__ = ["Backend", "make_backend"]
+if TYPE_CHECKING:
+    from delf_sql.backends.engine import EngineBackend
+    from delf_sql.backends.sqlite import SqliteBackend
+
+    Backend = EngineBackend | SqliteBackend
 
 
 def make_backend(target: Target, settings: SQLSettings) -> Backend:

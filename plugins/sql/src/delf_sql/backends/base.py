@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
-from delf_sql.catalog import Relation, Table
 from delf_sql.gate import Statement
-from delf_sql.placeholders import Bound, Params
+from delf_sql.placeholders import Bound
 from delf_sql.rows import Fetched
-from delf_sql.target import Target
 
 Cause = Literal["statement", "timeout", "read-only", "unavailable"]
 _MOST_WARNINGS: Final = 3
@@ -27,16 +24,12 @@ class Problem:
     Args:
         cause: What kind of failure it is.
         text: The database's own words, one line.
-        table: A table that does not exist.
         lost: True if the connection went, so that no answer tells what happened to a statement.
-        column: A column that does not exist.
     """
 
     cause: Cause
     text: str
     lost: bool = False
-    table: str | None = None
-    column: str | None = None
 
 
 class Written:
@@ -96,77 +89,6 @@ def can_batch(statement: Statement, bounds: Sequence[Bound]) -> bool:
     if len(bounds) < 2 or any(token.word == "RETURNING" for token in statement.tokens):
         return False
     return all(bound.pieces == bounds[0].pieces and bound.values for bound in bounds)
-
-
-class Backend(Protocol):
-    """The interface to one kind of database: plain methods, which are called in threads.
-
-    A ``session`` is what the backend itself works with. It is used in one thread at a time, but
-    for ``stop``.
-    """
-
-    target: Target
-    grace: float
-    """Seconds that the database has beyond the time of a statement, to end it by itself."""
-    one_at_a_time: bool
-    """True if its file is open only once, for reading or for writing."""
-
-    def session(self, *, reader: bool) -> AbstractContextManager[Any]:
-        """A session for one statement, rolled back and reset afterwards.
-
-        Args:
-            reader: One that cannot change anything.
-        """
-        ...
-
-    def read(self, session: Any, statement: Statement, params: Params, limit: int) -> Fetched:
-        """Run a query in a transaction that cannot write.
-
-        Args:
-            session: A reader's.
-            statement: What passed the gate.
-            params: Its parameters.
-            limit: The most rows to fetch.
-        """
-        ...
-
-    def write(self, session: Any, statement: Statement, batches: Sequence[Params]) -> Written:
-        """Run a statement once for each set of parameters, all in one transaction.
-
-        Args:
-            session: A writer's.
-            statement: What passed the gate.
-            batches: Sets of parameters, at least one.
-        """
-        ...
-
-    def relations(self, session: Any) -> list[Relation]:
-        """All tables and views, without columns."""
-        ...
-
-    def tables(self, session: Any, relations: Sequence[Relation]) -> list[Table]:
-        """These tables and views with their columns, in the same order."""
-        ...
-
-    def version(self, session: Any) -> str:
-        """The product and its version: ``PostgreSQL 15.8``."""
-        ...
-
-    def stop(self, session: Any) -> None:
-        """Stop what it runs, from another thread."""
-        ...
-
-    def discard(self, session: Any) -> None:
-        """Let no other statement have this session."""
-        ...
-
-    def dispose(self) -> None:
-        """Close the connections that rest, and let none of the others rest any more."""
-        ...
-
-    def explain(self, error: BaseException) -> Problem | None:
-        """Explain a driver's exception; None when it is no such exception."""
-        ...
 
 
 def import_driver(module: str, extra: str, what: str) -> ModuleType:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from delf.errors import ConnectionFileNotFoundError, ToolRefusedError
 from delf_sql.backends.base import Problem, first_line
 from delf_sql.backends.engine import EngineBackend, origin
-from delf_sql.catalog import Column, Relation, Table
+from delf_sql.catalog import Catalogue
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
 from delf_sql.rows import Fetched
@@ -65,25 +65,32 @@ _UNSAYABLE_INSIDE: Final = {
     "TIME": r"24:00:00",
 }
 """The same in the text of a nested value, by the types in it."""
-_RELATIONS: Final = """
-SELECT schema_name, name, kind, comment FROM (
-    SELECT schema_name, table_name AS name, 'table' AS kind, comment FROM duckdb_tables()
+_CATALOGUE: Final = Catalogue(
+    relations="""
+SELECT schema_name || chr(31) || name, nullif(schema_name, 'main'), name, is_view, comment FROM (
+    SELECT schema_name, table_name AS name, false AS is_view, comment FROM duckdb_tables()
     WHERE database_name = current_database() AND NOT internal
     UNION ALL
-    SELECT schema_name, view_name, 'view', comment FROM duckdb_views()
+    SELECT schema_name, view_name, true, comment FROM duckdb_views()
     WHERE database_name = current_database() AND NOT internal)
 ORDER BY schema_name <> 'main', schema_name, name
-"""
-_COLUMNS: Final = """
-SELECT column_name, data_type, is_nullable, comment FROM duckdb_columns()
-WHERE database_name = current_database() AND schema_name = ? AND table_name = ?
-ORDER BY column_index
-"""
-_KEYS: Final = """
-SELECT constraint_type, constraint_column_names, referenced_table, referenced_column_names
+""",
+    columns="""
+SELECT schema_name || chr(31) || table_name AS key, column_name, lower(data_type), is_nullable,
+       comment
+FROM duckdb_columns()
+WHERE database_name = current_database() AND list_contains($keys, key)
+ORDER BY key, column_index
+""",
+    keys="""
+SELECT schema_name || chr(31) || table_name AS key, unnest(constraint_column_names),
+       lower(constraint_type[1]), referenced_table || '.' || unnest(referenced_column_names)
 FROM duckdb_constraints()
-WHERE database_name = current_database() AND schema_name = ? AND table_name = ?
-"""
+WHERE database_name = current_database() AND list_contains($keys, key)
+  AND (constraint_type IN ('PRIMARY KEY', 'FOREIGN KEY')
+       OR constraint_type = 'UNIQUE' AND len(constraint_column_names) = 1)
+""",
+)
 
 
 class DuckdbBackend(EngineBackend):
@@ -95,6 +102,7 @@ class DuckdbBackend(EngineBackend):
     """
 
     one_at_a_time = True
+    catalogue = _CATALOGUE
     batches = False
     pool: ClassVar[type[sa.Pool]] = sa.NullPool
 
@@ -180,33 +188,8 @@ class DuckdbBackend(EngineBackend):
     def _bind(self, statement: Statement, params: Params) -> Bound:
         return bind(statement.text, statement.tokens, params, "duckdb", for_duckdb)
 
-    # -- the catalogue ------------------------------------------------------------------
-
-    def relations(self, session: sa.Connection) -> list[Relation]:
-        """All tables and views, those of ``main`` first.
-
-        Args:
-            session: A reader's.
-        """
-        return [
-            Relation(
-                name=name,
-                schema=None if schema == "main" else schema,
-                kind=kind,
-                comment=comment,
-                key=(schema, name),
-            )
-            for schema, name, kind, comment in _rows(session, _RELATIONS)
-        ]
-
-    def tables(self, session: sa.Connection, relations: Sequence[Relation]) -> list[Table]:
-        """These with their columns.
-
-        Args:
-            session: A reader's.
-            relations: Of :meth:`relations`.
-        """
-        return [_table(session, relation) for relation in relations]
+    def _ask(self, session: sa.Connection, text: str, **values: Any) -> Iterable[Sequence[Any]]:
+        return _raw(session).execute(text, values).fetchall()
 
     def version(self, session: sa.Connection) -> str:
         """DuckDB's version.
@@ -232,12 +215,7 @@ class DuckdbBackend(EngineBackend):
             return Problem(cause="unavailable", text=text)
         if "read-only mode" in text or isinstance(cause, duckdb.PermissionException):
             return Problem(cause="read-only", text=text)
-        return Problem(
-            cause="statement",
-            text=text,
-            table=_between(text, "Table with name ", " does not exist"),
-            column=_between(text, 'Referenced column "', '" not found'),
-        )
+        return Problem(cause="statement", text=text)
 
 
 def _raw(session: sa.Connection) -> Any:
@@ -284,35 +262,3 @@ def _row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:
             value = value.replace(tzinfo=dt.UTC)
         values.append(value)
     return values
-
-
-def _rows(session: sa.Connection, text: str, values: Sequence[Any] = ()) -> list[Any]:
-    return _raw(session).execute(text, list(values)).fetchall()
-
-
-def _table(session: sa.Connection, relation: Relation) -> Table:
-    table = Table(relation)
-    for name, kind, nullable, comment in _rows(session, _COLUMNS, relation.key):
-        table.columns.append(
-            Column(name=name, type=kind.lower(), nullable=nullable, comment=comment)
-        )
-    for kind, mine, other, theirs in _rows(session, _KEYS, relation.key):
-        for place, name in enumerate(mine):
-            column = table.column(name)
-            if column is None:
-                continue
-            if kind == "PRIMARY KEY":
-                column.primary_key, column.nullable = True, False
-            elif kind == "UNIQUE" and len(mine) == 1:
-                column.unique = True
-            elif kind == "FOREIGN KEY":
-                column.references = f"{other}.{theirs[place]}"
-    if not table.columns:
-        table.broken = "its definition makes no sense"
-    return table
-
-
-def _between(text: str, before: str, after: str) -> str | None:
-    _, found, rest = text.partition(before)
-    name, ended, _ = rest.partition(after)
-    return name if found and ended else None

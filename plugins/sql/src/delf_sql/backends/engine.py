@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 import sqlalchemy as sa
@@ -19,7 +19,7 @@ from sqlalchemy.exc import CompileError, DBAPIError, NoSuchTableError, SQLAlchem
 
 from delf.errors import ConnectionConfigurationError, OptionalDependencyError
 from delf_sql.backends.base import Problem, Written, can_batch, first_line
-from delf_sql.catalog import Column, Relation, Table
+from delf_sql.catalog import Catalogue, Column, Relation, Table, relations_of, tables_of
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
 from delf_sql.rows import Fetched, collect
@@ -44,6 +44,8 @@ class EngineBackend:
     batches: ClassVar[bool] = True
     """True if the driver counts the rows that it changes with several sets of parameters."""
     pool: ClassVar[type[sa.Pool]] = sa.QueuePool
+    catalogue: ClassVar[Catalogue | None] = None
+    """None for a database whose catalogue only SQLAlchemy's inspector knows."""
 
     def __init__(self, target: Target, settings: SQLSettings) -> None:
         self.target = target
@@ -231,12 +233,14 @@ class EngineBackend:
 
     # -- the catalogue ------------------------------------------------------------------
 
-    def relations(self, session: sa.Connection) -> list[Relation]:
-        """All tables and views of the schema that names count from.
+    def _ask(self, session: sa.Connection, text: str, **values: Any) -> Iterable[Sequence[Any]]:
+        """The rows of a statement of :attr:`catalogue`, by the driver itself."""
+        raise NotImplementedError
 
-        Args:
-            session: A reader's.
-        """
+    def relations(self, session: sa.Connection) -> list[Relation]:
+        """All tables and views, or those of the schema that names count from."""
+        if self.catalogue is not None:
+            return relations_of(self._ask(session, self.catalogue.relations))
         inspector = sa.inspect(session)
         views = set(inspector.get_view_names())
         names = [*inspector.get_table_names(), *views]
@@ -246,12 +250,11 @@ class EngineBackend:
         ]
 
     def tables(self, session: sa.Connection, relations: Sequence[Relation]) -> list[Table]:
-        """These with their columns.
-
-        Args:
-            session: A reader's.
-            relations: Of :meth:`relations`.
-        """
+        """These with their columns."""
+        if self.catalogue is not None and relations:
+            keys = [relation.key for relation in relations]
+            columns = self._ask(session, self.catalogue.columns, keys=keys)
+            return tables_of(relations, columns, self._ask(session, self.catalogue.keys, keys=keys))
         inspector = sa.inspect(session)
         return [self._table(session, inspector, relation) for relation in relations]
 

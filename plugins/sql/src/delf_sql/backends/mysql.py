@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -28,8 +28,7 @@ from pymysql.err import MySQLError
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
 from delf_sql.backends.base import Problem, first_line, unlisted
 from delf_sql.backends.engine import EngineBackend, cut_socket, origin
-from delf_sql.backends.mysql_catalog import read_relations, read_tables
-from delf_sql.catalog import Relation, Table
+from delf_sql.catalog import Catalogue
 from delf_sql.functions import is_listed
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
@@ -41,7 +40,7 @@ from delf_sql.values import AsText, for_mysql
 _FIRST_WITH_ROLES: Final = 8
 """MySQL's; MariaDB has had them since 10.0.5."""
 _COM_RESET_CONNECTION: Final = 0x1F
-_STOP_SECONDS: Final = 3.0
+STOP_SECONDS: Final = 3.0
 _OTHER_READINGS: Final = frozenset(
     {
         "ANSI", "ANSI_QUOTES", "NO_BACKSLASH_ESCAPES", "IGNORE_SPACE", "PIPES_AS_CONCAT", "ORACLE",
@@ -62,9 +61,34 @@ _REFUSED: Final = (1040, 1044, 1045, 1049, 1129, 1130, 1152, 1203)
 _SHUTDOWN: Final = 1053
 _CLIENT_ERRORS: Final = range(2000, 3000)
 _SYNTAX_ERROR: Final = 1064
-_NO_TABLE: Final = 1146
-_NO_COLUMN: Final = 1054
-_MISSING: Final = re.compile(r"'(?:[^']*\.)?([^'.]+)'")
+# Every statement has a LIMIT of its own, since a reader's session has one for all others.
+_CATALOGUE: Final = Catalogue(
+    relations="""
+SELECT table_name, NULL, table_name, table_type = 'VIEW',
+       IF(table_type = 'VIEW', NULL, NULLIF(table_comment, ''))
+FROM information_schema.tables
+WHERE table_schema = DATABASE() AND table_type IN ('BASE TABLE', 'VIEW', 'SYSTEM VERSIONED')
+ORDER BY table_name LIMIT 1000000
+""",
+    columns="""
+SELECT table_name, column_name, column_type, is_nullable = 'YES', NULLIF(column_comment, '')
+FROM information_schema.columns
+WHERE table_schema = DATABASE() AND table_name IN %(keys)s
+ORDER BY table_name, ordinal_position LIMIT 1000000
+""",
+    keys="""
+SELECT table_name, column_name, IF(column_key = 'PRI', 'p', 'u'), NULL
+FROM information_schema.columns
+WHERE table_schema = DATABASE() AND table_name IN %(keys)s AND column_key IN ('PRI', 'UNI')
+UNION ALL
+SELECT table_name, column_name, 'f',
+       CONCAT_WS('.', NULLIF(referenced_table_schema, DATABASE()), referenced_table_name,
+                 referenced_column_name)
+FROM information_schema.key_column_usage
+WHERE table_schema = DATABASE() AND table_name IN %(keys)s AND referenced_table_name IS NOT NULL
+LIMIT 1000000
+""",
+)
 
 
 def _or_text(convert: Any) -> Any:
@@ -148,6 +172,7 @@ class MysqlBackend(EngineBackend):
     """
 
     grace = 1.0
+    catalogue = _CATALOGUE
 
     def __init__(self, target: Target, settings: SQLSettings) -> None:
         super().__init__(target, settings)
@@ -216,7 +241,7 @@ class MysqlBackend(EngineBackend):
         """
         driver = _raw(session)
         try:
-            with contextlib.closing(self._open(_STOP_SECONDS)) as killer:
+            with contextlib.closing(self._open(STOP_SECONDS)) as killer:
                 killer.query(f"KILL {int(driver.thread_id())}")
         except MySQLError:
             pass  # it has ended by itself, or there is no server any more
@@ -260,22 +285,8 @@ class MysqlBackend(EngineBackend):
             for (name,) in _rows(driver, asked, names):
                 raise unlisted(name)
 
-    def relations(self, session: sa.Connection) -> list[Relation]:
-        """All tables and views of the database.
-
-        Args:
-            session: A reader's.
-        """
-        return read_relations(_rows, _raw(session))
-
-    def tables(self, session: sa.Connection, relations: Sequence[Relation]) -> list[Table]:
-        """These with their columns.
-
-        Args:
-            session: A reader's.
-            relations: Of :meth:`relations`.
-        """
-        return read_tables(_rows, _raw(session), relations)
+    def _ask(self, session: sa.Connection, text: str, **values: Any) -> Iterable[Sequence[Any]]:
+        return _rows(_raw(session), text, values)
 
     def version(self, session: sa.Connection) -> str:
         """The server's product and version.
@@ -305,14 +316,7 @@ class MysqlBackend(EngineBackend):
             return Problem(cause="read-only", text=text)
         if code in _REFUSED or code == _SHUTDOWN or code in _CLIENT_ERRORS or code == 0:
             return Problem(cause="unavailable", text=text, lost=code not in _REFUSED)
-        missing = _MISSING.search(text)
-        name = missing.group(1) if missing else None
-        return Problem(
-            cause="statement",
-            text=text,
-            table=name if code == _NO_TABLE else None,
-            column=name if code == _NO_COLUMN else None,
-        )
+        return Problem(cause="statement", text=text)
 
 
 def _raw(session: sa.Connection) -> _Connection:
@@ -322,7 +326,7 @@ def _raw(session: sa.Connection) -> _Connection:
 
 
 def _rows(
-    driver: _Connection, text: str, values: Sequence[Any] | None = None
+    driver: _Connection, text: str, values: Sequence[Any] | Mapping[str, Any] | None = None
 ) -> Sequence[Sequence[Any]]:
     with driver.cursor() as cursor:
         cursor.execute(text, values)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -21,9 +21,8 @@ from psycopg.pq import TransactionStatus
 
 from delf_sql.backends.base import Problem, first_line, unlisted
 from delf_sql.backends.engine import EngineBackend, cut_socket, origin
-from delf_sql.backends.postgresql_catalog import read_relations, read_tables
 from delf_sql.backends.postgresql_types import JSONNotes, register_made_here, register_texts
-from delf_sql.catalog import Relation, Table
+from delf_sql.catalog import Catalogue
 from delf_sql.functions import is_listed, known_functions
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
@@ -62,11 +61,43 @@ LIMIT 1
 """Functions under a called name: volatile ones that are not known, and those that users made, but
 for harmless ones of extensions; and whatever may be called by a name after a dot."""
 
-_STOP_SECONDS: Final = 3.0
+_CATALOGUE: Final = Catalogue(
+    relations="""
+SELECT c.oid, CASE WHEN NOT pg_table_is_visible(c.oid) THEN n.nspname END, c.relname,
+       c.relkind IN ('v', 'm'), obj_description(c.oid, 'pg_class')
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+  AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+  AND (has_table_privilege(c.oid, 'SELECT, INSERT, UPDATE, DELETE')
+       OR has_any_column_privilege(c.oid, 'SELECT, INSERT, UPDATE'))
+ORDER BY NOT pg_table_is_visible(c.oid), n.nspname, c.relname
+""",
+    columns="""
+SELECT a.attrelid, a.attname,
+       format_type(a.atttypid, a.atttypmod) || coalesce(
+           (SELECT '(' || string_agg(quote_literal(e.enumlabel), ', ' ORDER BY e.enumsortorder)
+                || ')'
+            FROM pg_catalog.pg_enum e WHERE e.enumtypid = a.atttypid), ''),
+       NOT a.attnotnull, col_description(a.attrelid, a.attnum)
+FROM pg_catalog.pg_attribute a
+WHERE a.attrelid = ANY (%(keys)s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attrelid, a.attnum
+""",
+    keys="""
+SELECT k.conrelid, a.attname, k.contype::text, k.confrelid::regclass || '.' || b.attname
+FROM pg_catalog.pg_constraint k
+CROSS JOIN LATERAL unnest(k.conkey, k.confkey) AS u (mine, theirs)
+JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.mine
+LEFT JOIN pg_catalog.pg_attribute b ON b.attrelid = k.confrelid AND b.attnum = u.theirs
+WHERE k.conrelid = ANY (%(keys)s::oid[])
+  AND (k.contype IN ('p', 'f') OR k.contype = 'u' AND cardinality(k.conkey) = 1)
+ORDER BY k.conname
+""",
+)
+STOP_SECONDS: Final = 3.0
 _UNAVAILABLE: Final = ("08", "28", "3D", "53", "57P")
 _LOST: Final = ("08", "57P")
 _CONNECTIONS_ENDED: Final = re.compile(r"^(?:connection (?:failed|to server)[^:]*:\s*)+")
-_MISSING: Final = re.compile(r'(?:relation|column) "?([\w.$ ]+?)"? (?:of relation|does not exist)')
 
 
 class PostgresBackend(EngineBackend):
@@ -78,6 +109,7 @@ class PostgresBackend(EngineBackend):
     """
 
     grace = 1.0
+    catalogue = _CATALOGUE
 
     def __init__(self, target: Target, settings: SQLSettings) -> None:
         super().__init__(target, settings)
@@ -134,7 +166,7 @@ class PostgresBackend(EngineBackend):
         """
         driver = _raw(session)
         try:
-            driver.cancel_safe(timeout=_STOP_SECONDS)
+            driver.cancel_safe(timeout=STOP_SECONDS)
         except psycopg.Error:
             if not driver.closed:
                 cut_socket(driver.fileno())
@@ -179,22 +211,8 @@ class PostgresBackend(EngineBackend):
         if row is not None:
             raise unlisted(row[0])
 
-    def relations(self, session: sa.Connection) -> list[Relation]:
-        """All tables and views that this user may use.
-
-        Args:
-            session: A reader's.
-        """
-        return read_relations(_raw(session))
-
-    def tables(self, session: sa.Connection, relations: Sequence[Relation]) -> list[Table]:
-        """These with their columns.
-
-        Args:
-            session: A reader's.
-            relations: Of :meth:`relations`.
-        """
-        return read_tables(_raw(session), relations)
+    def _ask(self, session: sa.Connection, text: str, **values: Any) -> Iterable[Sequence[Any]]:
+        return _raw(session).execute(text.encode(), values).fetchall()
 
     def version(self, session: sa.Connection) -> str:
         """The server's version.
@@ -224,15 +242,7 @@ class PostgresBackend(EngineBackend):
         if lost or state.startswith(_UNAVAILABLE):
             lost = lost or state.startswith(_LOST)
             return Problem(cause="unavailable", text=text, lost=lost)
-        missing = _MISSING.search(text)
-        name = missing.group(1) if missing else None
-        hinted = error.diag.message_hint is not None
-        return Problem(
-            cause="statement",
-            text=text,
-            table=name if state == "42P01" else None,
-            column=name if state == "42703" and not hinted else None,
-        )
+        return Problem(cause="statement", text=text)
 
 
 def _raw(session: sa.Connection) -> psycopg.Connection[Any]:

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import selectors
 import signal
 import sqlite3
-import stat
 import subprocess
 import sys
 import threading
@@ -40,13 +37,10 @@ from delf_sql.values import for_sqlite
 
 _BUSY_SECONDS: Final = 5.0
 _STOP_SECONDS: Final = 1.0
-_LOOK_SECONDS: Final = 0.25
 _SPARE_FILE: Final = 1_000_000_000
 _KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "SQLITE_TMPDIR", "TMPDIR")
 _ALL: Final = 1_000_000
 
-_MISSING_TABLE: Final = re.compile(r"no such table: (?:\w+\.)?(.+)")
-_MISSING_COLUMN: Final = re.compile(r"(?:no such column: (?:\w+\.)?|has no column named )(.+)")
 _RELATIONS: Final = """
 SELECT name, type, sql LIKE 'CREATE VIRTUAL%' FROM "{schema}".sqlite_master
 WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
@@ -81,7 +75,7 @@ class _Child:
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=kept)  # noqa: S603 - ours
         self._idle = threading.Event()
         try:
-            (self.passed_over,) = self._ask(tuple(opening))
+            self._ask(tuple(opening))
         except BaseException:
             self.close()
             raise
@@ -111,22 +105,12 @@ class _Child:
 
     def _ask(self, message: Any) -> Sequence[Any]:
         send(cast("BinaryIO", self._process.stdin), message)
-        self._wait_for_answer()
         kind, *answer = receive(cast("BinaryIO", self._process.stdout))
         if kind == "large":
             raise too_large(self._opening.max_bytes, answer[0])
         if kind == "failed":
             raise _SqliteError(answer[0])
         return answer
-
-    def _wait_for_answer(self) -> None:
-        """Until it answers, or its temporary files together are more than they may be."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(cast("BinaryIO", self._process.stdout), selectors.EVENT_READ)
-            while not selector.select(_LOOK_SECONDS):
-                if _bytes_of_deleted_files(self._process.pid) > self._opening.temporary:
-                    self.close()
-                    raise _SqliteError(sqlite_child.NO_ROOM)
 
     @property
     def is_alive(self) -> bool:
@@ -317,9 +301,8 @@ class SqliteBackend:
         return table
 
     def version(self, session: _Child) -> str:
-        """SQLite's version, and what of the file it passes over."""
-        told = f"; passed over: {first_line(session.passed_over)}" if session.passed_over else ""
-        return f"SQLite {sqlite3.sqlite_version}{told}"
+        """SQLite's version."""
+        return f"SQLite {sqlite3.sqlite_version}"
 
     def stop(self, session: _Child) -> None:
         """End the process of a statement.
@@ -366,13 +349,7 @@ class SqliteBackend:
             return Problem(cause="read-only", text="this is not allowed on a SQLite connection")
         if text.startswith(("unable to open", "file is not a database", "disk I/O")):
             return Problem(cause="unavailable", text=text, lost=text == _ENDED)
-        table, column = _MISSING_TABLE.search(text), _MISSING_COLUMN.search(text)
-        return Problem(
-            cause="statement",
-            text=text,
-            table=table.group(1) if table else None,
-            column=column.group(1) if column else None,
-        )
+        return Problem(cause="statement", text=text)
 
 
 def _found(file: str) -> tuple[Path, int | None]:
@@ -387,17 +364,6 @@ def _missing(file: str) -> ConnectionFileNotFoundError:
         hint="check the path (it is taken from the working directory), or set create = true"
         " and make the tables with write",
     )
-
-
-def _bytes_of_deleted_files(process: int) -> int:
-    """Count bytes in files without a name, as SQLite's temporary ones; 0 without /proc."""
-    held = 0
-    with contextlib.suppress(OSError):
-        for link in Path(f"/proc/{process}/fd").iterdir():
-            with contextlib.suppress(OSError):  # closed meanwhile
-                found = link.stat()
-                held += found.st_size if stat.S_ISREG(found.st_mode) and not found.st_nlink else 0
-    return held
 
 
 def _check_alive(child: Any, *_: object) -> None:
