@@ -41,7 +41,6 @@ def project(
     for name, value in {
         "BROWSER": f"{browser} %s &",
         "XDG_CONFIG_HOME": str(root / "config"),
-        "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
         "OAUTHLIB_INSECURE_TRANSPORT": "1",  # the test's server has no certificate
     }.items():
         monkeypatch.setenv(name, value)

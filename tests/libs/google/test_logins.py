@@ -98,7 +98,7 @@ async def test_requests_name_the_project_whose_quota_they_use(
         await labels(connect(Gmail, oauth_credentials=str(path)))
     path.write_text(json.dumps({**info, "quota_project_id": "our-project"}))
     gmail = connect(Gmail, oauth_credentials=str(path))
-    assert await gmail.search()  # in a batch, too
+    assert await gmail.search()
     assert await gmail.send(USER, "x", "x")
     await gmail.aclose()
 
@@ -192,38 +192,6 @@ async def test_a_file_that_google_auth_wrote(
     assert await labels(connect(Gmail, oauth_credentials=str(path)))
 
 
-def test_a_keyring_is_preferred(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    import keyring
-    from keyring.backend import KeyringBackend
-    from keyring.errors import PasswordDeleteError
-
-    class Memory(KeyringBackend):
-        priority = 1
-        kept: dict[tuple[str, str], str] = {}
-
-        def get_password(self, service: str, username: str) -> str | None:
-            return self.kept.get((service, username))
-
-        def set_password(self, service: str, username: str, password: str) -> None:
-            self.kept[service, username] = password
-
-        def delete_password(self, service: str, username: str) -> None:
-            if self.kept.pop((service, username), None) is None:
-                raise PasswordDeleteError(username)
-
-    before = keyring.get_keyring()
-    keyring.set_keyring(Memory())
-    try:
-        store = TokenStore(tmp_path)
-        assert store.write("default", "client", {"refresh_token": "x"}) == "the system's keyring"
-        assert store.read("default", "client") == {"refresh_token": "x"}
-        assert not list(tmp_path.iterdir())
-        assert store.delete("default", "client")
-        assert not store.delete("default", "client")
-    finally:
-        keyring.set_keyring(before)
-
-
 @pytest.mark.parametrize(
     ("settings", "kind", "said"),
     [
@@ -279,7 +247,7 @@ from delf_gmail import Gmail
 from delf_sheets import Sheets
 for kind in (Calendar, Docs, Drive, Gmail, Sheets):
     kind().inspect(verbose=True)
-vendors = {"cryptography", "google", "httpx", "keyring", "markdown_it", "oauthlib", "requests"}
+vendors = {"cryptography", "google", "httpx", "markdown_it", "oauthlib", "requests"}
 sys.exit(", ".join({name.partition(".")[0] for name in sys.modules} & vendors) or None)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

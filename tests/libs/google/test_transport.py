@@ -11,7 +11,7 @@ from delf.errors import ConnectionUnavailableError
 from delf_gmail import Gmail
 from delf_google.errors import GoogleError, LoginError, LostAnswerError, QuotaError
 from delf_google.requests import Request
-from delf_google.uploads import Uploader
+from delf_google.uploads import upload
 from support.google import GoogleServer
 from support.google.fixtures import USER
 
@@ -77,8 +77,8 @@ async def test_a_storm_ends(google: GoogleServer, gmail: Any) -> None:
 
 
 async def test_a_server_that_hangs(google: GoogleServer, connect: Any) -> None:
-    gmail = connect(Gmail, timeout=0.2, retries=1)
-    google.hang(LABELS, times=2)
+    gmail = connect(Gmail, timeout=0.2)
+    google.hang(LABELS, times=6)
     with pytest.raises(ConnectionUnavailableError, match=r"no answer within 0\.2 s"):
         await gmail.labels()
     assert await gmail.labels()
@@ -87,7 +87,7 @@ async def test_a_server_that_hangs(google: GoogleServer, connect: Any) -> None:
 
 async def test_nobody_answers(connect: Any, google: GoogleServer) -> None:
     token = google.logins.token_for(USER, [])
-    gmail = connect(Gmail, token=token, base_url="http://127.0.0.1:9", retries=1)
+    gmail = connect(Gmail, token=token, base_url="http://127.0.0.1:9")
     with pytest.raises(ConnectionUnavailableError, match=r"127\.0\.0\.1:9") as caught:
         await gmail.labels()
     assert token not in str(caught.value)
@@ -138,15 +138,13 @@ async def test_addresses_of_uploads_are_not_logged(
     assert "ya29." not in caplog.text
 
 
-async def test_chunks_go_on_where_the_service_says(google: GoogleServer, connect: Any) -> None:
-    gmail = connect(Gmail, chunk_bytes=256 * 1024)
+async def test_an_upload_goes_on_where_the_service_says(google: GoogleServer, connect: Any) -> None:
+    gmail = connect(Gmail)
     content = b"To: bob@example.com\r\n\r\n" + b"x" * 1_000_000
-    google.lose(SEND, after=2)
-    google.fail(SEND, 503, after_calls=2)
-    request = Request(
-        what="send", method="POST", url="upload/gmail/v1/users/me/messages/send", body={}
-    )
-    made = await Uploader(gmail.transport).upload(request, content, "message/rfc822")
+    google.fail(SEND, 503, after_calls=1)
+    google.lose(SEND, after=1)
+    request = Request("send", "POST", "upload/gmail/v1/users/me/messages/send", body={})
+    made = await upload(gmail.transport, request, content, "message/rfc822")
     assert google.gmail.box(USER).mails[made["id"]].raw.endswith(content[-100:])
     assert len(google.gmail.box(USER).mails) == 1
     await gmail.aclose()
@@ -165,10 +163,10 @@ async def test_a_quota_of_a_minute_is_waited_for_and_told(
     assert gmail.pauses == [55, 40]
 
 
-async def test_a_token_that_ends_within_a_batch(google: GoogleServer, gmail: Any) -> None:
+async def test_a_token_that_ends_within_a_search(google: GoogleServer, gmail: Any) -> None:
     for number in range(3):
         google.gmail.deliver(USER, f"Subject: {number}\r\n\r\nx".encode())
-    google.fail("gmail.users.messages.get", 401, "authError", times=2)
+    google.fail("gmail.users.messages.get", 401, "authError", times=3)
     before = google.logins.refreshes
     assert len((await gmail.search())["messages"]) == 3
     assert google.logins.refreshes == before + 2  # the first token, and one in its place

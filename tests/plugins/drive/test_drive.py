@@ -13,7 +13,6 @@ from delf.testing import Call, ConnectionContract
 from delf_drive import Drive
 from delf_google.connection import SCOPES
 from delf_google.errors import GoogleError, LostAnswerError
-from delf_google.uploads import UploadLog
 from support.google import GoogleServer
 from support.google.drive import FOLDER
 from support.google.fixtures import ALL, USER
@@ -49,7 +48,7 @@ class TestDrive(ConnectionContract):
 
 @pytest.fixture
 async def drive(connect: Any) -> Any:
-    made = connect(Drive, chunk_bytes=256 * 1024)
+    made = connect(Drive)
     yield made
     await made.aclose()
 
@@ -167,35 +166,21 @@ async def test_sharing(google: GoogleServer, drive: Any) -> None:
     assert len(google.drive.mails) == 2  # not sent twice
 
 
-async def test_a_large_file_goes_in_chunks(google: GoogleServer, drive: Any) -> None:
+async def test_an_upload_that_breaks_off_is_one_file(google: GoogleServer, drive: Any) -> None:
     content = bytes(range(256)) * 8 * 1024  # 2 MB
-    google.lose("drive.files.create", after=3)
-    google.fail("drive.files.create", 503, after_calls=5)
+    google.fail("drive.files.create", 503, after_calls=1)  # it was opened
     made = await drive.create("big.bin", content)
     assert google.drive.files[made["id"]].content == content
-    google.lose("drive.files.create", after=8)  # the last chunk: it is stored, and nobody is told
+    google.faults.clear()
+    google.lose("drive.files.create", after=1)  # it is stored, and nobody is told
     again = await drive.create("again.bin", content)
     assert sum(f.data["name"] == "again.bin" for f in google.drive.files.values()) == 1
     assert google.drive.files[again["id"]].content == content
-
-
-async def test_another_process_goes_on_with_an_upload(google: GoogleServer, connect: Any) -> None:
-    content = b"x" * (2 * MB)
-    first = connect(Drive, chunk_bytes=256 * 1024, retries=0)
-    google.drop("drive.files.create", times=100)
-    google.faults[-1].after = 4  # the opening and three chunks arrive
-    with pytest.raises(LostAnswerError, match="check before you repeat it"):
-        await first.create("big.bin", content)
     google.faults.clear()
-    before = google.calls("drive.files.create")
-    second = connect(Drive, chunk_bytes=256 * 1024)
-    made = await second.create("big.bin", content)
-    assert google.calls("drive.files.create") - before == 1 + 5  # asked once, five chunks were left
-    assert google.drive.files[made["id"]].content == content
-    assert sum(f.data["name"] == "big.bin" for f in google.drive.files.values()) == 1
-    assert not list(UploadLog()._path("x").parent.iterdir())
-    await first.aclose()
-    await second.aclose()
+    google.drop("drive.files.create", times=100)
+    google.faults[-1].after = 1
+    with pytest.raises(LostAnswerError, match="check before you repeat it"):
+        await drive.create("never.bin", content)
 
 
 async def test_the_same_twice_at_once_are_two_files(google: GoogleServer, drive: Any) -> None:

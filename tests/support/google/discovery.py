@@ -104,7 +104,6 @@ class Api:
         self.document = document(name)
         self.schemas: dict[str, Any] = self.document["schemas"]
         self.methods = sorted(self._methods(self.document), key=lambda m: -m.literal)
-        self.batch_path = "/" + self.document["batchPath"]
 
     def _methods(self, node: dict[str, Any]) -> list[Method]:
         found = [

@@ -45,9 +45,7 @@ def connect(
     google: GoogleServer, credentials: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Any]:
     """Makes a connection of a class to the server; its pauses take no time."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
 
     def make(kind: Any, **settings: Any) -> Any:
         if not {"token", "service_account", "oauth_credentials"} & settings.keys():

@@ -1,11 +1,8 @@
-"""The HTTP side: routes, checks, tokens, uploads, batches, and faults on request."""
+"""The HTTP side: routes, checks, tokens, uploads, and faults on request."""
 
 from __future__ import annotations
 
 import contextlib
-import email
-import email.policy
-import gzip
 import json
 import re
 import secrets
@@ -46,9 +43,7 @@ class Seen:
 
     method: str
     status: int
-    sent: int
     received: int
-    agent: str
 
 
 @dataclass
@@ -87,10 +82,9 @@ class Answer:
 class GoogleServer:
     """Five services with one world behind them."""
 
-    def __init__(self, *, checked: bool = True) -> None:
+    def __init__(self) -> None:
         self.apis = apis()
         self.logins = Logins()
-        self.checked = checked
         self.seen: list[Seen] = []
         self.begun: list[str] = []
         self.faults: list[Fault] = []
@@ -167,14 +161,12 @@ class GoogleServer:
         parts = urlsplit(target)
         if parts.path == "/token":
             status, body = self.logins.token_page(content, f"{self.url}/token")
-            return self._log("token", Answer(status, body), content, headers)
+            return self._log("token", Answer(status, body))
         if parts.path == "/revoke":
             return Answer(self.logins.revoke_page(content), {})
         if parts.path == "/o/oauth2/auth":
             status, more, page = self.logins.consent(parse_qs(parts.query))
             return Answer(status, page, more)
-        if parts.path == "/batch" or parts.path.startswith("/batch/"):
-            return self._batch(parts.path, headers, content)
         name = "unknown"
         try:
             method, path, upload = self._route(verb, parts.path)
@@ -184,24 +176,23 @@ class GoogleServer:
             if fault is not None and fault.kind in ("hang", "drop"):
                 if fault.kind == "hang":
                     self.released.wait()
-                return self._log(name, None, content, headers)
+                return self._log(name, None)
             if fault is not None and fault.error is not None:
                 raise fault.error
             answer = self._method(method, path, parts.query, headers, content, upload=upload)
             if fault is not None:
                 if fault.kind == "stall":
                     self.released.wait()
-                return self._log(name, None, content, headers)
+                return self._log(name, None)
         except ApiError as error:
             answer = Answer(error.status, error.body(), error.headers)
         except BadRequest as error:
             answer = Answer(400, ApiError(400, str(error), "badRequest").body())
-        return self._log(name, answer, content, headers)
+        return self._log(name, answer)
 
-    def _log(self, name: str, answer: Answer | None, content: bytes, headers: Any) -> Answer | None:
-        agent = "delf" if (headers.get("User-Agent") or "").startswith("delf") else "vendor"
+    def _log(self, name: str, answer: Answer | None) -> Answer | None:
         status, size = (0, 0) if answer is None else (answer.status, len(answer.body))
-        self.seen.append(Seen(name, status, len(content), size, agent))
+        self.seen.append(Seen(name, status, size))
         return answer
 
     def _route(self, verb: str, path: str) -> tuple[Method, dict[str, str], bool]:
@@ -239,18 +230,11 @@ class GoogleServer:
         if not upload:
             body = self._body(method, content, headers)
             return self._run(method, Call(method.id, user, arguments, body, **told))
-        kind = given.get("uploadType")
-        if kind == "resumable":
-            return self._begin(method, Call(method.id, user, arguments, **told), content)
-        if kind == "multipart":
-            body, media, media_type = _related(headers.get("Content-Type") or "", content)
-            self._check_body(method, body)
-            call = Call(method.id, user, arguments, body, media, media_type, **told)
-            return self._run(method, call)
-        if kind == "media":
-            kind = headers.get("Content-Type")
-            return self._run(method, Call(method.id, user, arguments, {}, content, kind, **told))
-        raise ApiError(400, f"unknown uploadType {kind!r}", "badRequest")
+        if given.get("uploadType") != "resumable":
+            raise ApiError(
+                400, f"uploadType {given.get('uploadType')!r} is not served", "badRequest"
+            )
+        return self._begin(method, Call(method.id, user, arguments, **told), content)
 
     def _body(self, method: Method, content: bytes, headers: Any) -> dict[str, Any]:
         if not content:
@@ -284,7 +268,7 @@ class GoogleServer:
                 raise ApiError(500, "content without alt=media")
             return Answer(200, result)
         reference = method.spec.get("response", {}).get("$ref")
-        if self.checked and reference:
+        if reference:
             method.api.check(reference, result, f"response of {method.id}: ")
         if call.get("fields"):
             result = method.api.partial(reference, result, call["fields"])
@@ -337,78 +321,10 @@ class GoogleServer:
             upload.done = True
         return upload.result
 
-    # -- batches ------------------------------------------------------------------------
-
-    def _batch(self, path: str, headers: Any, content: bytes) -> Answer | None:
-        if path not in {api.batch_path for api in self.apis}:
-            raise ApiError(404, "Not Found")
-        fault = self._fault("batch")
-        if fault is not None and fault.error is not None:
-            return self._log(
-                "batch",
-                Answer(fault.error.status, fault.error.body(), fault.error.headers),
-                content,
-                headers,
-            )
-        head = f"Content-Type: {headers.get('Content-Type')}\r\n\r\n".encode()
-        message = email.message_from_bytes(head + content, policy=email.policy.HTTP)
-        parts = list(message.iter_parts())
-        if len(parts) > 100:
-            return self._log(
-                "batch",
-                Answer(400, ApiError(400, "The batch request has more than 100 calls").body()),
-                content,
-                headers,
-            )
-        lines: list[bytes] = []
-        for part in parts:
-            text = part.get_payload(decode=True).decode().replace("\r\n", "\n")
-            start, _, body = text.partition("\n\n")
-            request, *more = start.split("\n")
-            verb, target, _ = request.split(" ")
-            inner = {
-                key.title(): value.strip()
-                for key, _, value in (line.partition(":") for line in more)
-            }
-            for name in ("Authorization", "User-Agent", "X-Goog-User-Project"):
-                if headers.get(name):
-                    inner.setdefault(name, headers.get(name))
-            answer = self.answer(verb, target, inner, body.encode())
-            assert answer is not None
-            number = (part.get("Content-ID") or "").strip("<>")
-            lines += [
-                b"--batch_answer",
-                b"Content-Type: application/http",
-                f"Content-ID: <response-{number}>".encode(),
-                b"",
-                f"HTTP/1.1 {answer.status} Status".encode(),
-                *(f"{k}: {v}".encode() for k, v in answer.headers.items()),
-                b"",
-                answer.body,
-            ]
-        lines += [b"--batch_answer--", b""]
-        return self._log(
-            "batch",
-            Answer(
-                200, b"\r\n".join(lines), {"Content-Type": "multipart/mixed; boundary=batch_answer"}
-            ),
-            content,
-            headers,
-        )
-
 
 def _resume(upload: Upload) -> Answer:
     headers = {"Range": f"bytes=0-{len(upload.content) - 1}"} if upload.content else {}
     return Answer(308, b"", headers)
-
-
-def _related(kind: str, content: bytes) -> tuple[dict[str, Any], bytes, str]:
-    message = email.message_from_bytes(
-        f"Content-Type: {kind}\r\n\r\n".encode() + content, policy=email.policy.HTTP
-    )
-    metadata, media = message.iter_parts()
-    found = media.get_payload(decode=True)
-    return json.loads(metadata.get_payload(decode=True)), found, media.get_content_type()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -429,8 +345,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _any(self) -> None:
         size = int(self.headers.get("Content-Length") or 0)
         content = self.rfile.read(size)
-        if self.headers.get("Content-Encoding") == "gzip":
-            content = gzip.decompress(content)
         answer = self.google.answer(self.command, self.path, self.headers, content)
         if answer is None:
             self.close_connection = True
@@ -462,9 +376,9 @@ class _Http(ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def google_server(*, checked: bool = True) -> Iterator[GoogleServer]:
+def google_server() -> Iterator[GoogleServer]:
     """The server on a loopback port."""
-    google = GoogleServer(checked=checked)
+    google = GoogleServer()
     handler = type("Handler", (_Handler,), {"google": google})
     http = _Http(("127.0.0.1", 0), handler)
     google.url = f"http://127.0.0.1:{http.server_port}"

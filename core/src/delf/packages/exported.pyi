@@ -95,10 +95,7 @@ class Calendar(delf_calendar.connection.Calendar):
         account: str = ...,
         base_url: str | None = ...,
         timeout: float = ...,
-        retries: int = ...,
-        max_wait: float = ...,
         max_bytes: int = ...,
-        chunk_bytes: int = ...,
     ) -> None: ...
 
 class Docs(delf_docs.connection.Docs):
@@ -116,10 +113,7 @@ class Docs(delf_docs.connection.Docs):
         account: str = ...,
         base_url: str | None = ...,
         timeout: float = ...,
-        retries: int = ...,
-        max_wait: float = ...,
         max_bytes: int = ...,
-        chunk_bytes: int = ...,
         text_chars: int = ...,
     ) -> None: ...
 
@@ -138,10 +132,7 @@ class Drive(delf_drive.connection.Drive):
         account: str = ...,
         base_url: str | None = ...,
         timeout: float = ...,
-        retries: int = ...,
-        max_wait: float = ...,
         max_bytes: int = ...,
-        chunk_bytes: int = ...,
     ) -> None: ...
 
 class Filesystem(delf_filesystem.connection.Filesystem):
@@ -170,10 +161,7 @@ class Gmail(delf_gmail.connection.Gmail):
         account: str = ...,
         base_url: str | None = ...,
         timeout: float = ...,
-        retries: int = ...,
-        max_wait: float = ...,
         max_bytes: int = ...,
-        chunk_bytes: int = ...,
         body_chars: int = ...,
     ) -> None: ...
 
@@ -283,10 +271,7 @@ class Sheets(delf_sheets.connection.Sheets):
         account: str = ...,
         base_url: str | None = ...,
         timeout: float = ...,
-        retries: int = ...,
-        max_wait: float = ...,
         max_bytes: int = ...,
-        chunk_bytes: int = ...,
     ) -> None: ...
 
 class Shell(delf_shell.connection.Shell):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import quote
 
@@ -14,7 +14,7 @@ Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 _NO_HEADERS: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Request:
     """A request.
 
@@ -33,8 +33,9 @@ class Request:
     """
 
     what: str
-    method: Method = "GET"
+    method: Method
     url: str
+    _: KW_ONLY
     query: Mapping[str, Any] = field(default_factory=dict[str, Any])
     body: Any = None
     content: bytes | None = None

@@ -41,34 +41,9 @@ class GoogleSettings(PluginSettings):
     timeout: float = Field(
         default=60.0, gt=0, le=3600, description="Seconds to wait for an answer."
     )
-    retries: int = Field(
-        default=5,
-        ge=0,
-        le=20,
-        description="How often a request that failed in passing is sent again.",
-    )
-    max_wait: float = Field(
-        default=70.0,
-        ge=0,
-        le=3600,
-        description="Seconds that a call waits in all for a quota; it is told to wait longer, and "
-        "gives up.",
-    )
     max_bytes: int = Field(
         default=64_000_000, ge=1000, description="A larger answer or download is an error."
     )
-    chunk_bytes: int = Field(
-        default=8 * 1024 * 1024,
-        ge=256 * 1024,
-        multiple_of=256 * 1024,
-        description="Bytes of an upload that are sent at once.",
-    )
-
-    @property
-    def identity(self) -> dict[str, str | None]:
-        """Return what identifies one user's data, without secrets."""
-        names = ("oauth_credentials", "account", "service_account", "delegated_user", "base_url")
-        return {name: getattr(self, name) for name in names}
 
     @field_validator("base_url")
     @classmethod
@@ -101,7 +76,4 @@ class GoogleOptions(ConnectionOptions, total=False):
     account: str
     base_url: str | None
     timeout: float
-    retries: int
-    max_wait: float
     max_bytes: int
-    chunk_bytes: int

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     import httpx
 
 _log = logging.getLogger(__name__)
+RETRIES: Final = 5
+"""The times that a request that failed in passing is sent again."""
+_LONGEST_WAIT: Final = 70.0
+"""Seconds that a call waits in all for a quota: most quotas are of a minute."""
+_SLOWEST: Final = 100_000
+"""Bytes a second that an upload is given time for."""
 _AT_ONCE: Final = 16
 _WORTH_TELLING: Final = 5.0
 _PASSING: Final = frozenset({500, 502, 503, 504})
@@ -66,7 +72,6 @@ class Transport:
         self._scopes = scopes
         self.headers: dict[str, str] = {}
         """Sent with every request."""
-        self._last_token: str | None = None
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn = asyncio.Semaphore(_AT_ONCE)
@@ -131,8 +136,8 @@ class Transport:
 
         doubt, refused_token, failures, waited = False, None, 0, 0.0
         for attempt in itertools.count():
-            last = failures >= self.settings.retries
-            token = self._last_token = await self._tokens.get(refused_token)
+            last = failures >= RETRIES
+            token = await self._tokens.get(refused_token)
             try:
                 answer = await self._once(request, token)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -155,7 +160,7 @@ class Transport:
                 continue
             if doubt and request.method == "DELETE" and answer.status in _GONE:
                 return Answer(204, answer.headers, b"")  # the lost answer was a yes
-            wait = self.wait_before_again(answer, request, attempt, waited)
+            wait = self._wait_before_again(answer, request, attempt, waited)
             is_passing = answer.status in _PASSING
             if wait is None or (is_passing and last):
                 return replace(answer, in_doubt=doubt, waited=waited)
@@ -164,10 +169,6 @@ class Transport:
             waited += 0 if is_passing else wait
             await self.sleep(wait)
         raise AssertionError  # the last attempt returns or raises
-
-    async def renew(self) -> None:
-        """Have another token, as the last one was not accepted for a part of a batch."""
-        await self._tokens.get(self._last_token)
 
     def failure(self, answer: Answer, request: Request) -> Exception:
         """The error for an answer that refuses.
@@ -182,7 +183,7 @@ class Transport:
         waited = f" (after waiting for {answer.waited:.0f} s)" if answer.waited else ""
         return problem.error(f"{self._label(request)}{waited}", self._scopes)
 
-    def wait_before_again(
+    def _wait_before_again(
         self, answer: Answer, request: Request, attempt: int, waited: float
     ) -> float | None:
         """Return the seconds until the next attempt; None when there is to be none.
@@ -204,8 +205,8 @@ class Transport:
         told = retry_after(answer.headers)
         if not rate:
             wait = pause(attempt) if told is None else told
-            return wait if wait <= self.settings.max_wait else None
-        left = self.settings.max_wait - waited
+            return wait if wait <= _LONGEST_WAIT else None
+        left = _LONGEST_WAIT - waited
         wait = min(pause(attempt), max(left, 0.0)) if told is None else told
         if wait > left or left < FIRST_PAUSE:
             return None
@@ -240,7 +241,8 @@ class Transport:
                 headers=headers,
             )
             # Whoever waits for a turn was not sent yet, and has not used up any time.
-            async with turn, asyncio.timeout(self.settings.timeout), exchange as response:
+            limit = self.settings.timeout + len(content or b"") / _SLOWEST
+            async with turn, asyncio.timeout(limit), exchange as response:
                 content = await read_body(response, most)
                 return Answer(response.status_code, response.headers, content)
         except BodyTooLargeError:

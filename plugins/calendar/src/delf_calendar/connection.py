@@ -28,6 +28,7 @@ from delf_google.addresses import Addresses, addresses
 from delf_google.connection import GoogleConnection
 from delf_google.errors import GoogleError, LostAnswerError
 from delf_google.requests import Request, segment
+from delf_google.transport import RETRIES
 
 _MOST_FOUND: Final = 2500
 _MOST_CALENDARS: Final = 50
@@ -128,8 +129,9 @@ class Calendar(GoogleConnection):
             raise ToolRefusedError(f"limit can be from 1 to {_MOST_FOUND}; ask for less time")
         zone = await self._zone(calendar, start, end)
         listing = Request(
-            what="list events",
-            url=_events(calendar),
+            "list events",
+            "GET",
+            _events(calendar),
             query={
                 "timeMin": moment_text(start, zone),
                 "timeMax": moment_text(end, zone),
@@ -158,7 +160,7 @@ class Calendar(GoogleConnection):
                 primary=bool(item.get("primary")),
             )
             async for item in self.transport.pages(
-                Request(what="list calendars", url="calendar/v3/users/me/calendarList"), "items"
+                Request("list calendars", "GET", "calendar/v3/users/me/calendarList"), "items"
             )
         ]
 
@@ -178,7 +180,7 @@ class Calendar(GoogleConnection):
         }
         url = "calendar/v3/freeBusy"
         answer = await self.transport.json(
-            Request(what="look for free time", method="POST", url=url, body=body, harmless=True)
+            Request("look for free time", "POST", url, body=body, harmless=True)
         )
         told: Mapping[str, Mapping[str, Any]] = answer.get("calendars") or {}
         # Google answers with the address that "primary" stands for.
@@ -227,13 +229,7 @@ class Calendar(GoogleConnection):
         query = {"sendUpdates": _updates(notify), "conferenceDataVersion": 1}
         try:
             made = await self.transport.json(
-                Request(
-                    what="make an event",
-                    method="POST",
-                    url=_events(calendar),
-                    query=query,
-                    body=body,
-                )
+                Request("make an event", "POST", _events(calendar), query=query, body=body)
             )
         except GoogleError as error:
             if error.status != 409:
@@ -290,9 +286,9 @@ class Calendar(GoogleConnection):
         """Delete an event, or a whole series by its id. Attendees are told, unless notify=False."""
         await self.transport.send(
             Request(
-                what="delete an event",
-                method="DELETE",
-                url=f"{_events(calendar)}/{segment(event)}",
+                "delete an event",
+                "DELETE",
+                f"{_events(calendar)}/{segment(event)}",
                 query={"sendUpdates": _updates(notify)},
             )
         )
@@ -343,7 +339,7 @@ class Calendar(GoogleConnection):
 
     async def _get(self, event: str, calendar: str) -> dict[str, Any]:
         return await self.transport.json(
-            Request(what="look at an event", url=f"{_events(calendar)}/{segment(event)}")
+            Request("look at an event", "GET", f"{_events(calendar)}/{segment(event)}")
         )
 
     async def _edit(
@@ -353,14 +349,14 @@ class Calendar(GoogleConnection):
 
         Attendees are written as a list: an answer that came meanwhile would be lost.
         """
-        for attempt in range(self.settings.retries + 1):
+        for attempt in range(RETRIES + 1):
             old = await self._get(change.event, change.calendar)
             etag = str(old.get("etag", ""))
             change.check_seen(etag)
             request = Request(
-                what=change.what,
-                method="PATCH",
-                url=f"{_events(change.calendar)}/{segment(change.event)}",
+                change.what,
+                "PATCH",
+                f"{_events(change.calendar)}/{segment(change.event)}",
                 query={"sendUpdates": _updates(change.notify)},
                 body=await body_for(old),
                 headers={"If-Match": etag} if etag else {},

@@ -24,6 +24,7 @@ from delf_google.connection import GoogleConnection
 from delf_google.errors import GoogleError, LostAnswerError
 from delf_google.files import file_id
 from delf_google.requests import Request, segment
+from delf_google.transport import RETRIES
 
 _DOCUMENTS: Final = "v1/documents"
 _BY_CONTENT: Final = ("replace", "rewrite", "format", "delete")
@@ -115,13 +116,7 @@ class Docs(GoogleConnection):
         """A new document at the top of the drive, with this text."""
         blocks = await asyncio.to_thread(blocks_of, markdown)
         made = await self.transport.json(
-            Request(
-                what="make a document",
-                method="POST",
-                url=_DOCUMENTS,
-                body={"title": title},
-                once=True,
-            )
+            Request("make a document", "POST", _DOCUMENTS, body={"title": title}, once=True)
         )
         if blocks:
             try:
@@ -255,8 +250,9 @@ class Docs(GoogleConnection):
     async def _view(self, document: str, view: str) -> dict[str, Any]:
         return await self.transport.json(
             Request(
-                what="read a document",
-                url=f"{_DOCUMENTS}/{segment(file_id(document))}",
+                "read a document",
+                "GET",
+                f"{_DOCUMENTS}/{segment(file_id(document))}",
                 query={"suggestionsViewMode": view},
             )
         )
@@ -306,7 +302,7 @@ class Docs(GoogleConnection):
         requests_for: Callable[[Mapping[str, Any]], list[dict[str, Any]]],
         context: CallContext | None,
     ) -> Edit:
-        for attempt in range(self.settings.retries + 1):
+        for attempt in range(RETRIES + 1):
             found = await self._get(document)
             if context is not None and context.basis not in (None, _revision(found)):
                 raise ToolRefusedError(
@@ -339,9 +335,9 @@ class Docs(GoogleConnection):
             body["writeControl"] = {"requiredRevisionId": revision}
         return await self.transport.json(
             Request(
-                what=what,
-                method="POST",
-                url=f"{_DOCUMENTS}/{segment(str(found['documentId']))}:batchUpdate",
+                what,
+                "POST",
+                f"{_DOCUMENTS}/{segment(str(found['documentId']))}:batchUpdate",
                 body=body,
                 once=not revision,
             )
@@ -353,9 +349,9 @@ class Docs(GoogleConnection):
         root = "" if self.settings.base_url else _DRIVE
         await self.transport.send(
             Request(
-                what=what,
-                method=method,
-                url=f"{root}drive/v3/files/{segment(file_id(document))}",
+                what,
+                method,
+                f"{root}drive/v3/files/{segment(file_id(document))}",
                 query={"supportsAllDrives": True, "fields": "id" if body else None},
                 body=body,
             )

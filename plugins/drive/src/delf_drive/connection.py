@@ -7,7 +7,7 @@ import csv
 import hashlib
 import mimetypes
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator
 
@@ -37,8 +37,7 @@ from delf_google.connection import GoogleConnection
 from delf_google.errors import LostAnswerError
 from delf_google.files import read_task_file
 from delf_google.requests import Request, segment
-from delf_google.settings import GoogleOptions
-from delf_google.uploads import Uploader
+from delf_google.uploads import upload
 
 _FILES: Final = "drive/v3/files"
 _MOST_FOUND: Final = 1000
@@ -82,10 +81,6 @@ class Drive(GoogleConnection):
     broad: ClassVar = {"drive": frozenset({"drive.readonly", "drive.file"})}
     summary = "Google Drive: files and folders."
 
-    def __init__(self, *first: Any, **options: Unpack[GoogleOptions]) -> None:
-        super().__init__(*first, **options)
-        self._uploader = Uploader(self.transport)
-
     @property
     def _places(self) -> Places:
         return Places(self.transport)
@@ -120,8 +115,9 @@ class Drive(GoogleConnection):
         if folder:
             terms.append(f"{quoted(await self._places.folder(folder))} in parents")
         listing = Request(
-            what="search files",
-            url=_FILES,
+            "search files",
+            "GET",
+            _FILES,
             query={
                 "q": " and ".join(terms),
                 "fields": f"nextPageToken,incompleteSearch,files({FIELDS})",
@@ -162,9 +158,7 @@ class Drive(GoogleConnection):
             wanted = wanted or _EXPORTS.get(kind, "")
             if not wanted:
                 raise ToolRefusedError(f"{found['name']} is a {kind}, which has no content")
-            request = Request(
-                what="export a file", url=f"{path}/export", query={"mimeType": wanted}
-            )
+            request = Request("export a file", "GET", f"{path}/export", query={"mimeType": wanted})
         else:
             if wanted not in ("", kind):
                 raise ToolRefusedError(f"{found['name']} is {kind}, and is not converted")
@@ -175,7 +169,7 @@ class Drive(GoogleConnection):
                     f"{found['name']} has {int(found['size']):,} bytes, over {most:,} (max_bytes)"
                 )
             query = {"alt": "media", **ALL_DRIVES}
-            request = Request(what="download a file", url=path, query=query)
+            request = Request("download a file", "GET", path, query=query)
         data = (await self.transport.send(request)).content
         return Content(name=str(found["name"]), type=wanted, size=len(data), data=data)
 
@@ -245,15 +239,14 @@ class Drive(GoogleConnection):
             if kind not in _SOURCES:
                 raise ToolRefusedError(f"content cannot become a {type}; leave it out, or its type")
         request = Request(
-            what="store a file",
-            method="POST",
-            url=f"upload/{_FILES}",
+            "store a file",
+            "POST",
+            f"upload/{_FILES}",
             query={"fields": FIELDS, **ALL_DRIVES},
             body=body,
         )
         media = _SOURCES.get(kind, kind)
-        made = await self._uploader.upload(request, data, media, resumable_as=body)
-        return file_of(made)
+        return file_of(await upload(self.transport, request, data, media))
 
     @action("create", effect="write", trust=_TRUST, sinks=["path"])
     async def create_folder(self, path: str) -> FileInfo:
@@ -278,9 +271,9 @@ class Drive(GoogleConnection):
             body["parents"] = [await self._places.folder(folder)]
         made = await self.transport.json(
             Request(
-                what="copy a file",
-                method="POST",
-                url=f"{_FILES}/{segment(str(found['id']))}/copy",
+                "copy a file",
+                "POST",
+                f"{_FILES}/{segment(str(found['id']))}/copy",
                 query={"fields": FIELDS, **ALL_DRIVES},
                 body=body,
                 once=True,
@@ -312,11 +305,8 @@ class Drive(GoogleConnection):
             return await self._patch("change a file", path, body, query)
         data = content.encode() if isinstance(content, str) else content
         kind = _SOURCES.get(str(found["mimeType"]), str(found["mimeType"]))
-        request = Request(
-            what="replace a file", method="PATCH", url=f"upload/{path}", query=query, body=body
-        )
-        told = {"id": found["id"], **body}
-        return file_of(await self._uploader.upload(request, data, kind, resumable_as=told))
+        request = Request("replace a file", "PATCH", f"upload/{path}", query=query, body=body)
+        return file_of(await upload(self.transport, request, data, kind))
 
     @action("update", effect="write", trust=_TRUST, sinks=["file"])
     async def restore(self, file: str) -> FileInfo:
@@ -338,10 +328,7 @@ class Drive(GoogleConnection):
         found = await self._places.find(file, follow=False)
         await self.transport.send(
             Request(
-                what="delete a file",
-                method="DELETE",
-                url=f"{_FILES}/{segment(str(found['id']))}",
-                query=ALL_DRIVES,
+                "delete a file", "DELETE", f"{_FILES}/{segment(str(found['id']))}", query=ALL_DRIVES
             )
         )
 
@@ -370,9 +357,9 @@ class Drive(GoogleConnection):
             query |= {"emailMessage": message} if message and notify else {}
         made = await self.transport.json(
             Request(
-                what="share a file",
-                method="POST",
-                url=f"{_FILES}/{segment(str(found['id']))}/permissions",
+                "share a file",
+                "POST",
+                f"{_FILES}/{segment(str(found['id']))}/permissions",
                 query=query,
                 body=body,
                 once=True,
@@ -393,9 +380,9 @@ class Drive(GoogleConnection):
             raise ToolRefusedError(f"{found['name']} is not shared with {who!r}, but with: {known}")
         await self.transport.send(
             Request(
-                what="unshare a file",
-                method="DELETE",
-                url=f"{_FILES}/{segment(key)}/permissions/{segment(held['id'])}",
+                "unshare a file",
+                "DELETE",
+                f"{_FILES}/{segment(key)}/permissions/{segment(held['id'])}",
                 query=ALL_DRIVES,
             )
         )
@@ -433,8 +420,9 @@ class Drive(GoogleConnection):
 
     async def _permissions(self, key: str) -> list[dict[str, Any]]:
         listing = Request(
-            what="list permissions",
-            url=f"{_FILES}/{segment(key)}/permissions",
+            "list permissions",
+            "GET",
+            f"{_FILES}/{segment(key)}/permissions",
             query={
                 "fields": "nextPageToken,permissions(id,type,role,emailAddress,domain)",
                 **ALL_DRIVES,
@@ -446,9 +434,9 @@ class Drive(GoogleConnection):
         """Make what has no content: a folder, or an empty document of the editors."""
         return await self.transport.json(
             Request(
-                what="make a folder" if body["mimeType"] == FOLDER else "make an empty document",
-                method="POST",
-                url=_FILES,
+                "make a folder" if body["mimeType"] == FOLDER else "make an empty document",
+                "POST",
+                _FILES,
                 query={"fields": FIELDS, **ALL_DRIVES},
                 body=body,
                 once=True,
@@ -459,14 +447,14 @@ class Drive(GoogleConnection):
         self, what: str, path: str, body: dict[str, Any], query: dict[str, Any]
     ) -> FileInfo:
         query = {"fields": FIELDS, **ALL_DRIVES, **query}
-        request = Request(what=what, method="PATCH", url=path, query=query, body=body)
+        request = Request(what, "PATCH", path, query=query, body=body)
         try:
             return file_of(await self.transport.json(request))
         except LostAnswerError as error:
             if not error.status:
                 raise
             # A file that was moved is refused to be moved again.
-            look = Request(what=what, url=path, query={"fields": FIELDS, **ALL_DRIVES})
+            look = Request(what, "GET", path, query={"fields": FIELDS, **ALL_DRIVES})
             found = await self.transport.json(look)
             parents = [query["addParents"]] if "addParents" in query else found.get("parents")
             if found.get("parents") == parents and body.items() <= found.items():

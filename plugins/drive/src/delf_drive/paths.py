@@ -110,8 +110,9 @@ class Places:
         query = f"name = {quoted(name)} and {quoted(folder)} in parents and trashed = false"
         page = await self._transport.json(
             Request(
-                what=f"look for {name!r}",
-                url="drive/v3/files",
+                f"look for {name!r}",
+                "GET",
+                "drive/v3/files",
                 query={"q": query, "fields": f"files({FIELDS})", "pageSize": 10, **IN_ALL_DRIVES},
             )
         )
@@ -147,8 +148,9 @@ class Places:
         known: list[str] = []
         pages = self._transport.pages(
             Request(
-                what="list shared drives",
-                url="drive/v3/drives",
+                "list shared drives",
+                "GET",
+                "drive/v3/drives",
                 query={"pageSize": 100, "fields": "nextPageToken,drives(id,name)"},
             ),
             "drives",
@@ -164,8 +166,9 @@ class Places:
     async def _get(self, key: str) -> dict[str, Any]:
         return await self._transport.json(
             Request(
-                what="look at a file",
-                url=f"drive/v3/files/{segment(key)}",
+                "look at a file",
+                "GET",
+                f"drive/v3/files/{segment(key)}",
                 query={"fields": FIELDS, **ALL_DRIVES},
             )
         )

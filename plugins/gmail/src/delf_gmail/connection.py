@@ -29,12 +29,11 @@ from delf_gmail.reading import (
 from delf_gmail.settings import GmailOptions, GmailSettings
 from delf_gmail.writing import MOST_BYTES, Attachment, build
 from delf_google.addresses import People, address, addresses
-from delf_google.batch import read_many
 from delf_google.connection import GoogleConnection
 from delf_google.errors import GoogleError
 from delf_google.files import read_task_file
 from delf_google.requests import Method, Request, segment
-from delf_google.uploads import Uploader
+from delf_google.uploads import upload
 
 _ME: Final = "gmail/v1/users/me"
 _LINE_FIELDS: Final = "id,threadId,labelIds,snippet,internalDate,payload/headers"
@@ -132,8 +131,9 @@ class Gmail(GoogleConnection):
                 f"limit can be from 1 to {_MOST_FOUND}; narrow the query instead"
             )
         listing = Request(
-            what="search messages",
-            url=f"{_ME}/messages",
+            "search messages",
+            "GET",
+            f"{_ME}/messages",
             query={"q": query or None, "maxResults": min(limit + 1, _MOST_FOUND)},
         )
         ids: list[str] = []
@@ -143,7 +143,7 @@ class Gmail(GoogleConnection):
                 more = True
                 break
             ids.append(str(item["id"]))
-        resources = [item for item in await self._lines(ids) if item is not None]
+        resources = await self._lines(ids)
         names = await self._label_names(resources)
         return Found(
             messages=[line_of(item, names(item)) for item in resources],
@@ -162,7 +162,7 @@ class Gmail(GoogleConnection):
     async def thread(self, thread: str) -> Thread:
         """A conversation with all its messages, the oldest first."""
         found = await self.transport.json(
-            Request(what="read a conversation", url=f"{_ME}/threads/{segment(thread)}")
+            Request("read a conversation", "GET", f"{_ME}/threads/{segment(thread)}")
         )
         resources: list[dict[str, Any]] = found.get("messages") or []
         for item in resources:
@@ -347,23 +347,22 @@ class Gmail(GoogleConnection):
 
     async def _get(self, message: str, **query: Any) -> dict[str, Any]:
         return await self.transport.json(
-            Request(what="read a message", url=f"{_ME}/messages/{segment(message)}", query=query)
+            Request("read a message", "GET", f"{_ME}/messages/{segment(message)}", query=query)
         )
 
-    async def _lines(self, ids: Sequence[str]) -> list[dict[str, Any] | None]:
-        requests = [
-            Request(
-                what="read a message",
-                url=f"{_ME}/messages/{segment(key)}",
-                query={
-                    "format": "metadata",
-                    "metadataHeaders": _LINE_HEADERS,
-                    "fields": _LINE_FIELDS,
-                },
-            )
-            for key in ids
-        ]
-        return await read_many(self.transport, "batch", requests)
+    async def _lines(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        """The messages that are there (still), for a list."""
+        found = await asyncio.gather(*map(self._line, ids))
+        return [item for item in found if item is not None]
+
+    async def _line(self, message: str) -> dict[str, Any] | None:
+        query = {"metadataHeaders": _LINE_HEADERS, "fields": _LINE_FIELDS}
+        try:
+            return await self._get(message, format="metadata", **query)
+        except GoogleError as error:
+            if error.status not in (404, 410):
+                raise
+            return None
 
     async def _fill(self, resource: dict[str, Any]) -> None:
         """Get the texts of a message that were too large to come with it."""
@@ -386,15 +385,16 @@ class Gmail(GoogleConnection):
     async def _attached(self, message: str, key: str) -> str:
         found = await self.transport.json(
             Request(
-                what="read an attachment",
-                url=f"{_ME}/messages/{segment(message)}/attachments/{segment(key)}",
-                most=2 * self.settings.max_bytes,  # it is base64
+                "read an attachment",
+                "GET",
+                f"{_ME}/messages/{segment(message)}/attachments/{segment(key)}",
+                most=2 * self.settings.max_bytes,
             )
         )
         return str(found.get("data") or "")
 
     async def _labels(self) -> list[dict[str, Any]]:
-        found = await self.transport.json(Request(what="list labels", url=f"{_ME}/labels"))
+        found = await self.transport.json(Request("list labels", "GET", f"{_ME}/labels"))
         return found.get("labels") or []
 
     async def _label_names(
@@ -475,7 +475,7 @@ class Gmail(GoogleConnection):
         return [*lines, f"In answer to: {headers.get('subject', '')}"]
 
     async def _message_lines(self, ids: Sequence[str]) -> list[str]:
-        found = [line_of(item, ()) for item in await self._lines(ids[:_MOST_SHOWN]) if item]
+        found = [line_of(item, ()) for item in await self._lines(ids[:_MOST_SHOWN])]
         shown = [f"{line['sender']}: {line['subject']}" for line in found]
         more = len(ids) - _MOST_SHOWN
         return [*shown, *([f"… and {more} more"] if more > 0 else [])]
@@ -483,7 +483,7 @@ class Gmail(GoogleConnection):
     async def _draft_preview(self, draft: str) -> Allowed:
         """A draft as it is now; another version of it is another message."""
         found = await self.transport.json(
-            Request(what="read a draft", url=f"{_ME}/drafts/{segment(draft)}")
+            Request("read a draft", "GET", f"{_ME}/drafts/{segment(draft)}")
         )
         message: dict[str, Any] = found["message"]
         await self._fill(message)
@@ -492,7 +492,7 @@ class Gmail(GoogleConnection):
 
     async def _others(self, payload: Resource, to: Sequence[str]) -> list[str]:
         """Those who got a message beside its sender and the user."""
-        profile = await self.transport.json(Request(what="read the profile", url=f"{_ME}/profile"))
+        profile = await self.transport.json(Request("read the profile", "GET", f"{_ME}/profile"))
         without = {str(profile.get("emailAddress", "")).lower(), *map(str.lower, addresses(to))}
         people = [*people_in(payload, "To"), *people_in(payload, "Cc")]
         return [person for person in people if address(person).lower() not in without]
@@ -506,16 +506,14 @@ class Gmail(GoogleConnection):
         self, what: str, path: str, body: dict[str, Any], raw: bytes
     ) -> dict[str, Any]:
         """Uploaded, so that after a lost answer Gmail itself says what happened to it."""
-        request = Request(what=what, method="POST", url=f"upload/{path}", body=body)
-        return await Uploader(self.transport).upload(request, raw, "message/rfc822")
+        request = Request(what, "POST", f"upload/{path}", body=body)
+        return await upload(self.transport, request, raw, "message/rfc822")
 
     async def _post(
         self, what: str, url: str, body: dict[str, Any], *, once: bool = False
     ) -> dict[str, Any]:
         method: Method = "POST"
-        return await self.transport.json(
-            Request(what=what, method=method, url=url, body=body, once=once)
-        )
+        return await self.transport.json(Request(what, method, url, body=body, once=once))
 
     async def _make_label(self, name: str) -> str:
         """The id of a label that was made, here or by somebody else meanwhile."""

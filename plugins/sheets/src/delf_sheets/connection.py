@@ -143,9 +143,9 @@ class Sheets(GoogleConnection):
             body["sheets"] = [{"properties": {"title": name}} for name in sheets]
         made = await self.transport.json(
             Request(
-                what="make a spreadsheet",
-                method="POST",
-                url=_BOOKS,
+                "make a spreadsheet",
+                "POST",
+                _BOOKS,
                 query={"fields": _BOOK_FIELDS},
                 body=body,
                 once=True,
@@ -334,8 +334,9 @@ class Sheets(GoogleConnection):
         return Book.read(
             await self.transport.json(
                 Request(
-                    what="look at a spreadsheet",
-                    url=f"{_BOOKS}/{segment(file_id(spreadsheet))}",
+                    "look at a spreadsheet",
+                    "GET",
+                    f"{_BOOKS}/{segment(file_id(spreadsheet))}",
                     query={"fields": _BOOK_FIELDS},
                 )
             )
@@ -348,8 +349,9 @@ class Sheets(GoogleConnection):
             text = f"'{text.replace(chr(39), chr(39) * 2)}'"
         found = await self.transport.json(
             Request(
-                what=f"read {text}",
-                url=f"{_BOOKS}/{segment(file_id(spreadsheet))}",
+                f"read {text}",
+                "GET",
+                f"{_BOOKS}/{segment(file_id(spreadsheet))}",
                 query={"ranges": text, "fields": f"sheets.data.rowData.values({cells})"},
             )
         )
@@ -358,9 +360,9 @@ class Sheets(GoogleConnection):
 
     async def _do(self, what: str, plan: Plan) -> None:
         request = Request(
-            what=what,
-            method="POST",
-            url=f"{_BOOKS}/{segment(plan.book.id)}:batchUpdate",
+            what,
+            "POST",
+            f"{_BOOKS}/{segment(plan.book.id)}:batchUpdate",
             query={"fields": "spreadsheetId"},
             body={"requests": plan.requests},
             once=plan.once,
@@ -375,8 +377,9 @@ class Sheets(GoogleConnection):
         """The ids of a spreadsheet's sheets and charts."""
         found = await self.transport.json(
             Request(
-                what="look at a spreadsheet",
-                url=f"{_BOOKS}/{segment(book)}",
+                "look at a spreadsheet",
+                "GET",
+                f"{_BOOKS}/{segment(book)}",
                 query={"fields": "sheets(properties.sheetId,charts.chartId)"},
             )
         )
