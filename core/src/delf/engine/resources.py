@@ -18,7 +18,6 @@ from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.shared import Approvals
 from delf.engine.inputs import TaskFiles, find_inputs, input_files, readers_of
 from delf.engine.journal.observers import Observers, open_observers
-from delf.engine.libraries import applying
 from delf.engine.memory import AgentMemory, Memories
 from delf.engine.models.money import Ledger
 from delf.engine.models.pool import ModelPool, load_pricing
@@ -181,7 +180,6 @@ class Resources:
         closing.append(models.aclose)
         make_limits(config.sandbox_config)
         check_output_folder(config.output_dir)
-        applying(config.allowed_libs)  # what cannot be read is told before anything is asked
         found = find_inputs(config.files)
         sandbox = await choose_sandbox(around.host, config, around.plugin_options)
         closing.append(sandbox.backend.aclose)
@@ -262,7 +260,7 @@ class Resources:
         """Describe the sandbox of a task."""
         return SessionSpec(
             tools=tools.tools.names_for_sandbox(),
-            libraries=applying(self.config.allowed_libs),
+            libraries=tuple(self.config.allowed_libs),
             limits=self.limits,
             files=tuple(file.path for file in inputs),
             row_files=self.files.formats.writable,

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from delf.config import AgentConfig
-from delf.engine.libraries import applying
 from delf.errors import ConfigurationError, SandboxUnavailableError
 from delf.packages.official import how_to_install, packages, usual
 from delf.plugins.host import PluginHost
@@ -73,7 +72,7 @@ class _Search:
         state = await backend.available()
         if isinstance(state, Available) and isinstance(backend, SupportsPreparation):
             try:
-                await backend.prepare(applying(self.config.allowed_libs))
+                await backend.prepare(tuple(self.config.allowed_libs))
             except SandboxUnavailableError as error:
                 return Unavailable(" ".join(error.message.split()), error.hint or "")
         return state

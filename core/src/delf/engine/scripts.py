@@ -13,7 +13,6 @@ from typing import Any, Final, NoReturn
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.journal.recording import RecordedScript
-from delf.engine.journal.replay import RecordedLimit
 from delf.engine.task_run import TaskRun
 from delf.engine.task_sandbox import TaskSandbox
 from delf.errors import TaskLeftError
@@ -35,7 +34,6 @@ from delf.protocols.sandbox import (
     Rerun,
     SandboxSession,
     ScriptStart,
-    SupportsCut,
     SupportsLanguage,
     check_script,
 )
@@ -46,8 +44,6 @@ _ANY_PYTHON: Final = "Python 3.11 or newer"
 
 
 _log = logging.getLogger(__name__)
-_CUT_SECONDS: Final = 1.0
-"""The seconds until a script that reached a limit has to end; then its sandbox is gone."""
 _KEPT_FAILURES: Final = 200
 """Of how many failed calls of a script it is known what their tools raised."""
 _SLACK: Final = 1.25
@@ -89,7 +85,7 @@ class ScriptRunner:
         self.sandbox = TaskSandbox(run, in_background)
         self._lives = run.lives
         self._is_used = False
-        self._stopped: asyncio.Future[Exception] | None = None
+        self._stopped: asyncio.Future[Exception | LimitReached] | None = None
         self._budget = self.sandbox.budget
         self.output = run.output
         self.libraries = run.session_spec.libraries
@@ -141,8 +137,8 @@ class ScriptRunner:
                 await self._gate.wait_for_calls(_LATE_SECONDS)
                 await self._children.end()
             status, error = describe_outcome(outcome)
-            # One that died after its script had ended is rebuilt before the next.
-            lost = not self.sandbox.alive and isinstance(outcome, (Crashed, LimitReached))
+            # How far it comes until a limit depends on the machine: nothing goes on from there.
+            lost = isinstance(outcome, (Crashed, LimitReached))
             if lost:
                 await self.sandbox.end_session()
                 self._is_used = False
@@ -164,12 +160,10 @@ class ScriptRunner:
         """Run a script, unless its end is recorded and cannot come again."""
         past = self._begin(attempt, guard)
         done = None if past is None else past.finished
-        if done is not None and done.status == "crashed":
-            if done.lost:  # with what earlier scripts left in it
-                await self.sandbox.close()
-                self._is_used = False
+        if past is not None and done is not None and done.status in ("crashed", "limit"):
+            self.printed_text += past.printed
             self._replay.end_script("crashed", "")
-            return Crashed(message=done.error or "the sandbox is gone")
+            return _lost_as_recorded(done)
         if self._is_used and not self.sandbox.alive:
             # The variables that the script was promised are gone with it.
             outcome: Outcome = Crashed(message="the sandbox died between two scripts")
@@ -183,7 +177,6 @@ class ScriptRunner:
             if self._lives.take(self._calls_made()):
                 self._gate.close()
                 raise SandboxDied(f"{outcome.message}; the script is run once more")
-        outcome = _as_recorded(outcome, done)
         if self._replay.recorded:
             self._replay.end_script(*_end_of(outcome))
         return outcome
@@ -224,12 +217,9 @@ class ScriptRunner:
             if not stopped.done():
                 return await running
             why = stopped.result()
-            if not isinstance(why, RecordedLimit):
-                raise why
-            if isinstance(session, SupportsCut) and not self._replay.loses_sandbox:
-                session.cut(why.limit.limit, why.limit.message)
-                await asyncio.wait({running}, timeout=_CUT_SECONDS)
-            return await running if running.done() else why.limit
+            if isinstance(why, LimitReached):
+                return why
+            raise why
         finally:
             if not running.done():
                 running.cancel()
@@ -260,7 +250,7 @@ class ScriptRunner:
             return answer
         except UnsupportedValueError as error:
             return Raised("ToolArgumentError", f"the arguments cannot be passed: {error}")
-        except (TaskLeftError, RecordedLimit) as error:
+        except TaskLeftError as error:
             return await self._stop(error)
         except Exception as error:
             self._log.redactor.log_failure(_log, "a tool call failed outside of its tool", error)
@@ -275,7 +265,7 @@ class ScriptRunner:
         await asyncio.get_running_loop().create_future()  # until its sandbox is gone
         raise why
 
-    def _end(self, why: Exception) -> None:
+    def _end(self, why: Exception | LimitReached) -> None:
         if self._stopped is not None and not self._stopped.done():
             self._stopped.set_result(why)
 
@@ -285,7 +275,7 @@ class ScriptRunner:
         self._printed += len(text)
         if self._printed > most * _SLACK:
             message = f"the script printed more than {most:,} characters"
-            self._end(RecordedLimit(LimitReached(limit="output", message=message)))
+            self._end(LimitReached(limit="output", message=message))
             return
         self.printed_text.append(text)
         self._log.say(text)
@@ -313,16 +303,12 @@ class ScriptRunner:
         self.output.take(name, data, is_rows=True)
 
 
-def _as_recorded(outcome: Outcome, done: ScriptFinished | None) -> Outcome:
-    """The end of a script that reached a limit, and this time came further without a call."""
-    if done is None or done.status != "limit" or isinstance(outcome, (LimitReached, Crashed)):
-        return outcome
-    return LimitReached(
-        limit=done.limit or "recorded",
-        message=done.error or "a limit",
-        line=done.line,
-        variables=outcome.variables,
-    )
+def _lost_as_recorded(done: ScriptFinished) -> Crashed | LimitReached:
+    """The recorded end of a script whose sandbox went with it."""
+    message = done.error or "the sandbox is gone"
+    if done.status == "limit":
+        return LimitReached(limit=done.limit or "recorded", message=message, line=done.line)
+    return Crashed(message=message)
 
 
 def _end_of(outcome: Outcome) -> tuple[ScriptStatus, str]:

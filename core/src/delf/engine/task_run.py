@@ -18,7 +18,7 @@ from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.approvals.task_flows import TaskFlows
 from delf.engine.inputs import find_inputs, input_files
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
+from delf.engine.journal.replay import Replay
 from delf.engine.memory import AgentMemory, is_from_others
 from delf.engine.models.client import ModelClient
 from delf.engine.models.money import Ledger
@@ -110,7 +110,7 @@ class TaskRun:
         self.started = time.perf_counter() if before is None else before.started
         self.goes_on = before is not None
         """True if its sandbox died, and it goes on in another one."""
-        self.replay = Replay(request.past, PATIENCE_SECONDS)
+        self.replay = Replay(request.past)
         self.replay.before = None if before is None else before.replay.before
         self.seed = self.replay.seed or secrets.token_hex(16)
         """The source of chance for scripts."""

@@ -401,20 +401,6 @@ class SupportsUsage(Protocol):
         ...
 
 
-@runtime_checkable
-class SupportsCut(Protocol):
-    """A session that can end its script where it waits for a call, and keeps the variables."""
-
-    def cut(self, limit: str, message: str) -> None:
-        """End the script as if it had reached a limit.
-
-        Args:
-            limit: Which one, as in :class:`LimitReached`.
-            message: What is said about it.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Available:
     """The backend works here; ``detail`` says how well."""

@@ -30,7 +30,6 @@ from delf_sandbox.process import GuestProcess
 from delf_sandbox.wire import (
     WireError,
     answer_frame,
-    cut_frame,
     exec_frame,
     init_frame,
     parse,
@@ -226,11 +225,6 @@ class WireSession(asyncio.BufferedProtocol):
             self._outcome = None
             self._budget.end_script()
             self._calls.clear()
-
-    def cut(self, limit: str, message: str) -> None:
-        """End the script that runs where it waits for a call; see the protocol."""
-        if self._outcome is not None:
-            self._write(cut_frame(limit, message))
 
     def kill(self) -> None:
         """End the guest now; calls in flight are cancelled."""

@@ -186,11 +186,6 @@ def exec_frame(number: int, code: str, limit: int, start: ScriptStart | None = N
     return encode(["exec", number, code, given], limit)
 
 
-def cut_frame(limit: str, message: str) -> bytes:
-    """End the script that runs, as if it had reached a limit."""
-    return encode(["cut", limit, message], 2**20)
-
-
 def parse_numbers(frame: Sequence[Any]) -> list[int]:
     """The numbers in a ``clock`` or ``turns`` frame.
 

@@ -249,7 +249,7 @@ async def test_what_is_remembered_is_not_asked_again():
     shop = Shop()
     bench = await gate_bench(shop, decide=lambda request: Approved(remember="task"))
     await bench.call("shop.close", 7)
-    await bench.call("shop.close", number="7", desc="again")
+    await bench.call("shop.close", number=7, desc="again")
     await bench.call("shop.close", 8)
     await bench.call("shop.refund", 7)
     assert [(r.action, r.arguments) for r in bench.asked] == [
@@ -613,7 +613,7 @@ async def test_large_arguments_that_hold_more_than_they_show_are_known_by_what_w
     digests = [event.digest for event in started]
     assert digests[0] == digests[2] != digests[1]
     given = {"rows": ROWS, "hidden": {"key": "one"}}
-    assert digests[0] == call_digest("take_hidden as given", given)
+    assert digests[0] == call_digest("take_hidden", given)
     assert SECRET not in str([event.arguments["hidden"] for event in started])
 
 

@@ -11,27 +11,23 @@ from delf.errors import ReplayMismatch
 from delf.messages import Usage
 
 
-def replay_of(calls, ends, patience=10.0, came=None, before=()):
+def replay_of(calls, ends):
     """A script's replay.
 
     Args:
         calls: The digests of its calls.
         ends: The numbers of those that ended.
-        patience: As of the replay.
-        came: When each call came, as Unix time.
-        before: Events between the script and its calls.
     """
-    calls = [*calls]
     head = {"task_id": "t", "action": "look"}
     script = ev.ScriptGenerated(task_id="t", seq=1, at=1.0, code="x", attempt=1)
     start = {"arguments": {}, "effect": "read"}
     made = [
-        ev.CallStarted(seq=n, at=at, call_id=n, digest=digest, **start, **head)
-        for n, (digest, at) in enumerate(zip(calls, came or [1.0] * len(calls), strict=True), 1)
+        ev.CallStarted(seq=n, at=1.0, call_id=n, digest=digest, **start, **head)
+        for n, digest in enumerate(calls, 1)
     ]
     end = {"status": "ok", "duration_ms": 1.0}
     ended = [ev.CallFinished(seq=n, at=1.0, call_id=n, result=n, **end, **head) for n in ends]
-    replay = Replay([script, *before, *made, *ended], patience)
+    replay = Replay([script, *made, *ended])
     assert replay.begin_script(1) is not None
     return replay
 
@@ -76,7 +72,7 @@ async def test_new_calls_wait_for_recorded_ones_without_an_answer():
 
 
 async def test_a_call_that_was_given_up_while_it_waited_wakes_nobody():
-    replay = replay_of("ab", [2, 1], patience=0.01)
+    replay = replay_of("ab", [2, 1])
     waiting = asyncio.ensure_future(replay.call("a"))
     await asyncio.sleep(0)
     waiting.cancel()
@@ -85,41 +81,15 @@ async def test_a_call_that_was_given_up_while_it_waited_wakes_nobody():
     assert (await replay.call("b")).call_id == 2
 
 
-async def test_all_that_wait_are_told_when_nothing_happens():
-    replay = replay_of("abc", [3, 2], patience=0.01)
-    calls = [replay.call(digest) for digest in ("a", "b", "new")]
-    outcomes = await asyncio.gather(*calls, return_exceptions=True)
-    assert all(isinstance(outcome, ReplayMismatch) for outcome in outcomes)
-    assert [outcome.message for outcome in outcomes] == [
-        f"the script makes {made} where the journal has look (call 3)"
-        for made in ("look (call 1)", "look (call 2)", "a call that is not recorded")
-    ]
-
-
-async def test_a_script_may_take_as_long_once_more_as_it_took():
-    """It slept, while each of the calls beside that took only a part of the time."""
-    replay = replay_of("abc", [1, 3, 2], patience=0.0, came=[1.0, 26.0, 51.0])
-    before = asyncio.gather(replay.call("a"), replay.call("b"))
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert not before.done()
-    assert (await replay.call("c")).call_id == 3
-    assert [past.call_id for past in await before] == [1, 2]
-
-
-@pytest.mark.parametrize(
-    "began",
-    [
-        ev.TaskResumed(task_id="t", seq=2, at=9000.0),
-        ev.SandboxOpened(task_id="t", seq=2, at=9000.0, backend="b", isolation="process"),
-        ev.StepStarted(task_id="t", seq=2, at=9000.0, step="execute"),
-    ],
-    ids=lambda event: type(event).__name__,
-)
-async def test_time_in_which_it_did_not_run_does_not_count(began):
-    replay = replay_of("abc", [3, 2], patience=0.01, came=[9000.0] * 3, before=[began])
-    with pytest.raises(ReplayMismatch, match=r"the journal has look \(call 1\), look \(call 3\)"):
-        await asyncio.wait_for(replay.call("b"), 10)
+async def test_calls_whose_turn_does_not_come_wait_for_the_end_of_the_tasks_time():
+    replay = replay_of("abc", [3, 2])
+    waiting = [asyncio.ensure_future(replay.call(digest)) for digest in ("a", "b", "new")]
+    await asyncio.sleep(0)
+    assert "before look (call 3) came again" in replay.unfinished().message
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
+    assert replay.unfinished() is None
 
 
 async def test_a_call_that_is_alone_is_told_at_once():
@@ -136,7 +106,7 @@ def test_what_was_written_of_an_answer_counts_only_where_the_whole_is_not_there(
     replied = ev.ModelReplied(seq=3, model="m", **whole, **head)
 
     def answers_of(*events):
-        replay = Replay(events, 10.0)
+        replay = Replay(events)
         return [reply.text for reply in iter(lambda: replay.reply("generate"), None)]
 
     assert answers_of(asked, wrote) == ["par"]

@@ -63,10 +63,6 @@ SCRIPT: Final = "script"
 """The action of a request for a whole script."""
 Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
 """A request and its decision, as far as a journal has them."""
-_QUIET_SECONDS: Final = 0.1
-"""Seconds without a further call, after which a script that makes many at once is quiet."""
-_MOST_QUIET_SECONDS: Final = 5.0
-"""A script that is never quiet must not hold back its first question for longer."""
 
 
 class TaskApprovals:
@@ -107,8 +103,6 @@ class TaskApprovals:
         self._granted: frozenset[str] = frozenset()
         self._flows = flows
         self._asking = Asking(shared, task, log)
-        self._came_at = 0.0
-        self._in_turn = asyncio.Lock()
         self._looking = asyncio.Lock()
 
     # -- scripts ------------------------------------------------------------------------
@@ -237,8 +231,6 @@ class TaskApprovals:
                     request = await self._with_novelty(request, call)
             if known is not None:
                 return known
-            if not call.alone and self._said_by_mode(request) is None:
-                await self._script_is_quiet()
         lapsed = past is not None and past.lapsed
         return await self._decide(request, call, question, lapsed=lapsed)
 
@@ -338,21 +330,6 @@ class TaskApprovals:
             from_request=found.request_id,
         )
         return Answer(Approved(reason="remembered"), found.by, source="policy")
-
-    async def _script_is_quiet(self) -> None:
-        """Wait until the script makes no further call for a moment.
-
-        One that makes many at once may end, or give them up, before anybody could answer: then
-        nobody is asked.
-        """
-        loop = asyncio.get_running_loop()
-        self._came_at = loop.time()
-        async with self._in_turn:  # those that wait together are asked in the order of their calls
-            now = loop.time()
-            latest = now + _MOST_QUIET_SECONDS
-            while (quiet_at := min(self._came_at + _QUIET_SECONDS, latest)) > now:
-                await asyncio.sleep(quiet_at - now)
-                now = loop.time()
 
     # -- one request ----------------------------------------------------------------------
 

@@ -153,7 +153,6 @@ class Gate:
                 is not known to a resumed task, so no call is made after it.
             ReplayMismatch: When it is not what the journal of a resumed task holds.
             UndecidedCallError: When nobody says whether to make it again.
-            RecordedLimit: When the script comes to where a limit was its recorded end.
         """
         task = asyncio.current_task()
         if task is None:
@@ -383,7 +382,7 @@ class Gate:
         self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
     ) -> Call:
         named, arguments = fitting(bound.action, named)
-        digest = identity(bound.name, arguments, named, bound.action.defaults)
+        digest = identity(bound.name, named, bound.action.defaults)
         return Call(number, bound, arguments, description, digest)
 
     async def _refuse(

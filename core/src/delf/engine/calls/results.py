@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from delf.engine.redact import Redactor
 from delf.values.conversion import plain
@@ -32,9 +32,8 @@ class Results:
     async def take(self, result: Any) -> tuple[Any, bytes, str | None]:
         """A result without secrets, the same encoded, and what was passed as text, if anything.
 
-        A large one is encoded in a thread; a cancellation waits until it is. What its tool puts
-        into a list or a dict meanwhile is not in the result any more. What no script could read
-        is passed as text: the tool has done its work, and must not do it again.
+        A large one is encoded in a thread; a cancellation waits until it is. What no script could
+        read is passed as text: the tool has done its work, and must not do it again.
 
         Raises:
             UnsupportedValueError: When it is too large, or cannot be passed at all.
@@ -51,10 +50,7 @@ class Results:
 
     async def _take(self, result: Any) -> tuple[Any, bytes]:
         if type(result) not in _SMALL and is_large(result):
-            try:
-                return await apart(self._cleaned, _of_its_own(result))
-            except RuntimeError as error:  # its tool goes on adding to what is inside
-                raise UnsupportedValueError(f"the result cannot be passed: {error}") from None
+            return await apart(self._cleaned, result)
         return self._cleaned(result)
 
     def _cleaned(self, result: Any) -> tuple[Any, bytes]:
@@ -87,13 +83,3 @@ def _read(encoded: bytes) -> Any:
         return loads(encoded)
     except ValueError as error:  # a path of 11,000 letters
         raise UnsupportedValueError(f"the result cannot be passed: {error}") from None
-
-
-def _of_its_own(result: Any) -> Any:
-    """A copy of what its tool may still be adding to; its members are the same."""
-    if type(result) is list:
-        return [*cast("list[Any]", result)]
-    if type(result) is dict:
-        items = cast("dict[Any, Any]", result).items()
-        return {key: _of_its_own(item) if type(item) is list else item for key, item in items}
-    return result

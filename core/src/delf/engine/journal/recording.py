@@ -41,7 +41,6 @@ class RecordedCall:
         call_id: Its number.
         action: What was called.
         digest: Over action and arguments as the script gave them.
-        came_after: Seconds that its script had run when it came, at the most.
         request: The request for approval, if one was made.
         decision: What was decided.
         started: Set when it was begun.
@@ -57,7 +56,6 @@ class RecordedCall:
     call_id: int
     action: str
     digest: str
-    came_after: float = 0.0
     request: ev.ApprovalRequested | None = None
     decision: ev.ApprovalDecided | None = None
     started: ev.CallStarted | None = None
@@ -128,7 +126,8 @@ class RecordedScript:
             number of one that was answered.
         clock: What it saw on the clock, in nanoseconds.
         turns: In which turns of its event loop it got which answers.
-        printed: How many characters it printed.
+        printed: Its prints.
+        left_to_print: How many characters of them have not come again.
         finished: Set when its end is known.
         request: The request for the script as a whole, if one was made.
         decision: What was decided about that.
@@ -139,7 +138,8 @@ class RecordedScript:
     steps: list[int] = field(default_factory=list[int])
     clock: list[int] = field(default_factory=list[int])
     turns: list[int] = field(default_factory=list[int])
-    printed: int = 0
+    printed: list[str] = field(default_factory=list[str])
+    left_to_print: int = 0
     finished: ev.ScriptFinished | None = None
     request: ev.ApprovalRequested | None = None
     decision: ev.ApprovalDecided | None = None
@@ -169,11 +169,8 @@ class Recording:
         self._callers: dict[int, RecordedScript] = {}
         self._asked: dict[str, RecordedCall] = {}
         self._plans: dict[str, RecordedScript] = {}
-        self._script_began = 0.0
         own = script = self.scripts[0] = RecordedScript(attempt=0)
         for event in events:
-            if _begins_script(event):
-                self._script_began = event.at
             if isinstance(event, ev.ScriptGenerated):
                 script = self.scripts[event.attempt] = RecordedScript(attempt=event.attempt)
             self._take(event, script)
@@ -214,7 +211,8 @@ class Recording:
                 script.clock += event.readings
                 script.turns += event.turns
             case ev.Printed():
-                script.printed += len(event.text)
+                script.printed.append(event.text)
+                script.left_to_print += len(event.text)
             case ev.ModelCalled():
                 self._end_draft(event.purpose)
                 self._drafts[event.purpose] = []
@@ -277,7 +275,6 @@ class Recording:
                 call_id=event.call_id,
                 action=event.action,
                 digest=digest,
-                came_after=max(0.0, event.at - self._script_began),
                 unseen=event.call_id in self._given_up,
             )
             self._calls[event.call_id] = past
@@ -334,13 +331,6 @@ class Recording:
             return
         past.finished = event
         self._callers[event.call_id].steps.append(event.call_id)
-
-
-def _begins_script(event: ev.Event) -> bool:
-    """Tell whether the next script of a journal begins after an event, or at the start."""
-    if isinstance(event, ev.StepStarted):
-        return event.step == ev.Step.EXECUTE
-    return isinstance(event, (ev.ScriptGenerated, ev.SandboxOpened, ev.TaskResumed))
 
 
 def _refusal(action: str, error: str | None) -> tuple[Any, ...]:

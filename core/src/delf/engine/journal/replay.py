@@ -19,10 +19,6 @@ from delf.engine.journal.retrying import as_untried
 from delf.errors import ReplayMismatch
 from delf.machine.zones import Zone
 from delf.messages import ModelReply, Purpose
-from delf.protocols.sandbox import LimitReached
-
-PATIENCE_SECONDS: Final = 10.0
-"""The seconds beyond the recorded ones in which a script may do nothing that is recorded."""
 
 _REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter", "learn", "outline"})
 """Model calls of the loop itself. Those of a script are part of its recorded calls."""
@@ -34,44 +30,28 @@ _USED_UP: Final = -1
 """The turn of new calls: after all that is recorded."""
 
 
-class RecordedLimit(Exception):  # noqa: N818 - how a recorded script ended, and no failure
-    """A script went on to where the journal has its end, which was a limit.
-
-    Args:
-        limit: The end.
-    """
-
-    def __init__(self, limit: LimitReached) -> None:
-        super().__init__(limit.message)
-        self.limit = limit
-
-
 class _Course:
     """The recorded course of a script that runs once more.
 
     A call that was answered is answered again when all that was recorded before its answer has
     happened again: calls that came, and other answers. A call whose end is not known goes on
-    after all answers, and a new one after all that is recorded.
+    after all answers, and a new one after all that is recorded. A call whose turn never comes
+    waits until the task's time is over: no clock tells a slow script from another one.
 
     Args:
         script: What the journal tells of it.
-        patience: Seconds that the next recorded step may be overdue before it is a mismatch.
     """
 
-    def __init__(self, script: RecordedScript, patience: float) -> None:
+    def __init__(self, script: RecordedScript) -> None:
         self.script = script
-        self._patience = patience
         self._unclaimed: defaultdict[str, deque[RecordedCall]] = defaultdict(deque)
         for call in script.calls:
             self._unclaimed[call.digest].append(call)
         self._expected = {call.call_id: call for call in script.expected}
         self._steps = deque(step for step in script.steps if abs(step) in self._expected)
         self._answers = sum(step > 0 for step in self._steps)
-        self._waiting: defaultdict[int, list[asyncio.Future[bool]]] = defaultdict(list)
+        self._waiting: defaultdict[int, list[asyncio.Future[None]]] = defaultdict(list)
         self._count = 0
-        self._began_at: float | None = None
-        self._moved_at = 0.0
-        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_waiting(self) -> bool:
@@ -85,8 +65,6 @@ class _Course:
 
     def take(self, digest: str) -> RecordedCall | None:
         """The first of the recorded calls with a digest that have not come again."""
-        if self._began_at is None:
-            self._began_at = asyncio.get_running_loop().time()
         if not self._unclaimed.get(digest):
             return None
         past = self._unclaimed[digest].popleft()
@@ -102,7 +80,7 @@ class _Course:
             alone: Whether nothing else can happen meanwhile.
 
         Raises:
-            ReplayMismatch: When its turn does not come.
+            ReplayMismatch: When its turn cannot come.
         """
         if past is None:
             number, is_turn = _USED_UP, not self._steps
@@ -111,65 +89,36 @@ class _Course:
         else:
             number = past.call_id
             is_turn = bool(self._steps) and self._steps[0] == number
-        if not is_turn and (alone or not await self._wait(number)):
-            raise self._stuck(past)
+        if not is_turn:
+            if alone:
+                raise self._stuck(past)
+            await self._wait(number)
         if number > 0:
             self._steps.popleft()
             self._answers -= 1
             self._move()
 
-    async def _wait(self, number: int) -> bool:
-        """Tell whether its turn came."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[bool] = loop.create_future()
+    async def _wait(self, number: int) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[number].append(waiter)
         self._count += 1
-        self._moved_at = loop.time()
-        if self._timer is None:
-            self._timer = loop.call_later(self._patience, self._look)
         try:
-            return await waiter
+            await waiter
         finally:
             self._count -= 1
-            if not self._count:
-                self._look_no_more()
 
     def _move(self) -> None:
         """A recorded step was made: whose turn is it now?"""
-        self._moved_at = asyncio.get_running_loop().time()
         while self._steps and self._steps[0] < 0 and -self._steps[0] not in self._expected:
             self._steps.popleft()
         if not self._answers:
-            self._tell(_ANSWERED, came=True)
-        self._tell(self._steps[0] if self._steps else _USED_UP, came=True)
+            self._wake(_ANSWERED)
+        self._wake(self._steps[0] if self._steps else _USED_UP)
 
-    def _tell(self, number: int, *, came: bool) -> None:
+    def _wake(self, number: int) -> None:
         for waiter in self._waiting.pop(number, ()):
             if not waiter.done():
-                waiter.set_result(came)
-
-    def _look_no_more(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _look(self) -> None:
-        """Tell those who wait that nothing has happened for long, if that is so."""
-        loop = asyncio.get_running_loop()
-        lapse = max(self._moved_at, self._due()) + self._patience
-        if loop.time() < lapse:
-            self._timer = loop.call_at(lapse, self._look)
-            return
-        self._timer = None
-        for number in list(self._waiting):
-            self._tell(number, came=False)
-
-    def _due(self) -> float:
-        """The latest time for the call that all others wait for: the script may have to work."""
-        awaited = self._expected.get(abs(self._steps[0])) if self._steps else None
-        if awaited is None or self._began_at is None:
-            return self._moved_at
-        return self._began_at + awaited.came_after
+                waiter.set_result(None)
 
     def _stuck(self, past: RecordedCall | None) -> ReplayMismatch:
         expected = ", ".join(_named(call) for call in self.expected[:3]) or "an earlier answer"
@@ -182,10 +131,9 @@ class Replay:
 
     Args:
         events: The task's events.
-        patience: Seconds that the next recorded step may be overdue before it is a mismatch.
     """
 
-    def __init__(self, events: Sequence[ev.Event] = (), patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, events: Sequence[ev.Event] = ()) -> None:
         self.events = tuple(events)
         began = next((e for e in self.events if isinstance(e, ev.TaskStarted)), None)
         self.resumed = began is not None
@@ -196,13 +144,12 @@ class Replay:
         """The time zone in which the task began."""
         self.before: Predecessor | None = None
         """The process that worked on the task before, if that may be alive."""
-        self._patience = patience
         self._recording = Recording(as_untried(self.events))
         self.recorded = self._recording.known
         """The recorded events that have not come again; true as long as there may be some."""
         self.last_call = self._recording.last_call
         """The highest number of a call."""
-        self._own = _Course(self._recording.scripts[0], patience) if self.resumed else None
+        self._own = _Course(self._recording.scripts[0]) if self.resumed else None
         self._follow(self._own)
 
     def _follow(self, course: _Course | None) -> None:
@@ -242,8 +189,8 @@ class Replay:
         if self._course is None:
             return text
         script = self._course.script
-        known = min(script.printed, len(text))
-        script.printed -= known
+        known = min(script.left_to_print, len(text))
+        script.left_to_print -= known
         return text[known:]
 
     # -- scripts --------------------------------------------------------------------------
@@ -251,7 +198,7 @@ class Replay:
     def begin_script(self, attempt: int) -> RecordedScript | None:
         """A script is about to run; what the journal tells of it."""
         script = self._recording.scripts.get(attempt)
-        self._follow(None if script is None else _Course(script, self._patience))
+        self._follow(None if script is None else _Course(script))
         return script
 
     def end_script(self, status: ev.ScriptStatus, message: str) -> None:
@@ -265,8 +212,6 @@ class Replay:
         if course is None or course is self._own or status == "crashed":
             return
         script = course.script
-        if status == "limit" and script.finished is not None and script.finished.status == "limit":
-            return  # how far it comes until then depends on the machine
         if course.expected:
             raise _mismatch(f"the script ended without the recorded {_named(course.expected[0])}")
         if script.finished is not None and script.finished.status != status:
@@ -295,7 +240,6 @@ class Replay:
 
         Raises:
             ReplayMismatch: When the script does something else than what is recorded.
-            RecordedLimit: When it goes on to where its recorded end was a limit.
         """
         course = self._course
         if course is None:
@@ -317,19 +261,9 @@ class Replay:
         expected = ", ".join(map(_named, self._course.expected[:3])) or "an earlier answer"
         return _mismatch(f"the task's time was over before {expected} came again")
 
-    @property
-    def loses_sandbox(self) -> bool:
-        """True if the sandbox went with the script that runs."""
-        finished = None if self._course is None else self._course.script.finished
-        return finished is not None and finished.lost
 
-
-def _beyond(finished: ev.ScriptFinished) -> ReplayMismatch | RecordedLimit:
-    """A script makes a call beyond its recorded end: a limit, if that was its end, is its end."""
-    if finished.status != "limit":
-        return _mismatch(f"a script that was {finished.status!r} makes a further call")
-    limit, message = finished.limit or "recorded", finished.error or "a limit"
-    return RecordedLimit(LimitReached(limit=limit, message=message, line=finished.line))
+def _beyond(finished: ev.ScriptFinished) -> ReplayMismatch:
+    return _mismatch(f"a script that was {finished.status!r} makes a further call")
 
 
 def _named(call: RecordedCall) -> str:

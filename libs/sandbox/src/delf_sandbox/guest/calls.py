@@ -283,13 +283,6 @@ class Caller:
                 "a task goes on with calls after the script's end: await it, or cancel it"
             )
 
-    def cut(self, error: BaseException) -> None:
-        """Let all calls that wait for an answer raise something."""
-        self._loop.stop_repeating()
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(error)
-
     def answer(self, frame: list[Any]) -> None:
         """Take an answer from the host, now or in its turn."""
         number = frame[1]

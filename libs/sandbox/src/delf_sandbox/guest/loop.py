@@ -141,11 +141,6 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """
         return bool(self._past) or self._quiet > 0
 
-    def stop_repeating(self) -> None:
-        """From now on, let things happen as they come."""
-        self._past.clear()
-        self._quiet = 0
-
     def install(self, coroutine: Callable[[Any], Any]) -> None:
         """Let tasks be made of what is none yet.
 

@@ -138,8 +138,6 @@ class GuestSession:
     def _receive(self, frame: list[Any]) -> None:
         if frame[0] in ("return", "raise", "told"):
             self._caller.answer(frame)
-        elif frame[0] == "cut":
-            self._caller.cut(LimitReachedError(frame[1], frame[2]))
         else:
             self._commands.put_nowait(frame)
 
