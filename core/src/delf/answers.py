@@ -28,7 +28,6 @@ _MARKS: Final = (
     (r"<\|channel>(thought)(?=\s)", r"<channel|>"),  # Gemma
     (r"(?:<\|start\|>assistant)?<\|channel\|>(analysis)<\|message\|>", r"<|end|>"),  # gpt-oss
 )
-_OPENING: Final = tuple((re.compile(opened, re.IGNORECASE), end) for opened, end in _MARKS)
 _ANY_OPENING: Final = re.compile("|".join(opened for opened, _ in _MARKS), re.IGNORECASE)
 _CLOSING: Final = re.compile(
     rf"(?:</{_WORD}>|\[/{_WORD}\]|◁/{_WORD}▷|<\|end_(?:of_)?{_WORD}\|>)", re.IGNORECASE
@@ -117,8 +116,10 @@ class Opening(NamedTuple):
 def reasoning_in(text: str) -> Opening | None:
     """The mark that a text starts with, if it begins with reasoning."""
     start = len(text) - len(text.lstrip())
-    for opening, end in _OPENING:
-        found = opening.match(text, start)
+    if not _ANY_OPENING.match(text, start):
+        return None
+    for opening, end in _MARKS:
+        found = re.compile(opening, re.IGNORECASE).match(text, start)
         if found is not None:
             mark = end.format(found[1])
             return Opening(found.end(), re.compile(re.escape(mark), re.IGNORECASE), mark)

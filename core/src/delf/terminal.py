@@ -11,7 +11,8 @@ import re
 import unicodedata
 from typing import Final
 
-_HIDDEN: Final = re.compile(
+# The patterns are compiled when a text first needs them: most runs show ASCII alone.
+_HIDDEN: Final = (
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200a\u205f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U0001d159\U000e0100-\U000e01ef]"
 )
@@ -19,10 +20,10 @@ _HIDDEN: Final = re.compile(
 _SPACES: Final = "\xa0\u202f\u3000"
 """Spaces of texts in French or Japanese: they are shown as a space."""
 _JOINERS: Final = "\u200c\u200d"
-_JOINED: Final = re.compile("[\u0600-\u0dff\u1000-\u109f]")
+_JOINED: Final = "[\u0600-\u0dff\u1000-\u109f]"
 """Letters of scripts in which a joiner is a part of the word."""
 _EMOJI_STYLES: Final = "\ufe0e\ufe0f"
-_SKINS: Final = re.compile("[\U0001f3fb-\U0001f3ff]")
+_SKINS: Final = "[\U0001f3fb-\U0001f3ff]"
 
 _LABEL: Final = (
     "0-9A-Za-z_\\-\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u1fff\u2100-\u218f\u2460-\u24ff\u2c00-\u2fdf"
@@ -31,22 +32,20 @@ _LABEL: Final = (
 )
 """The characters of a label in a host's name, and those that look alike."""
 _DOTS: Final = ".\u3002\uff0e\uff61"
-_NAME: Final = re.compile(
+_NAME: Final = (
     f"(?P<before>(?P<who>[{_LABEL}.+'%]{{0,64}})@|://(?:[^\\s/@]{{0,200}}@)?|domain:|)"
     f"(?P<host>[{_LABEL}]+(?:[{_DOTS}][{_LABEL}]+)*)"
 )
-_BARE: Final = re.compile(
-    f"(?:^www[{_DOTS}]|[{_DOTS}](?:com|net|org|biz|edu|gov|mil|io|eu)$)", re.IGNORECASE
-)
+_BARE: Final = f"(?i:^www[{_DOTS}]|[{_DOTS}](?:com|net|org|biz|edu|gov|mil|io|eu)$)"
 """A name without an address around it is taken for that of a host if it begins or ends so."""
-_PLAIN: Final = re.compile(
+_PLAIN: Final = (
     "[\u00c0-\u0130\u0132-\u0137\u0139-\u0148\u014a-\u017e\u01a0\u01a1\u01af\u01b0\u01cd-\u01dc"
     "\u0218-\u021b\u0300-\u036f\u1e00-\u1eff\u1100-\u11ff\u3040-\u312f\u3400-\u9fff\uac00-\ud7ff"
     "\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 """Latin letters with accents, and those of Chinese, Japanese and Korean: none looks like a plain
 Latin letter, and names mix them with those."""
-_ALIKE: Final = re.compile(
+_ALIKE: Final = (
     "[\u0131\u0138\u0149\u017f-\u019f\u01a2-\u01ae\u01b1-\u01cc\u01dd-\u0217\u021c-\u02ff"
     "\u0370-\u058f\u10a0-\u10ff\u13a0-\u167f\u1c80-\u1dbf\u1f00-\u1fff\u2100-\u218f\u2460-\u24ff"
     "\u2c00-\u2dff\ua4d0-\ua4ff\ua640-\ua69f\ua720-\ua7ff\uab30-\uabbf\uff10-\uff5a"
@@ -55,14 +54,12 @@ _ALIKE: Final = re.compile(
 """Letters of other scripts of which some look like plain Latin ones."""
 
 
-_RUNS: Final = re.compile(f"(?:[A-Za-z]|{_PLAIN.pattern}|{_ALIKE.pattern})+")
+_RUNS: Final = f"(?:[A-Za-z]|{_PLAIN}|{_ALIKE})+"
 """Letters in a row."""
-_ENDING: Final = re.compile(f"[{_DOTS}][A-Za-z]{{2,24}}$")
-_STACKED: Final = re.compile(
-    "([{0}]{{4}})([{0}]+)".format(
-        "\u0300-\u036f\u0483-\u0489\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
-        "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
-    )
+_ENDING: Final = f"[{_DOTS}][A-Za-z]{{2,24}}$"
+_STACKED: Final = "([{0}]{{4}})([{0}]+)".format(
+    "\u0300-\u036f\u0483-\u0489\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
+    "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 )
 """More marks on one letter than any language has: they would be drawn over other lines."""
 
@@ -74,7 +71,7 @@ def visible(text: str) -> str:
     """
     if text.isascii():
         return text if text.isprintable() else _without_hidden(text)
-    return _NAME.sub(_shown_name, _STACKED.sub(_shown_marks, _without_hidden(text)))
+    return re.sub(_NAME, _shown_name, re.sub(_STACKED, _shown_marks, _without_hidden(text)))
 
 
 def _shown_marks(found: re.Match[str]) -> str:
@@ -82,7 +79,7 @@ def _shown_marks(found: re.Match[str]) -> str:
 
 
 def _without_hidden(text: str) -> str:
-    if text.isprintable() and not _HIDDEN.search(text):
+    if text.isprintable() and not re.search(_HIDDEN, text):
         return text
     text = text.replace("\r\n", "\n")
     return "".join(_shown(text, at) for at in range(len(text)))
@@ -92,7 +89,7 @@ def _shown(text: str, at: int) -> str:
     character = text[at]
     if character in _SPACES:
         return " "
-    if character in "\n\t" or (character.isprintable() and not _HIDDEN.match(character)):
+    if character in "\n\t" or (character.isprintable() and not re.match(_HIDDEN, character)):
         return character
     before, after = text[at - 1 : at], text[at + 1 : at + 2]
     if character in _JOINERS and _joins(before, after):
@@ -104,11 +101,11 @@ def _shown(text: str, at: int) -> str:
 
 def _joins(before: str, after: str) -> bool:
     """Tell whether a joiner between two signs is a part of how they look."""
-    if _JOINED.match(before) and _JOINED.match(after):
+    if re.match(_JOINED, before) and re.match(_JOINED, after):
         return True
     is_emoji = bool(after) and unicodedata.category(after) == "So"
     joined = before and (unicodedata.category(before) == "So" or before in _EMOJI_STYLES)
-    return is_emoji and bool(joined or _SKINS.match(before))
+    return is_emoji and bool(joined or re.match(_SKINS, before))
 
 
 def _escape(character: str) -> str:
@@ -118,7 +115,7 @@ def _escape(character: str) -> str:
 def _shown_name(found: re.Match[str]) -> str:
     """An address or a host's name; what looks like another one is told by its code."""
     before, who, host = found["before"], found["who"], found["host"]
-    if not before and not _BARE.search(host) and not _mixes_letters(host):
+    if not before and not re.search(_BARE, host) and not _mixes_letters(host):
         return found[0]
     if who and _passes_for_another(f"{who}.{host}"):
         before = "".join(map(_shown_letter, before))
@@ -130,13 +127,13 @@ def _shown_name(found: re.Match[str]) -> str:
 
 def _mixes_letters(host: str) -> bool:
     """Tell whether what may be a name has a word with plain Latin letters and such as look so."""
-    return _ENDING.search(host) is not None and any(
-        re.search("[A-Za-z]", run) and _ALIKE.search(run) for run in _RUNS.findall(host)
+    return re.search(_ENDING, host) is not None and any(
+        re.search("[A-Za-z]", run) and re.search(_ALIKE, run) for run in re.findall(_RUNS, host)
     )
 
 
 def _shown_letter(letter: str) -> str:
-    return letter if letter.isascii() or _PLAIN.match(letter) else _escape(letter)
+    return letter if letter.isascii() or re.match(_PLAIN, letter) else _escape(letter)
 
 
 def _coded(label: str) -> str:
@@ -147,8 +144,8 @@ def _passes_for_another(name: str) -> bool:
     """Tell whether a name mixes plain Latin letters with others that may look like them."""
     if name.isascii():
         return False
-    others = _PLAIN.sub("", name)
-    if _ALIKE.search(others) and re.search("[A-Za-z]", name):
+    others = re.sub(_PLAIN, "", name)
+    if re.search(_ALIKE, others) and re.search("[A-Za-z]", name):
         return True
     labels = re.split(f"[{_DOTS}]", others)
     return any(not label.isascii() and re.search("[A-Za-z]", label) for label in labels)

@@ -10,7 +10,7 @@ import importlib
 import signal
 import sys
 
-_OBJECTS = 50_000
+_OBJECTS = 200_000
 
 
 def main() -> int:
