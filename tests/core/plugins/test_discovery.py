@@ -86,15 +86,6 @@ def test_what_is_the_same_is_read_once(site, monkeypatch):
     assert discovery.discover() is first
 
 
-def test_what_is_still_being_installed_is_read_again(site):
-    site.add("tickets", entry_points="")
-    assert discovery.discover() == ()
-    (info,) = site.path.glob("*.dist-info")
-    os.utime(site.path)
-    (info / "entry_points.txt").write_text("[delf]\ntickets = made_tickets\n")
-    assert [item.name for item in discovery.discover()] == ["tickets"]
-
-
 def test_order_does_not_depend_on_the_file_system(site):
     for name in ("zebra", "apple", "mango"):
         site.add(name)

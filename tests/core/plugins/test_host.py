@@ -129,13 +129,6 @@ def test_plugins_for_another_delf_are_skipped_before_an_import(site, record):
     assert record(host, "both").state == record(host, "silent").state == "loaded"
 
 
-def test_a_plugin_whose_packages_are_missing_says_so(site, record):
-    site.add("delf-plugin-tickets", "import ticket_sdk", requires=("delf-core>=0.1", "ticket-sdk"))
-    found = record(site.host(), "tickets")
-    assert found.state == "failed"
-    assert found.reason == "ModuleNotFoundError: No module named 'ticket_sdk'"
-
-
 # Blocking
 
 
@@ -157,14 +150,6 @@ def test_blocked_plugins_are_not_imported(site, record, options, reason):
     found = record(host, "tickets")
     assert (found.state, found.reason) == ("disabled", reason)
     assert module not in sys.modules
-
-
-def test_a_mistyped_block_is_a_warning(site):
-    site.add("delf-plugin-tickets")
-    host = site.host(environ={"DELF_DISABLE_PLUGINS": "ticket,elsewhere"})
-    assert host.warnings == (
-        "disabled by DELF_DISABLE_PLUGINS: 'ticket' is not installed; did you mean 'tickets'?",
-    )
 
 
 # Disputes
@@ -215,13 +200,6 @@ def test_blocking_one_ends_a_dispute(site, record):
     assert record(host, "tickets", "delf-plugin-tickets").state == "loaded"
 
 
-def test_one_module_in_two_distributions_is_a_dispute(site):
-    site.add("delf-plugin-tickets", module="made_shared")
-    site.add("fork", name="tickets", module="made_shared")
-    with pytest.raises(PluginError, match=r"delf-plugin-tickets 1\.0 and fork 1\.0"):
-        site.host().spec(ConnectionSpec, "tickets")
-
-
 # Names that mean nothing
 
 
@@ -267,12 +245,6 @@ def test_a_plugin_that_could_not_be_used_is_named_with_its_reason(site):
     )
     with pytest.raises(PluginError, match="is skipped: needs delf with plugin API 99"):
         host.spec(ConnectionSpec, "gmail")
-
-
-def test_a_blocked_plugin_is_named_with_its_reason(site):
-    site.add("delf-plugin-tickets")
-    with pytest.raises(PluginError, match="is disabled: disabled by --no-plugins"):
-        site.host(no_plugins=True).spec(ConnectionSpec, "tickets")
 
 
 # Models
@@ -407,12 +379,6 @@ def test_a_host_is_shared_between_threads(site):
         thread.join()
     assert len(seen) == 8
     assert all(item is seen[0] for item in seen)
-
-
-def test_two_hosts_know_nothing_of_each_other(site):
-    site.add("delf-plugin-tickets")
-    assert names(site.host(no_plugins=True)) == []
-    assert names(site.host()) == ["tickets"]
 
 
 # The report

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from delf.errors import PluginError, did_you_mean
 from delf.llm import LLMConfig
 from delf.packages.official import how_to_install, package_of, packages, usual_model
 from delf.plugins.discovery import Candidate, normalise
-from delf.plugins.loader import Outcome
 from delf.plugins.report import PluginRecord
 from delf.records import dataclass
 from delf.specs import ModelSpec, Spec
@@ -45,55 +45,44 @@ class Catalog:
     """All specs of all loaded plugins, by kind and name, and the records of all plugins.
 
     Args:
-        outcomes: What happened to the plugins, in any order; it never matters.
+        loaded: What loading the plugins gave, in any order; it never matters.
         prefer: Plugins or distributions whose names win where several give one, in order.
     """
 
-    def __init__(self, outcomes: Sequence[Outcome], prefer: Sequence[str] = ()) -> None:
+    def __init__(self, loaded: Sequence[PluginRecord], prefer: Sequence[str] = ()) -> None:
         self._prefer = tuple(normalise(name) for name in prefer)
         self._offers: dict[tuple[str, str], list[Offer]] = {}
-        offers = (Offer(spec, item.plugin) for item in outcomes for spec in item.specs)
+        offers = (Offer(spec, item.plugin) for item in loaded for spec in item.specs)
         for offer in sorted(offers, key=lambda o: (o.spec.kind, o.spec.name, o.plugin.origin)):
             self._offers.setdefault((offer.spec.kind, offer.spec.name), []).append(offer)
         names: dict[str, list[Candidate]] = {}
-        for outcome in outcomes:
-            if outcome.state == "loaded":
-                names.setdefault(outcome.plugin.name, []).append(outcome.plugin)
-        self.records = tuple(self._record(outcome, names) for outcome in outcomes)
+        for record in loaded:
+            if record.state == "loaded":
+                names.setdefault(record.name, []).append(record.plugin)
+        self.records = tuple(self._with_disputes(record, names) for record in loaded)
         """The records of all plugins, in their order."""
 
-    def _record(self, outcome: Outcome, names: Mapping[str, list[Candidate]]) -> PluginRecord:
-        plugin, state, reason = outcome.plugin, outcome.state, outcome.reason
-        disputes = list(self._disputes(outcome, names)) if state == "loaded" else []
-        if disputes:
-            state, reason = "conflict", "; ".join(disputes)
-        kinds: dict[str, tuple[str, ...]] = {}
-        for spec in sorted(outcome.specs, key=lambda item: (item.kind, item.name)):
-            kinds[spec.kind] = (*kinds.get(spec.kind, ()), spec.name)
-        return PluginRecord(
-            name=plugin.name,
-            state=state,
-            distribution=plugin.distribution,
-            version=plugin.version,
-            reason=reason,
-            kinds=kinds,
-            warnings=outcome.warnings,
-            load_ms=outcome.load_ms,
-        )
-
-    def _disputes(self, outcome: Outcome, names: Mapping[str, list[Candidate]]) -> Iterator[str]:
-        """Return the reasons for unusable names of a plugin: its own, and those of its specs."""
-        plugin = outcome.plugin
+    def _with_disputes(
+        self, record: PluginRecord, names: Mapping[str, list[Candidate]]
+    ) -> PluginRecord:
+        """The record, in conflict where its own name or one of its specs' is another's, too."""
+        if record.state != "loaded":
+            return record
+        plugin = record.plugin
+        disputes: list[str] = []
         if others := [each for each in names[plugin.name] if each is not plugin]:
-            yield f"plugin {plugin.name!r} is also in {_listed(others)}"
-        for spec in outcome.specs:
+            disputes.append(f"plugin {plugin.name!r} is also in {_listed(others)}")
+        for spec in record.specs:
             offers = self._offers[spec.kind, spec.name]
             winner = self._winner(offers)
             if winner == Offer(spec, plugin):
                 continue
             others = [offer.plugin for offer in offers if offer.plugin != plugin]
             chosen = "" if winner is None else f", and {winner.plugin.origin} is preferred"
-            yield f"{spec.kind} {spec.name!r} is also in {_listed(others)}{chosen}"
+            disputes.append(f"{spec.kind} {spec.name!r} is also in {_listed(others)}{chosen}")
+        if not disputes:
+            return record
+        return replace(record, state="conflict", reason="; ".join(disputes))
 
     def usable(self, kind: str) -> list[Offer]:
         """The specs of a kind whose names are not in dispute, ordered by name."""

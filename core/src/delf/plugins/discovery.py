@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 _SECTION = re.compile(rf"^\s*\[\s*{re.escape(ENTRY_POINT_GROUP)}\s*\]", re.MULTILINE)
 _SEPARATORS = re.compile(r"[-_.]+")
-_RECENT_NS: Final = 10**9
 _UNKNOWN: Final = "a distribution without a name"
 
 
@@ -62,12 +60,9 @@ class Candidate:
 def installed() -> Hashable:
     """A value that is another one once something was installed or removed.
 
-    Installers change folders where Python looks, and so their times. What changed within the last
-    second may change again without another time, and gives a value of its own.
+    Installers change folders where Python looks, and so their times.
     """
-    times = tuple(map(_changed, sys.path))
-    recent = time.time_ns() - max(times, default=0) < _RECENT_NS
-    return object() if recent else (tuple(sys.path), times, tuple(sys.meta_path))
+    return tuple(sys.path), tuple(map(_changed, sys.path)), tuple(sys.meta_path)
 
 
 def _changed(folder: str) -> int:

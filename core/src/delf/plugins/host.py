@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Final, Self, TypeVar, cast
 
-from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
+from delf.errors import DelfError, OptionalDependencyError, PluginError
 from delf.llm import LLMConfig, as_llm_config
 from delf.packages.official import package_of
 from delf.plugins import discovery, loader
@@ -32,7 +32,6 @@ class PluginHost:
 
     Args:
         candidates: The plugins, in any order.
-        warnings: What the user should know about the way plugins were chosen.
         prefer: Plugins or distributions whose names win where several give one, in order.
         environ: Variables, some of which may be addresses of models.
     """
@@ -41,13 +40,11 @@ class PluginHost:
         self,
         candidates: Sequence[Candidate],
         *,
-        warnings: Sequence[str] = (),
         prefer: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._environ = os.environ if environ is None else environ
         self._prefer = tuple(prefer)
-        self.warnings = tuple(warnings)
         self._candidates = tuple(candidates)
         self._lock = threading.RLock()
         self._catalog: Catalog | None = None
@@ -83,9 +80,8 @@ class PluginHost:
             asked.append(("all", "disabled by --no-plugins"))
         found = (*discovery.in_code(extra), *discovery.discover())
         candidates = [_blocked(candidate, asked) for candidate in found]
-        warnings = _mistyped(found, asked)
         prefer = variables.get(PREFER_VARIABLE, "").replace(",", " ").split()
-        return cls(candidates, warnings=warnings, prefer=prefer, environ=variables)
+        return cls(candidates, prefer=prefer, environ=variables)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -220,14 +216,14 @@ class PluginHost:
 
     def report(self) -> list[dict[str, Any]]:
         """The records as JSON-ready rows: what ``delf plugins`` shows."""
-        return [asdict(record) for record in self.records()]
+        return [record.to_dict() for record in self.records()]
 
     def _loaded(self) -> Catalog:
         with self._lock:
             if self._catalog is None:
                 manager = loader.new_manager()
-                outcomes = [loader.load(each, manager) for each in self._candidates]
-                self._catalog = Catalog(outcomes, self._prefer)
+                loaded = [loader.load(each, manager) for each in self._candidates]
+                self._catalog = Catalog(loaded, self._prefer)
             return self._catalog
 
     def _unresolved(self, spec: Spec, error: BaseException) -> PluginError:
@@ -242,17 +238,6 @@ def _blocked(candidate: Candidate, asked: Iterable[tuple[str, str]]) -> Candidat
     """A plugin with the first reason why it is blocked, if there is one."""
     why = next((why for name, why in asked if _names(name, candidate)), None)
     return candidate if why is None else replace(candidate, blocked=why)
-
-
-def _mistyped(candidates: Sequence[Candidate], asked: Iterable[tuple[str, str]]) -> list[str]:
-    """Warnings for names that are much like installed ones.
-
-    A list that is shared between machines may name plugins that are not installed here.
-    """
-    known = {name for c in candidates for name in (c.name, c.distribution) if name}
-    unknown = ((name, why) for name, why in asked if name not in _ALL and name not in known)
-    close = ((name, why, did_you_mean(name, known)) for name, why in unknown)
-    return [f"{why}: {name!r} is not installed{like}" for name, why, like in close if like]
 
 
 def _names(name: str, candidate: Candidate) -> bool:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import itertools
 import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from types import ModuleType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pluggy
 
@@ -22,36 +21,13 @@ from delf import hookspecs
 from delf.errors import did_you_mean
 from delf.hookspecs import HOOKS, PLUGIN_API
 from delf.plugins.discovery import Candidate
-from delf.plugins.report import State
-from delf.records import dataclass
+from delf.plugins.report import PluginRecord, State
 from delf.specs import CommandSpec, SandboxSpec, Spec
 from delf.types import ISOLATION_ORDER
 
 _FACTORY = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 _API = re.compile(r"delf-plugin-api-(\d+)", re.IGNORECASE)
-_MOST_SPECS: Final = 1000  # a hook may be a generator without an end
 _PROJECT: Final = "delf"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The outcome of loading a plugin, before it is compared with the others.
-
-    Args:
-        plugin: The plugin.
-        state: Whether it can be used.
-        reason: Why it cannot; then it offers nothing.
-        specs: What it offers.
-        warnings: What its author should look at.
-        load_ms: How long import and hooks took.
-    """
-
-    plugin: Candidate
-    state: State
-    reason: str | None = None
-    specs: tuple[Spec, ...] = ()
-    warnings: tuple[str, ...] = ()
-    load_ms: float = 0.0
 
 
 class _BadPluginError(Exception):
@@ -74,7 +50,7 @@ def new_manager() -> pluggy.PluginManager:
     return manager
 
 
-def load(candidate: Candidate, manager: pluggy.PluginManager) -> Outcome:
+def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
     """Import a plugin and ask its hooks, whatever it does; one that is unfit is not imported.
 
     Args:
@@ -84,7 +60,7 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> Outcome:
     unfit = _unfit(candidate)
     if unfit is not None:
         state, reason = unfit
-        return Outcome(plugin=candidate, state=state, reason=reason)
+        return PluginRecord(plugin=candidate, state=state, reason=reason)
     started = time.perf_counter()
     specs: tuple[Spec, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -101,7 +77,7 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> Outcome:
         problem = str(error)
     except BaseException as error:  # SystemExit and pytest's outcomes are not Exceptions
         problem = explain(error)
-    return Outcome(
+    return PluginRecord(
         plugin=candidate,
         state="loaded" if problem is None else "failed",
         reason=problem,
@@ -163,9 +139,6 @@ def _register(
         try:
             manager.register(plugin, name=name)
         except pluggy.PluginValidationError as error:
-            # Older versions of pluggy leave it half registered.
-            if manager.is_registered(plugin):
-                manager.unregister(plugin)
             text = " ".join(part.strip() for part in str(error).splitlines() if part.strip())
             raise _BadPluginError(text) from error
     callers = manager.get_hookcallers(plugin) or []
@@ -189,26 +162,16 @@ def _collect(plugin: object, callers: Iterable[pluggy.HookCaller]) -> Iterator[S
 
 
 def _ask(hook: str, function: Any) -> list[Spec]:
+    if inspect.iscoroutinefunction(function):
+        raise _BadPluginError(f"{hook} is async; hooks are plain functions")
     try:
-        items = _items(hook, function())
-    except (KeyboardInterrupt, _BadPluginError):
+        returned = function()
+        items = [returned] if isinstance(returned, (str, bytes)) else list(returned)
+    except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise _BadPluginError(f"{hook} raised {explain(error)}") from error
-    if len(items) > _MOST_SPECS:
-        raise _BadPluginError(f"{hook} returned more than {_MOST_SPECS} specs")
     return [_checked(hook, HOOKS[hook], item) for item in items]
-
-
-def _items(hook: str, returned: object) -> list[object]:
-    if inspect.iscoroutine(returned):
-        returned.close()
-        raise _BadPluginError(f"{hook} is async; hooks are plain functions")
-    if not isinstance(returned, Iterable) or isinstance(returned, (str, bytes)):
-        given, expected = type(returned).__name__, HOOKS[hook].__name__
-        raise _BadPluginError(f"{hook} returned {given}, not an iterable of {expected}")
-    # A generator may never end.
-    return list(itertools.islice(cast("Iterable[object]", returned), _MOST_SPECS + 1))
 
 
 def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
@@ -216,49 +179,35 @@ def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
     if not isinstance(item, expected):
         given = item.__name__ if isinstance(item, type) else type(item).__name__
         raise _BadPluginError(f"{hook} returned a {given}, not a {expected.__name__}")
-    where = f"{hook}: the spec {item.name!r}"
     name: Any = item.name
-    blanks = 1 if isinstance(item, CommandSpec) else 0  # a command may name its group first
     words: list[str] = name.split() if isinstance(name, str) else []
-    if not 1 <= len(words) <= blanks + 1 or name != " ".join(words):
+    most = 2 if isinstance(item, CommandSpec) else 1  # a command may name its group first
+    if not 1 <= len(words) <= most or name != " ".join(words):
         raise _BadPluginError(f"{hook}: {name!r} is not a name; it is text without blanks")
-    if not isinstance(cast("Any", item.summary), str):
-        raise _BadPluginError(f"{where} has no summary")
+    where = f"{hook}: the spec {name!r}"
     factory: Any = item.factory
     if not isinstance(factory, str) or not _FACTORY.fullmatch(factory):
         raise _BadPluginError(f"{where} has the factory {factory!r}, not 'module:attribute'")
     for given in fields(item):
-        if given.type == "tuple[str, ...]":  # as it is written in specs.py
-            _check_texts(where, given.name, getattr(item, given.name))
+        value = getattr(item, given.name)
+        # A lone text is the usual slip: it would be read letter by letter.
+        if given.type == "tuple[str, ...]" and not isinstance(value, tuple):
+            raise _BadPluginError(f"{where} has {given.name}={value!r}, not a tuple of texts")
     if isinstance(item, SandboxSpec) and item.isolation not in ISOLATION_ORDER:
         allowed = ", ".join(ISOLATION_ORDER)
         raise _BadPluginError(f"{where} has isolation {item.isolation!r}; one of: {allowed}")
     return item
 
 
-def _check_texts(where: str, field: str, value: object) -> None:
-    """A lone string is the usual slip: it would be read letter by letter."""
-    if not isinstance(value, tuple) or not all(
-        isinstance(part, str) and part for part in cast("tuple[object, ...]", value)
-    ):
-        raise _BadPluginError(f"{where} has {field}={value!r}, not a tuple of texts")
-
-
 def _oddities(plugin: object) -> Iterator[str]:
-    """Functions that were surely meant as hooks and will not be called."""
-    home = getattr(plugin, "__name__", None)
-    for name in dir(plugin):
-        member = getattr(plugin, name, None)
-        options = getattr(member, f"{_PROJECT}_impl", None)
-        if options is None and not name.startswith(f"{_PROJECT}_"):
+    """Functions of its own that were surely meant as hooks and will not be called."""
+    home = getattr(plugin, "__name__", type(plugin).__module__)
+    for name, member in inspect.getmembers(plugin, inspect.isroutine):
+        marked = getattr(member, f"{_PROJECT}_impl", None)
+        own = marked or getattr(member, "__module__", None) == home
+        if not own or not name.startswith(f"{_PROJECT}_"):
             continue
-        if not inspect.isroutine(member):
-            continue
-        if options is None:
-            own = inspect.ismethod(member) or getattr(member, "__module__", None) == home
-            if name in HOOKS and own:
-                yield f"{name} is not marked with @hookimpl and is ignored"
-            elif own:
-                yield f"{name} is not a hook of this delf{did_you_mean(name, HOOKS)}"
-        elif (options.get("specname") or name) not in HOOKS and not options.get("optionalhook"):
+        if name not in HOOKS and not (marked and marked.get("optionalhook")):
             yield f"{name} is not a hook of this delf{did_you_mean(name, HOOKS)}"
+        elif name in HOOKS and not marked:
+            yield f"{name} is not marked with @hookimpl and is ignored"

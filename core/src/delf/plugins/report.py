@@ -1,12 +1,13 @@
-"""Records of all plugins, as data for ``delf plugins`` and ``delf doctor``."""
+"""Records of plugins: what each is, whether it can be used, and what it offers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
-from typing import Literal
+from typing import Any, Literal
 
+from delf.plugins.discovery import Candidate
 from delf.records import dataclass
+from delf.specs import Spec
 
 State = Literal["loaded", "failed", "skipped", "disabled", "conflict"]
 """``loaded``: all its names can be used. ``failed``: it is broken or incomplete. ``skipped``:
@@ -19,26 +20,50 @@ class PluginRecord:
     """The record of one plugin.
 
     Args:
-        name: The plugin's name.
+        plugin: The plugin as its distribution describes it.
         state: Whether it can be used.
-        distribution: What was installed; None for a plugin given in code.
-        version: The distribution's version.
         reason: Why the state is not ``loaded``.
-        kinds: The names that it offers, by kind.
+        specs: What it offers.
         warnings: What its author should look at.
         load_ms: How long its import and hooks took; 0 when it was not imported.
     """
 
-    name: str
+    plugin: Candidate
     state: State
-    distribution: str | None = None
-    version: str | None = None
     reason: str | None = None
-    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    specs: tuple[Spec, ...] = ()
     warnings: tuple[str, ...] = ()
     load_ms: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        return self.plugin.name
+
+    @property
+    def distribution(self) -> str | None:
+        """The distribution that brings it; None for a plugin given in code."""
+        return self.plugin.distribution
+
+    @property
+    def version(self) -> str | None:
+        """The distribution's version."""
+        return self.plugin.version
+
+    @property
+    def kinds(self) -> Mapping[str, tuple[str, ...]]:
+        """The names that it offers, by kind."""
+        found: dict[str, tuple[str, ...]] = {}
+        for spec in sorted(self.specs, key=lambda item: (item.kind, item.name)):
+            found[spec.kind] = (*found.get(spec.kind, ()), spec.name)
+        return found
 
     @property
     def usable(self) -> bool:
         """True if it was loaded, even with a name in dispute."""
         return self.state in ("loaded", "conflict")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON-ready data."""
+        names = ("name", "state", "distribution", "version", "reason", "kinds", "warnings")
+        return {name: getattr(self, name) for name in (*names, "load_ms")}

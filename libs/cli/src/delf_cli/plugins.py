@@ -32,8 +32,6 @@ def plugins() -> None:
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List the plugins with what they add, their packages and their state."""
-    from delf_cli.errors import say
-
     state = state_of(ctx)
     host = state.discover()
     records = host.records()
@@ -50,8 +48,6 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
             click.echo(line)
         for record in records:
             _explain(record, state)
-    for warning in host.warnings:
-        say("warning", state.clean(warning))
 
 
 def _row(record: PluginRecord) -> tuple[str, ...]:

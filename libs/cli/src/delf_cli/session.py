@@ -229,7 +229,7 @@ class Setup:
         """
         project = state.load_project(options.overrides, options.flags)
         host = state.discover(project.environ)
-        for warning in (*project.warnings, *host.warnings, *plugin_warnings(host, project)):
+        for warning in (*project.warnings, *plugin_warnings(host, project)):
             errors.say("warning", state.clean(warning))
         options = replace(options, verbose=options.verbose or project.agent.verbose)
         return cls(project, host, options)
