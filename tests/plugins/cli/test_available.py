@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from delf.packages.official import all_packages
 from delf_plugin_cli import available
 from support.cli_fixtures import *  # noqa: F403 - here, run
 
@@ -28,6 +29,14 @@ def test_a_plugin_of_others_is_listed_by_its_whole_name(directory, here, run):
     text = run("plugins", "available").stdout
     assert text.index("By others") > text.index("sql")
     assert "delf-plugin-tickets" in text
+
+
+def test_every_plugin_of_delfs_own_is_available_for_some_purpose(here, run):
+    listed = [f"delf-plugin-{name}" for names in available.purposes().values() for name in names]
+    assert sorted(listed) == sorted(p for p in all_packages() if p.startswith("delf-plugin-"))
+    shown = run("plugins", "available").stdout
+    assert "✓ gmail " in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
 
 
 def test_what_is_in_the_directory_is_whole():

@@ -7,11 +7,9 @@ import os
 import platform
 import shlex
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
@@ -37,7 +35,6 @@ from delf_plugin_cli.sources import clone, is_installed
 if TYPE_CHECKING:
     from delf.config import AgentConfig
     from delf.plugins.host import PluginHost
-    from delf.plugins.report import PluginRecord
     from delf.plugins.sandboxes import Tried
     from delf.project.project import Project
     from delf.types import Isolation
@@ -49,7 +46,6 @@ _WITH_OPTIONS: Final = frozenset(
 )
 _READ_WHOLE: Final = 20_000_000
 """Bytes of a journal that is read whole: a tenth of a second."""
-_SAMPLE: Final = 10
 _KEY_SUFFIX: Final = "_API_KEY"
 
 
@@ -74,7 +70,7 @@ class Finding:
 @click.option("--json", "as_json", is_flag=True, help="Write the results as JSON.")
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
-    """Check Python, plugins, sandboxes, models, configuration and folders.
+    """Check Python, plugins, sandboxes, models and the configuration.
 
     The exit status is 0 if a task could run and 1 if not.
     """
@@ -159,29 +155,21 @@ def _examine(state: State) -> Iterator[Finding]:
     yield Finding(area="delf", status="ok", text=f"{__version__} in {resources.files('delf')}")
     if is_installed(namesake.NAMESAKE):
         yield Finding(area="delf", status="note", text=namesake.TOLD, hint=_without_namesake())
-    project: Project | None = None
-    config: AgentConfig | None = None
     try:
-        read: Project = state.load_project(ask=False)
-        project = read
-        yield from _config_file(read)
-        config = read.agent
+        project = state.load_project(ask=False)
+        yield from _config_file(project)
+        config = project.agent
     except DelfError as error:
         yield Finding(area="config", status="problem", text=error.message, hint=error.hint)
-    environ = project.environ if project is not None else os.environ
-    host = state.discover(environ)
+        host = state.discover()
+        yield from (*_plugins(host), *_keys(host, os.environ))
+        return
+    host = state.discover(project.environ)
     found = [*_plugins(host), *asyncio.run(_sandboxes(host, project, config))]
-    found += _keys(host, environ)
-    if project is not None and config is not None:
-        found += _parts(host, project, config)
-    if project is not None:
-        found += [*_connections(host, project), asyncio.run(_journal(host, project))]
-    if project is not None and config is not None:
-        found += asyncio.run(_embedder(host, project, config))
-    found += _folders()
-    if project is not None and config is not None:
-        found = _as_a_task_finds_it(state, host, project, found)
-    yield from found
+    found += [*_keys(host, project.environ), *_parts(host, project, config)]
+    found += [*_connections(host, project), asyncio.run(_journal(host, project))]
+    found += asyncio.run(_embedder(host, project, config))
+    yield from _as_a_task_finds_it(state, host, project, found)
 
 
 def _parts(host: PluginHost, project: Project, config: AgentConfig) -> Iterator[Finding]:
@@ -291,7 +279,8 @@ def _config_file(project: Project) -> Iterator[Finding]:
 
 
 def _plugins(host: PluginHost) -> Iterator[Finding]:
-    from delf_plugin_cli.soundness import is_others
+    """Every plugin that cannot be used, and what the authors of the others should fix."""
+    from delf_plugin_cli.soundness import is_others, release_warnings
 
     records = host.records()
     usable = [record.name for record in records if record.usable]
@@ -300,45 +289,22 @@ def _plugins(host: PluginHost) -> Iterator[Finding]:
         if record.state not in ("loaded", "disabled"):
             text = f"{record.name} is {record.state}: {record.reason}"
             yield Finding(area="plugins", status="note", text=text, hint="delf plugins says more")
-        elif record.usable and (told := [*record.warnings, *_to_mend(record)]):
-            text = f"{record.name}: {'; '.join(told)}"
-            hint = f"tell its author: delf plugins check {record.name}"
-            yield Finding(area="plugins", status="note", text=text, hint=hint)
-        if record.usable and is_others(record):
-            for text in _what_is_missing(host, record):
-                yield Finding(area="plugins", status="note", text=f"{record.name}: {text}")
+        elif record.usable:
+            told = [*record.warnings, *(release_warnings(record) if is_others(record) else ())]
+            if told:
+                text = f"{record.name}: {'; '.join(told)}"
+                hint = f"tell its author: delf plugins check {record.name}"
+                yield Finding(area="plugins", status="note", text=text, hint=hint)
 
 
-def _what_is_missing(host: PluginHost, record: PluginRecord) -> Iterator[str]:
-    """Find the features that will not work with a plugin, before it is used."""
-    from delf_plugin_cli.soundness import what_is_missing
-
-    for spec in host.specs_of(record.name):
-        try:
-            yield from what_is_missing(host, spec)
-        except DelfError as error:
-            yield f"{spec.kind} {spec.name!r}: {error.message}"
-
-
-def _to_mend(record: PluginRecord) -> Iterator[str]:
-    from delf_plugin_cli.soundness import is_others, release_warnings
-
-    if is_others(record):
-        yield from release_warnings(record)
-
-
-async def _sandboxes(
-    host: PluginHost, project: Project | None, config: AgentConfig | None
-) -> list[Finding]:
+async def _sandboxes(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
     """Every sandbox with its state, and what was measured of it."""
     found: list[Finding] = []
-    least = config.min_isolation if config is not None else "process"
-    options: Mapping[str, Mapping[str, Any]] = project.plugin_options if project is not None else {}
     for spec in host.specs(SandboxSpec):
-        looked = await _try_sandbox(host, spec, options, config)
+        looked = await _try_sandbox(host, spec, project.plugin_options, config.sandbox_config)
         text = f"{spec.name}, isolation {looked.isolation}: {looked.text}"
-        if looked.works and isolation_rank(looked.isolation) < isolation_rank(least):
-            text += f"; weaker than min_isolation = {least!r}"
+        if looked.works and isolation_rank(looked.isolation) < isolation_rank(config.min_isolation):
+            text += f"; weaker than min_isolation = {config.min_isolation!r}"
         status: Status = "ok" if looked.works else "note"
         found.append(Finding(area="sandbox", status=status, text=text, hint=looked.hint))
         for name, active in looked.measures.items():
@@ -371,13 +337,12 @@ async def _try_sandbox(
     host: PluginHost,
     spec: Any,
     options: Mapping[str, Mapping[str, Any]],
-    config: AgentConfig | None,
+    given: Mapping[str, Any],
 ) -> _Looked:
     """Tell whether a sandbox works, why or why not, what to do, and what confines scripts in it."""
     from delf.plugins.sandboxes import Tried, make_sandbox
     from delf.protocols.sandbox import SandboxBackend, SupportsMeasures, Unavailable
 
-    given: Mapping[str, Any] = config.sandbox_config if config is not None else {}
     backend: SandboxBackend | None = None
     try:
         backend = make_sandbox(host, spec, given, options)
@@ -444,30 +409,26 @@ def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
 async def _journal(host: PluginHost, project: Project) -> Finding:
     """Tell whether the journal can be opened and read: no task begins without it.
 
-    Of a large one only some tasks are read, the newest and the oldest of the newest thousand.
+    A large one is not read as a whole, which would take minutes.
     """
     from delf.protocols.journal import SharedJournal, SupportsUpkeep
     from delf_cli.journals import project_journal
 
+    text = "can be read"
     try:
         journal = project_journal(project, host)
         try:
-            sampled = isinstance(journal, SupportsUpkeep) and (
-                (await journal.size()).bytes > _READ_WHOLE
-            )
-            tasks = await journal.find(1000 if sampled else 1)
-            for task in (*tasks[:_SAMPLE], *tasks[-_SAMPLE:]) if sampled else ():
-                await journal.read(task.task_id)
-            if isinstance(journal, SharedJournal) and not sampled:
+            await journal.find(1)
+            if isinstance(journal, SupportsUpkeep) and (await journal.size()).bytes > _READ_WHOLE:
+                text = "the newest task can be read; delf journal check reads all"
+            elif isinstance(journal, SharedJournal):
                 await journal.check()
         finally:
             await journal.aclose()
     except DelfError as error:
         away = isinstance(error, JournalUnavailableError) and not error.chosen
-        without = project.journal is None and away
-        status = "note" if without else "problem"
+        status = "note" if project.journal is None and away else "problem"
         return Finding(area="journal", status=status, text=error.message, hint=error.hint)
-    text = "some tasks were read: delf journal check reads all" if sampled else "can be read"
     return Finding(area="journal", status="ok", text=text)
 
 
@@ -494,27 +455,3 @@ async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> 
     finally:
         await embedders.aclose()
     return [Finding(area="embedder", status="ok", text=f"{embedder.model} is there")]
-
-
-def _folders() -> Iterator[Finding]:
-    from platformdirs import user_cache_path, user_data_path
-
-    folders = {
-        "cache": user_cache_path("delf"),
-        "data": user_data_path("delf"),
-        "temporary": Path(tempfile.gettempdir()),
-    }
-    for name, folder in folders.items():
-        if _writable(folder):
-            yield Finding(area="folders", status="ok", text=f"{name}: {folder}")
-        else:
-            status: Status = "problem" if name == "temporary" else "note"
-            text = f"{name}: {folder} cannot be written"
-            yield Finding(area="folders", status=status, text=text, hint="check its permissions")
-
-
-def _writable(folder: Path) -> bool:
-    """Tell whether files can be made in a folder, or in the one where it would be made."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

@@ -92,7 +92,8 @@ def run(
     Raises:
         DelfError: When it fails; what it said is written before.
     """
-    with _own_folder() as folder, _progress(doing):
+    click.echo(visible(f"{doing} …"), err=True)
+    with _own_folder() as folder:
         lines = "\n".join([_NO_NAMESAKE, *constraints])
         (folder / _CONSTRAINTS).write_text(f"{lines}\n", encoding="utf-8")
         done = subprocess.run(  # noqa: S603 - the user asked for it
@@ -141,19 +142,3 @@ def _own_folder() -> Generator[Path]:
         raise DelfError(f"{cache} cannot be written: {error.strerror}") from error
     with folder as path:
         yield Path(path)
-
-
-@contextmanager
-def _progress(doing: str) -> Generator[None]:
-    """One moving line on a terminal, one line elsewhere."""
-    if not sys.stderr.isatty():
-        click.echo(f"{doing} …", err=True)
-        yield
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        progress.add_task(visible(doing), total=None)
-        yield

@@ -79,9 +79,6 @@ def install(
     """
     state, here = state_of(ctx), sources(find_links)
     items, before = here.items(names, editable=editable), set(state.discover().names)
-    if not items:
-        click.echo(f"{', '.join(names)}: installed already, and used from where it is")
-        return
     constraints = here.constraints(items)
     links = ["--find-links", str(find_links.resolve())] if find_links else []
     arguments = [*links, *(item.argument for item in items)]
