@@ -128,7 +128,6 @@ def test_a_plugin_that_is_as_it_should_be_has_no_warning(site: Site) -> None:
     ("change", "says"),
     [
         ({"metadata": without("Summary")}, "it has no description"),
-        ({"metadata": without("License")}, "it has no licence"),
         ({"metadata": without("Keywords")}, "it has no keyword delf-plugin-api-1"),
         ({"metadata": without("Requires-Python")}, "which Python it needs"),
         ({"metadata": METADATA.replace(">=3.11", ">=3.8")}, "delf needs 3.11"),

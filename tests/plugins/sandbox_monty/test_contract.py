@@ -30,7 +30,7 @@ add_to_output_files("empty.txt", "")
 """
         async with Bench(backend) as bench:
             run = await bench.open()
-            done(await self.within(run(code)))
+            done(await run(code))
         assert run.host.files == {
             "a.txt": "Grüße".encode(),
             "folder/b.bin": b"\x00\xff" * 1048576,
@@ -43,7 +43,7 @@ add_to_output_files("empty.txt", "")
         host = RecordingScriptHost({"wait": lambda: 1})
         async with Bench(backend) as bench:
             code = "import asyncio\ntask = asyncio.ensure_future(wait())\ntask.cancel()"
-            outcome = failed(await self.within(bench.run(code, host)))
+            outcome = failed(await bench.run(code, host))
         assert "without cancelling tasks" in outcome.message
         assert outcome.line == 3
 

@@ -218,11 +218,6 @@ def _of_metadata(distribution: metadata.Distribution) -> Iterator[str]:
     told = distribution.metadata
     if not _said(told, "Summary").strip():
         yield "it has no description, which lists show"
-    licences = [_said(told, key) for key in ("License-Expression", "License")]
-    licences = [licence for licence in licences if licence]
-    licences += [line for line in told.get_all("Classifier") or () if line.startswith("License ::")]
-    if not licences:
-        yield 'it has no licence, so nobody may use it: license = "…" in pyproject.toml'
     lines = [Requirement(line) for line in distribution.requires or ()]
     own = [line for line in lines if normalise(line.name) == DISTRIBUTION and line.marker is None]
     if not own:

@@ -92,9 +92,6 @@ _CITIES: Final = ("Berlin", "Bremen", "Graz", "Hamburg", "Köln", "Leipzig", "Wi
 def make_shop(path: Path) -> tuple[int, int]:
     """Make the database.
 
-    Args:
-        path: The file; it must not exist.
-
     Returns:
         The number of tables and of rows.
     """

@@ -219,12 +219,7 @@ def _check_name(name: str, kind: str, package: str) -> None:
 
 
 def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """The package's files: their contents by path.
-
-    Args:
-        kind: One of :data:`KINDS`.
-        fields: What :func:`fields_of` gave.
-    """
+    """The package's files: their contents by path."""
     from importlib.resources import files
 
     templates = files("delf_devkit") / "templates"
@@ -232,7 +227,6 @@ def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
     places = {
         "common/pyproject.toml": "pyproject.toml",
         "common/README.md": "README.md",
-        "common/LICENSE": "LICENSE",
         "common/gitignore": ".gitignore",
         "common/init.py": f"{source}/__init__.py",
         "common/plugin.py": f"{source}/plugin.py",

@@ -23,12 +23,7 @@ MAX_PROMPT: Final = 1_000_000
 
 
 class LLM(Connection):
-    """a language model, for what code cannot judge
-
-    Args:
-        files: The task's input files.
-        formats: Not needed here.
-    """  # noqa: D415 - its first line is in every prompt
+    """a language model, for what code cannot judge"""  # noqa: D415 - its first line is in every prompt
 
     def __init__(self, files: Sequence[InputFile], formats: FileFormats) -> None:
         super().__init__(name="llm")

@@ -46,10 +46,5 @@ def read_call(task: str) -> tuple[str, dict[str, Value]]:
 
 
 def call_text(name: str, given: Mapping[str, object]) -> str:
-    """The task that calls a routine.
-
-    Args:
-        name: The routine.
-        given: Its values.
-    """
+    """The task that calls a routine."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"

@@ -34,14 +34,7 @@ UNSEEN: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedCall:
-    """A call of the task that a routine came from.
-
-    Args:
-        action: What was called.
-        arguments: With what.
-        result: What it returned.
-        error: How it failed, if it did.
-    """
+    """A call of the task that a routine came from."""
 
     action: str
     arguments: Mapping[str, Any]
@@ -74,11 +67,7 @@ class Case:
         return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
 
     def other_answer(self, answer: str) -> list[str]:
-        """Tell that an answer is another one, in a line; none where it is the same.
-
-        Args:
-            answer: What was answered now.
-        """
+        """Tell that an answer is another one, in a line; none where it is the same."""
         if answer.strip() == self.answer.strip():
             return []
         return [f"it answers {_short(answer)} in place of {_short(self.answer)}"]
@@ -86,10 +75,6 @@ class Case:
     @classmethod
     def of_text(cls, text: str, place: str) -> Case:
         """A case from its file.
-
-        Args:
-            text: The file's text.
-            place: What messages call the file.
 
         Raises:
             ConfigurationError: When it is none.
@@ -126,11 +111,7 @@ def case_of(events: Sequence[Event], inputs: Mapping[str, Any]) -> Case:
 
 
 def answer_of(events: Iterable[Event]) -> str:
-    """The answer of a task.
-
-    Args:
-        events: The task's.
-    """
+    """The answer of a task."""
     return next(
         (event.text for event in reversed([*events]) if isinstance(event, TaskFinished)), ""
     )
@@ -153,11 +134,7 @@ class _StandIn:
 
 
 class Recorded:
-    """The recorded calls that a script has not made yet, and what it called beside them.
-
-    Args:
-        case: The recorded run.
-    """
+    """The recorded calls that a script has not made yet, and what it called beside them."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -229,12 +206,7 @@ async def run_case(routine: Routine, case: Case, make: LikeAgent) -> list[str]:
 
 
 def stand_ins(actions: Mapping[str, UsedAction], recorded: Recorded) -> Sequence[ConnectionLike]:
-    """Connections that give what was recorded, and reach nothing.
-
-    Args:
-        actions: Those of the routine.
-        recorded: The calls.
-    """
+    """Connections that give what was recorded, and reach nothing."""
     made: dict[str, _StandIn] = {}
     for full in dict.fromkeys([*actions, *(call.action for call in recorded.left)]):
         connection, _, method = full.partition(".")

@@ -72,9 +72,6 @@ class Draft:
     def keep(self, store: RoutineStore) -> None:
         """Save it.
 
-        Args:
-            store: The project's routines.
-
         Raises:
             ConfigurationError: When it does something else than its task did.
         """
@@ -140,12 +137,7 @@ async def draft(
 
 
 def difference(old: Routine, new: Routine) -> str:
-    """The change of a routine as a unified diff.
-
-    Args:
-        old: As it is.
-        new: As it would be.
-    """
+    """The change of a routine as a unified diff."""
     lines = difflib.unified_diff(
         old.text().splitlines(keepends=True),
         new.text().splitlines(keepends=True),
@@ -156,11 +148,7 @@ def difference(old: Routine, new: Routine) -> str:
 
 
 async def described(connections: Sequence[ConnectionLike]) -> list[ToolDescription]:
-    """The actions of connections, under the names that scripts use.
-
-    Args:
-        connections: The connections.
-    """
+    """The actions of connections, under the names that scripts use."""
     return [
         ToolDescription(
             name=connection.name if connection.is_function else f"{connection.name}.{action.name}",
@@ -300,11 +288,7 @@ def _short(value: object) -> str:
 
 
 def like_agent(agent: Agent[Any]) -> LikeAgent:
-    """Make agents that are configured like another one, and keep and learn nothing.
-
-    Args:
-        agent: The other one.
-    """
+    """Make agents that are configured like another one, and keep and learn nothing."""
 
     def make(**given: Any) -> Agent[Any]:
         options: dict[str, Any] = {**UNSEEN, "retry_count": _RETRIES, **given}

@@ -40,12 +40,7 @@ class Drift:
 
 
 def used_action(tool: ToolDescription, *, empty: bool = True) -> UsedAction:
-    """An action as a routine remembers it.
-
-    Args:
-        tool: The action.
-        empty: Whether it may give nothing.
-    """
+    """An action as a routine remembers it."""
     return UsedAction(
         effect=tool.effect,
         parameters=tuple(map(str, tool.parameters)),
@@ -56,11 +51,7 @@ def used_action(tool: ToolDescription, *, empty: bool = True) -> UsedAction:
 
 
 def schema_digest(schema: Mapping[str, Any]) -> str:
-    """A digest of a JSON Schema without its words for people.
-
-    Args:
-        schema: The schema.
-    """
+    """A digest of a JSON Schema without its words for people."""
     text = json.dumps(_without_words(schema), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
@@ -80,12 +71,7 @@ def _without_words(schema: object, *, names: bool = False) -> object:
 
 
 def drift_of(routine: Routine, tools: Iterable[ToolDescription]) -> list[Drift]:
-    """Compare the actions of a routine with those that there are.
-
-    Args:
-        routine: The routine.
-        tools: The tools that there are now.
-    """
+    """Compare the actions of a routine with those that there are."""
     now = {tool.name: tool for tool in tools}
     return [each for name, item in routine.actions.items() for each in _drift(name, item, now)]
 
@@ -171,11 +157,7 @@ def named_actions(
 
 
 def names_in(script: str) -> set[str]:
-    """The names in a script that could be those of actions.
-
-    Args:
-        script: Python.
-    """
+    """The names in a script that could be those of actions."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(script)):
         if isinstance(node, ast.Name):

@@ -15,12 +15,7 @@ _ALLOWED: Final = Allowed()
 
 
 class Made(NamedTuple):
-    """A call that was made.
-
-    Args:
-        call: The call.
-        answer: The result.
-    """
+    """A call that was made."""
 
     call: ScriptCall
     answer: CallAnswer
@@ -121,11 +116,7 @@ class RoutineGuard:
 
 
 def is_empty(value: object) -> bool:
-    """Tell whether a result holds nothing: no rows, no text, or rows of nothing but None.
-
-    Args:
-        value: The result.
-    """
+    """Tell whether a result holds nothing: no rows, no text, or rows of nothing but None."""
     match value:
         case None:
             return True
@@ -140,12 +131,7 @@ def is_empty(value: object) -> bool:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Tell whether two values are the same; a date and its text are.
-
-    Args:
-        one: A value.
-        other: Another.
-    """
+    """Tell whether two values are the same; a date and its text are."""
     return _comparable(one) == _comparable(other)
 
 

@@ -34,12 +34,7 @@ _GAP: Final = "_"
 
 
 class Offer(NamedTuple):
-    """Like tasks that could be kept as a routine.
-
-    Args:
-        name: A name for it.
-        tasks: The tasks, the newest first.
-    """
+    """Like tasks that could be kept as a routine."""
 
     name: str
     tasks: Sequence[TaskRecord]
@@ -97,11 +92,7 @@ async def _with_the_same_calls(
 
 
 def pattern_of(task: str) -> str | None:
-    """The words of a task without its values; None where too little is left, or it is a call.
-
-    Args:
-        task: The task.
-    """
+    """The words of a task without its values; None where too little is left, or it is a call."""
     if is_call(task):
         return None
     words = [_word(text, first=number == 0) for number, text in enumerate(_words_of(task))]
@@ -124,11 +115,7 @@ def _word(text: str, *, first: bool) -> str:
 
 
 def is_call(task: str) -> bool:
-    """Tell whether a task is written as a call of a routine.
-
-    Args:
-        task: The task.
-    """
+    """Tell whether a task is written as a call of a routine."""
     try:
         read_call(task)
     except DelfError:
@@ -137,11 +124,7 @@ def is_call(task: str) -> bool:
 
 
 def name_for(task: str) -> str:
-    """A name for a routine of a task: the first of its longer words.
-
-    Args:
-        task: The task.
-    """
+    """A name for a routine of a task: the first of its longer words."""
     words = [w for n, w in enumerate(_words_of(task)) if _word(w, first=n == 0) != _GAP]
     found = _NAMES_OF.findall(" ".join(words).casefold())
     name = "_".join(word for word in found if word.isascii())[:40].rstrip("_")
@@ -165,12 +148,7 @@ def fits_in(task: str, store: RoutineStore) -> str | None:
 
 
 def fitting(task: str, routine: Routine) -> dict[str, Value] | None:
-    """The values of a routine's parameters in a task; None where it does not surely fit.
-
-    Args:
-        task: The task.
-        routine: The routine.
-    """
+    """The values of a routine's parameters in a task; None where it does not surely fit."""
     form = _form_of(routine)
     match = None if form is None else form.fullmatch(" ".join(task.split()).rstrip(".!?"))
     if match is None:

@@ -40,15 +40,7 @@ again where its arguments are the same, and gives what it gave."""
 
 
 class OneScript:
-    """A host whose scripts are each a whole routine. Stands for a :class:`StrategyHost`.
-
-    Args:
-        host: The task's host.
-        routine: The routine whose script is written.
-        given: The values of its parameters.
-        words: What the model is asked.
-        tools: Those that it is shown.
-    """
+    """A host whose scripts are each a whole routine. Stands for a :class:`StrategyHost`."""
 
     def __init__(
         self,
@@ -166,13 +158,7 @@ def parameters_in(code: str, parameters: Mapping[str, Parameter]) -> str | None:
 
 
 def case_of_calls(made: Sequence[Made], inputs: Mapping[str, Any], answer: str) -> Case:
-    """The recorded run of a script.
-
-    Args:
-        made: Its calls.
-        inputs: The values of its parameters.
-        answer: What it answered.
-    """
+    """The recorded run of a script."""
     calls = [
         RecordedCall(
             action=call.name,

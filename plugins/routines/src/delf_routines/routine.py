@@ -133,12 +133,7 @@ class UsedAction:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The most that one run does; None where only the limits of every task hold.
-
-    Args:
-        calls: Calls.
-        changes: Those of them that change something.
-    """
+    """The most that one run does; None where only the limits of every task hold."""
 
     __pydantic_config__ = _CONFIG
 
@@ -228,20 +223,11 @@ class Routine:
         }
 
     def code(self, given: Mapping[str, object]) -> str:
-        """The script that is run: the parameters as variables, then the script.
-
-        Args:
-            given: As for :meth:`values`.
-        """
+        """The script that is run: the parameters as variables, then the script."""
         return self.with_values(self.script, given)
 
     def with_values(self, script: str, given: Mapping[str, object]) -> str:
-        """A script of it below its parameters as variables.
-
-        Args:
-            script: The script.
-            given: As for :meth:`values`.
-        """
+        """A script of it below its parameters as variables."""
         head = [f"{name} = {value!r}" for name, value in self.values(given).items()]
         return "\n".join([*head, script])
 
@@ -280,11 +266,6 @@ class Routine:
     def of_text(cls, name: str, text: str, place: str) -> Routine:
         """A routine from the text of its file.
 
-        Args:
-            name: What it is called by.
-            text: The file's text.
-            place: What messages call the file.
-
         Raises:
             ConfigurationError: When it is not a routine: file and key.
         """
@@ -304,11 +285,7 @@ class Routine:
 
 
 def shape_of(answer: str) -> str:
-    """Tell the shape of an answer: ``text``, ``nothing``, ``number`` or that of its JSON.
-
-    Args:
-        answer: The text of the answer.
-    """
+    """Tell the shape of an answer: ``text``, ``nothing``, ``number`` or that of its JSON."""
     if not answer.strip():
         return "nothing"
     try:
@@ -348,11 +325,7 @@ def check_name(name: str) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Tell whether a routine can be called so.
-
-    Args:
-        name: The name.
-    """
+    """Tell whether a routine can be called so."""
     return _NAME.fullmatch(name) is not None and not keyword.iskeyword(name)
 
 

@@ -211,13 +211,7 @@ def _readable(store: RoutineStore) -> list[Routine]:
 
 
 def fits_a_routine(task: str, root: Path, trust: Trust) -> bool:
-    """Tell whether a task's words surely fit a routine, which then does it.
-
-    Args:
-        task: The task.
-        root: The project's folder.
-        trust: The trust that counts for it.
-    """
+    """Tell whether a task's words surely fit a routine, which then does it."""
     return not is_call(task) and fits_in(task, RoutineStore(root, trust)) is not None
 
 
@@ -238,12 +232,7 @@ def routine_task(root: Path, trust: Trust, name: str, given: Mapping[str, object
 
 
 class BoundRoutine:
-    """A routine of an agent, to be called with its parameters. ``agent.routine(name)`` gives it.
-
-    Args:
-        agent: Does it.
-        routine: The routine.
-    """
+    """A routine of an agent, to be called with its parameters. ``agent.routine(name)`` gives it."""
 
     def __init__(self, agent: Agent[Any], routine: Routine) -> None:
         self.routine = routine
@@ -253,12 +242,6 @@ class BoundRoutine:
     def of(cls, agent: Agent[Any], name: str, root: Path, trust: Trust) -> BoundRoutine:
         """Find the routine of a name.
 
-        Args:
-            agent: Does it.
-            name: The routine's.
-            root: The folder of the agent's project.
-            trust: The trust that counts for it.
-
         Raises:
             ConfigurationError: When there is none.
             FolderNotTrustedError: When nobody trusted its file.
@@ -267,13 +250,7 @@ class BoundRoutine:
 
     @classmethod
     def all(cls, agent: Agent[Any], root: Path, trust: Trust) -> list[BoundRoutine]:
-        """Find all routines whose files can be read.
-
-        Args:
-            agent: Does them.
-            root: The folder of the agent's project.
-            trust: The trust that counts for it.
-        """
+        """Find all routines whose files can be read."""
         return [cls(agent, routine) for routine in _readable(RoutineStore(root, trust))]
 
     def __call__(self, *, timeout: float | None = None, **inputs: Value) -> Response[Any]:
@@ -294,9 +271,6 @@ class BoundRoutine:
 
     def task(self, inputs: Mapping[str, object]) -> str:
         """Write the task that runs it with the strategy ``routine``.
-
-        Args:
-            inputs: Its parameters.
 
         Raises:
             ConfigurationError: For a parameter that it does not have, or that does not fit.
@@ -373,12 +347,7 @@ class BoundDraft:
 
 
 class NoModel:
-    """Stands for a model where there is none. Implements :class:`delf.protocols.model.Model`.
-
-    Args:
-        config: Its name.
-        context: Not needed.
-    """
+    """Stands for a model where there is none. Implements :class:`delf.protocols.model.Model`."""
 
     def __init__(self, config: LLMConfig, context: ModelContext | None = None) -> None:
         self._name = config.model

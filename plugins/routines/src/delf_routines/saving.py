@@ -73,9 +73,6 @@ class Scripts(NamedTuple):
 def scripts_of(events: Sequence[Event]) -> Scripts:
     """The scripts that did a task.
 
-    Args:
-        events: The task's.
-
     Raises:
         ConfigurationError: When the task is not done, or no script did it.
     """
@@ -125,20 +122,12 @@ def _has_learned(code: str, before: Sequence[Event]) -> bool:
 
 
 def called(events: Iterable[Event]) -> set[str]:
-    """The actions that a task called.
-
-    Args:
-        events: The task's.
-    """
+    """The actions that a task called."""
     return {event.action for event in events if isinstance(event, CallStarted)}
 
 
 def full(events: Iterable[Event]) -> set[str]:
-    """The reading actions of a task that gave something with each call.
-
-    Args:
-        events: The task's.
-    """
+    """The reading actions of a task that gave something with each call."""
     events = list(events)
     reads = {e.call_id: e.action for e in events if isinstance(e, CallStarted)}
     changing = {e.action for e in events if isinstance(e, CallStarted) and e.effect != "read"}
@@ -476,11 +465,7 @@ def _alone(piece: str) -> str:
 
 
 def spoken_dates(task: str) -> set[str]:
-    """The dates and months that a task names in words, as 2026-10 for October 2026.
-
-    Args:
-        task: The task.
-    """
+    """The dates and months that a task names in words, as 2026-10 for October 2026."""
     found: set[str] = set()
     for match in _SPOKEN.finditer(task):
         number = _MONTHS.index(match["month"][:3].casefold()) + 1

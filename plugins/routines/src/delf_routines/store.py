@@ -91,11 +91,7 @@ class RoutineStore:
         self._write(self._proposed(routine.name).with_suffix(".json"), case)
 
     def proposed(self, name: str) -> tuple[Routine, bytes] | None:
-        """A repaired routine and the run in which it was repaired; None where there is none.
-
-        Args:
-            name: The routine's name.
-        """
+        """A repaired routine and the run in which it was repaired; None where there is none."""
         path = self._proposed(name)
         content = read_file(path, self._root)
         case = read_file(path.with_suffix(".json"), self._root, _MOST_OF_A_CASE)
@@ -104,11 +100,7 @@ class RoutineStore:
         return Routine.of_text(name, _decoded(content, path), str(path)), case
 
     def drop_proposal(self, name: str) -> None:
-        """Delete a repaired routine.
-
-        Args:
-            name: The routine's name.
-        """
+        """Delete a repaired routine."""
         path = self._proposed(name)
         path.unlink(missing_ok=True)
         path.with_suffix(".json").unlink(missing_ok=True)

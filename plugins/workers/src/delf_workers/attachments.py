@@ -54,12 +54,7 @@ class SupportsFiles(Protocol):
 
 @dataclass(frozen=True)
 class Attached:
-    """A file that a call gives to a worker.
-
-    Args:
-        path: As the script named it.
-        file: What it is.
-    """
+    """A file that a call gives to a worker."""
 
     path: str
     file: ReadableFile

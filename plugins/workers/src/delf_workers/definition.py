@@ -140,9 +140,6 @@ class WorkerDefinition(_Part):
     def llm(self, callers: LLMConfig) -> LLMConfig | None:
         """Return its own model, or its caller's with tools of its own; None for the caller's.
 
-        Args:
-            callers: The caller's model.
-
         Raises:
             ModelConfigurationError: When there can be no such model.
         """

@@ -84,10 +84,6 @@ def of_bytes(path: Path, content: bytes) -> FrontMatter:
 def parse(path: Path, text: str) -> FrontMatter:
     """Take a text apart.
 
-    Args:
-        path: What errors call it.
-        text: The text.
-
     Raises:
         ConfigurationError: Naming file, line and key.
     """

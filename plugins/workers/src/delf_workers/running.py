@@ -136,12 +136,7 @@ async def arun_worker(
 
 
 class _Messages:
-    """Makes model calls of events.
-
-    Args:
-        names: Of workers, by task.
-        callback: Gets each model call.
-    """
+    """Makes model calls of events."""
 
     def __init__(self, names: Mapping[str, str], callback: MessageCallback) -> None:
         self._names = names
@@ -178,13 +173,7 @@ def of_worker(response: Response, events: Sequence[Event]) -> Response:
 
 
 def run_worker(worker: str, task: str | None = None, **options: Any) -> Response:
-    """The same from synchronous code.
-
-    Args:
-        worker: Its name.
-        task: What to do.
-        options: As of :func:`arun_worker`.
-    """
+    """The same from synchronous code."""
     import asyncio
 
     is_free = False

@@ -15,12 +15,7 @@ _VALUES_ONLY: Final = (nodes.Template, nodes.Output, nodes.TemplateData, nodes.N
 
 
 class InstructionsError(ValueError):
-    """Instructions that cannot be used.
-
-    Args:
-        message: Why.
-        line: The line in them, from 1.
-    """
+    """Instructions that cannot be used."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)

@@ -59,7 +59,7 @@ class TestSaysAnotherDimension(Suite):
 
 
 class TestIsNotNormal(Suite):
-    breaks = ("test_vectors_have_the_length_1",)
+    breaks = ("test_gives_a_vector_for_each_text",)
 
     class kind(Good):
         async def embed(self, texts, kind="passage"):
@@ -83,7 +83,7 @@ class TestLooksAtTheNeighbours(Suite):
 
 
 class TestDropsTheLast(Suite):
-    breaks = ("test_takes_a_full_batch",)
+    breaks = ("test_names_its_model_and_takes_a_full_batch",)
 
     class kind(Good):
         async def embed(self, texts, kind="passage"):
@@ -118,7 +118,7 @@ class TestHoldsTheLoop(Suite):
 
 
 class TestHasNoName(Suite):
-    breaks = ("test_names_its_model",)
+    breaks = ("test_names_its_model_and_takes_a_full_batch",)
 
     class kind(Good):
         model = ""

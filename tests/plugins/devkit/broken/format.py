@@ -64,7 +64,7 @@ class TestGoodWithoutParts(Suite):
 
 
 class TestLosesARow(Suite):
-    breaks = ("test_reads_the_rows", "test_reads_many_at_once")
+    breaks = ("test_reads_the_rows", "test_reads_at_one_time_are_kept_apart")
 
     class kind(Good):
         async def read(self, path, part):
@@ -72,7 +72,7 @@ class TestLosesARow(Suite):
 
 
 class TestNamesAPartTwice(Suite):
-    breaks = ("test_names_its_parts",)
+    breaks = ("test_reads_a_part_by_its_name",)
 
     class kind(Good):
         async def parts(self, path):
@@ -80,7 +80,7 @@ class TestNamesAPartTwice(Suite):
 
 
 class TestReadsWhateverIsAskedFor(Suite):
-    breaks = ("test_a_part_that_is_not_there_is_an_error",)
+    breaks = ("test_reads_a_part_by_its_name",)
 
     class kind(Good):
         async def read(self, path, part):
@@ -118,7 +118,7 @@ class TestKeepsItsTableInSelf(Suite):
 
 
 class TestHoldsTheLoop(Suite):
-    breaks = ("test_leaves_the_event_loop_alone",)
+    breaks = ("test_reads_the_rows",)
 
     class kind(Good):
         async def read(self, path, part):

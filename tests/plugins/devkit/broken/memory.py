@@ -89,7 +89,7 @@ class TestSharesNamespaces(TestGood):
 
 
 class TestCutsFacts(Suite):
-    breaks = ("test_facts_of_all_scripts_and_sizes",)
+    breaks = ("test_facts_of_all_signs_and_sizes_are_kept",)
 
     class kind(Store):
         async def save(self, facts):
@@ -113,10 +113,7 @@ class TestWorstFirst(Suite):
 
 
 class TestGivesAll(Suite):
-    breaks = (
-        "test_gives_no_more_than_was_asked_for",
-        "test_a_high_threshold_leaves_the_unlike_out",
-    )
+    breaks = ("test_finds_the_nearest_first", "test_the_threshold_is_a_likeness_from_0_to_1")
 
     class kind(Store):
         async def search(self, query, top_k=5, threshold=0.3):
@@ -124,7 +121,7 @@ class TestGivesAll(Suite):
 
 
 class TestIgnoresTheThreshold(Suite):
-    breaks = ("test_the_threshold_counts",)
+    breaks = ("test_the_threshold_is_a_likeness_from_0_to_1",)
 
     class kind(Store):
         async def search(self, query, top_k=5, threshold=0.3):
@@ -132,7 +129,7 @@ class TestIgnoresTheThreshold(Suite):
 
 
 class TestMixesUpSearches(Suite):
-    breaks = ("test_searches_at_one_time_are_kept_apart",)
+    breaks = ("test_calls_at_one_time_are_kept_apart",)
 
     class kind(Store):
         async def search(self, query, top_k=5, threshold=0.3):
@@ -156,7 +153,7 @@ class TestHoldsTheLoop(Suite):
 
 
 class TestFailsEmpty(Suite):
-    breaks = ("test_an_empty_store_finds_nothing",)
+    breaks = ("test_odd_queries_do_no_harm",)
 
     class kind(Store):
         async def search(self, query, top_k=5, threshold=0.3):
@@ -174,7 +171,7 @@ class TestTakesQueriesForPatterns(Suite):
 
 
 class TestKeepsWhatWasCleared(Suite):
-    breaks = ("test_forgets_everything",)
+    breaks = ("test_forgets_single_facts_and_all",)
 
     class kind(Store):
         async def clear(self):
@@ -182,7 +179,7 @@ class TestKeepsWhatWasCleared(Suite):
 
 
 class TestForgetsTooMuch(Suite):
-    breaks = ("test_forgets_single_facts",)
+    breaks = ("test_forgets_single_facts_and_all",)
 
     class kind(Store):
         async def delete(self, facts):
@@ -191,7 +188,7 @@ class TestForgetsTooMuch(Suite):
 
 
 class TestLosesWhatComesAtOnce(Suite):
-    breaks = ("test_can_be_used_by_many_at_once",)
+    breaks = ("test_calls_at_one_time_are_kept_apart",)
 
     class kind(Store):
         async def save(self, facts):
@@ -241,7 +238,7 @@ class TestRaisesItsVendorsErrors(TestGoodFailing):
 
 class TestCountsInPercent(Suite):
     breaks = ("test_the_threshold_is_a_likeness_from_0_to_1",)
-    says = "what is alike in part has a similarity of 1"
+    says = "what is alike in part is as good as the same"
 
     class kind(Store):
         async def search(self, query, top_k=5, threshold=0.3):
@@ -266,7 +263,7 @@ class TestShiftsItsCosine(Suite):
 
 
 class TestDeletesByPattern(Suite):
-    breaks = ("test_quotes_are_part_of_a_fact",)
+    breaks = ("test_facts_of_all_signs_and_sizes_are_kept",)
 
     class kind(Store):
         async def delete(self, facts):
@@ -300,10 +297,7 @@ class TestKeepsItsLockWhenCancelled(Suite):
 class TestReadsTheWholeFileBeforeItWrites(TestGood):
     """As the file of another namespace, or of another agent, is open at the same time."""
 
-    breaks = (
-        "test_two_that_are_open_lose_nothing",
-        "test_namespaces_can_be_written_at_one_time",
-    )
+    breaks = ("test_two_that_are_open_lose_nothing", "test_namespaces_are_apart")
     says = "one overwrites what the other saved"
 
     class kind(Store):

@@ -47,7 +47,8 @@ def needs(*flags: str) -> Callable[[F], F]:
 class Contract:
     """The base class of all suites.
 
-    ``seconds`` is what anything may take before it counts as hanging.
+    ``seconds`` is what a step may take before it counts as hanging. After a test its fixtures
+    that have an ``aclose`` are closed.
     """
 
     seconds: ClassVar[float] = 20.0
@@ -68,26 +69,17 @@ class Contract:
                 on = all(_is_on(cls, flag) for flag in flags)
                 setattr(cls, name, function if on else None)
 
-    async def within(self, work: Awaitable[T], seconds: float | None = None) -> T:
-        """Await something that must not hang.
-
-        Args:
-            work: What is awaited.
-            seconds: How long at the most; the suite's ``seconds`` when omitted.
-        """
+    async def within(self, work: Awaitable[T], seconds: float) -> T:
+        """Await something that may take longer than other steps."""
         __tracebackhide__ = True
-        limit = seconds or self.seconds
-        if not inspect.isawaitable(work):
-            why = f"a {type(work).__name__} came back, which cannot be awaited: write `async def`"
-            pytest.fail(why, pytrace=False)
         task = asyncio.ensure_future(work)
         try:
-            finished, _ = await asyncio.wait({task}, timeout=limit)
+            finished, _ = await asyncio.wait({task}, timeout=seconds)
         except asyncio.CancelledError:
             task.cancel()
             raise
         if not finished:
-            what = f"{hanging(work)} has not ended after {limit:g} s{place_of(work)}"
+            what = f"{hanging(work)} has not ended after {seconds:g} s{place_of(work)}"
             task.cancel()
             pytest.fail(what, pytrace=False)
         return task.result()
@@ -97,9 +89,6 @@ class Contract:
 
         What is slow once may be the machine's doing; what holds the loop does so each time, or
         at its first use for long, as to load a model does.
-
-        Args:
-            work: Begins it.
         """
         __tracebackhide__ = True
         held = first = None
@@ -107,7 +96,7 @@ class Contract:
             beat = asyncio.ensure_future(_longest_pause())
             await asyncio.sleep(0)
             with blocking_calls() as found:
-                await self.within(work())
+                await work()
             if found:
                 pytest.fail(f"it waits on the event loop, in {found[0]}; use a thread, or await")
             await asyncio.sleep(0)
@@ -174,12 +163,7 @@ TURNS: Final = (0, 1, 2, 3, 5, 8, 13)
 
 
 def missing(suite: object, what: str) -> NoReturn:
-    """Fail because a suite was not given what it tests.
-
-    Args:
-        suite: The suite.
-        what: The fixture or attribute.
-    """
+    """Fail because a suite was not given what it tests."""
     pytest.fail(f"{type(suite).__name__} needs {what}", pytrace=False)
 
 

@@ -28,11 +28,7 @@ class Running:
 
 
 class Bench:
-    """Sessions of a backend; leaving it closes them, then the backend.
-
-    Args:
-        backend: The backend.
-    """
+    """Sessions of a backend; leaving it closes them, then the backend."""
 
     def __init__(self, backend: SandboxBackend) -> None:
         self.backend = backend

@@ -158,7 +158,7 @@ class ConversationContract(Contract):
                 name = f"{number}.{turn}"
                 await conversations.append("c", said(f"ask {name}", f"answer {name}"))
 
-        await self.within(asyncio.gather(*map(write, range(_WRITERS))))
+        await asyncio.gather(*map(write, range(_WRITERS)))
         state = await conversations.load("c")
         assert [m.position for m in state.messages] == list(range(1, 2 * _PAIRS * _WRITERS + 1))
         found = texts(state.messages)

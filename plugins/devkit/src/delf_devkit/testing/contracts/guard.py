@@ -12,7 +12,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, cast
@@ -26,7 +26,7 @@ _HELD_SECONDS: Final = 5.0
 
 
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
-    """An async test of which no step takes longer than it may.
+    """An async test of which no step takes longer than it may, and which closes its fixtures.
 
     Args:
         function: The test.
@@ -37,7 +37,7 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
     async def run(self: Any, *arguments: Any, **named: Any) -> None:
         __tracebackhide__ = True
         seconds = seconds_of(self)
-        work = function(self, *arguments, **named)
+        work = _to_its_end(function(self, *arguments, **named), named.values())
         task = asyncio.ensure_future(work)
         step: object = None
         looks = 0
@@ -61,6 +61,14 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
     return run
 
 
+async def _to_its_end(test: Awaitable[None], fixtures: Iterable[Any]) -> None:
+    await test
+    for fixture in fixtures:
+        # A class is a factory: what it makes is its user's to close.
+        if hasattr(fixture, "aclose") and not isinstance(fixture, type):
+            await fixture.aclose()
+
+
 def hanging(work: object) -> str:
     """Name the function of an awaited object: ``Store.aclose``.
 
@@ -78,11 +86,7 @@ def hanging(work: object) -> str:
 
 
 def place_of(work: object) -> str:
-    """Return the place where it waits, as the end of a message; nothing where it is unknown.
-
-    Args:
-        work: What is awaited.
-    """
+    """Return the place where it waits, as the end of a message; nothing where it is unknown."""
     frames = list(_frames(work))
     if not frames:
         return ""
@@ -123,8 +127,10 @@ def _step(work: Any) -> tuple[object, object]:
         inner = getattr(current, "cr_await", None)
         if frame.f_code.co_name == "within" or inner is None:
             return None, None
-        if not hasattr(inner, "__qualname__"):  # a future, for which it waits itself
-            return inner, current
+        if not hasattr(inner, "__qualname__"):
+            # An iterator's next item is named so; for a future the one that waits is named.
+            is_item = type(inner).__name__.startswith("async_generator")
+            return inner, inner if is_item else current
         current = inner
 
 

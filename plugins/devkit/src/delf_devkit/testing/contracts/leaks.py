@@ -31,23 +31,14 @@ class Secrets:
         self._redactor = Redactor(parts)
 
     def hide(self, text: str) -> str:
-        """The text without them.
-
-        Args:
-            text: Any.
-        """
+        """The text without them."""
         hidden = self._redactor.text(text)
         for secret in self._plain:
             hidden = hidden.replace(secret, _HIDDEN)
         return hidden
 
     def check(self, text: str, what: str) -> None:
-        """Fail where a text holds one, without showing it.
-
-        Args:
-            text: What must hold none.
-            what: Says what it means.
-        """
+        """Fail where a text holds one, without showing it."""
         __tracebackhide__ = True
         hidden = self.hide(text)
         if hidden != text:

@@ -48,7 +48,7 @@ class SandboxLimits(Contract):
     async def test_cpu_time_is_limited(self, backend: Any) -> None:
         async with Bench(backend) as bench:
             limits = Limits(cpu_seconds=0.3)
-            outcome = await self.within(bench.run("while True: pass", limits=limits))
+            outcome = await bench.run("while True: pass", limits=limits)
             assert isinstance(outcome, LimitReached), outcome
             assert outcome.limit == "cpu"
             await self._works(bench)
@@ -59,10 +59,10 @@ class SandboxLimits(Contract):
     async def test_memory_is_limited(self, backend: Any) -> None:
         async with Bench(backend) as bench:
             limits = Limits(memory_bytes=256 * _MB)
-            outcome = await self.within(bench.run(f"x = bytes({3 * 1024 * _MB})", limits=limits))
+            outcome = await bench.run(f"x = bytes({3 * 1024 * _MB})", limits=limits)
             assert isinstance(outcome, (LimitReached, Crashed)), outcome
             code = "rows = []\nwhile True: rows.append('x' * 1_000_000)"
-            outcome = await self.within(bench.run(code, limits=limits))
+            outcome = await bench.run(code, limits=limits)
             assert isinstance(outcome, (LimitReached, Crashed)), outcome
             await self._works(bench)
             measured = await self._measured(backend)
@@ -73,7 +73,7 @@ class SandboxLimits(Contract):
     async def test_output_is_limited(self, backend: Any, piece: str) -> None:
         async with Bench(backend) as bench:
             run = await bench.open(limits=Limits(output_bytes=100_000))
-            outcome = await self.within(run(f"while True: print({piece!r})"))
+            outcome = await run(f"while True: print({piece!r})")
             assert isinstance(outcome, LimitReached), outcome
             assert outcome.limit == "output"
             assert len(run.host.text) <= 130_000
@@ -83,13 +83,13 @@ class SandboxLimits(Contract):
     async def test_output_files_are_limited(self, backend: Any) -> None:
         async with Bench(backend) as bench:
             run = await bench.open(limits=Limits(file_bytes=_MB))
-            outcome = await self.within(run(f"add_to_output_files('a', 'x' * {2 * _MB})"))
+            outcome = await run(f"add_to_output_files('a', 'x' * {2 * _MB})")
             assert isinstance(outcome, LimitReached), outcome
             assert outcome.limit == "file"
             assert run.host.files == {}
             run = await bench.open(limits=Limits(file_bytes=_MB, total_file_bytes=3 * _MB))
             code = f"for n in range(9): add_to_output_files(str(n), 'x' * {_MB})"
-            outcome = await self.within(run(code))
+            outcome = await run(code)
             assert isinstance(outcome, LimitReached), outcome
             assert sum(map(len, run.host.files.values())) <= 3 * _MB
             await self._works(bench)
@@ -99,10 +99,10 @@ class SandboxLimits(Contract):
         async with Bench(backend) as bench:
             host = RecordingScriptHost({"give": lambda: "x" * (2 * _MB), "take": len})
             run = await bench.open(host, limits=Limits(frame_bytes=_MB))
-            outcome = await self.within(run("await give()"))
+            outcome = await run("await give()")
             assert isinstance(outcome, Failed), outcome
             assert "large" in outcome.message
-            outcome = await self.within(run(f"await take('x' * {2 * _MB})"))
+            outcome = await run(f"await take('x' * {2 * _MB})")
             assert isinstance(outcome, (Failed, LimitReached)), outcome
             assert all(call.connection != "take" for call in host.calls)
             await self._works(bench)
@@ -122,7 +122,7 @@ while True:
 """
         async with Bench(backend) as bench:
             run = await bench.open(host, limits=Limits(calls=50))
-            outcome = await self.within(run(code))
+            outcome = await run(code)
             assert isinstance(outcome, LimitReached), outcome
             assert outcome.limit == "calls"
             assert "50" in outcome.message
@@ -138,7 +138,7 @@ for number in range(40):
 """
         async with Bench(backend) as bench:
             limits = Limits(scratch_bytes=8 * _MB)
-            outcome = await self.within(bench.run(code, limits=limits))
+            outcome = await bench.run(code, limits=limits)
             assert isinstance(outcome, LimitReached), outcome
             assert outcome.limit == "file"
             await self._works(bench)
@@ -161,11 +161,11 @@ for number in range(40):
             work = asyncio.ensure_future(run("print('one')\nprint('two')\nwhile True: pass"))
             try:
                 while host.text != "one\ntwo\n":
-                    await self.within(host.spoke.wait())
+                    await host.spoke.wait()
                     host.spoke.clear()
             finally:
                 work.cancel()
-                await self.within(asyncio.wait({work}))
+                await asyncio.wait({work})
 
     async def test_cancelling_cancels_calls(self, backend: Any) -> None:
         begun, host = asyncio.Event(), RecordingScriptHost()
@@ -178,7 +178,7 @@ for number in range(40):
         async with Bench(backend) as bench:
             run = await bench.open(host)
             await self._cancel(run, "await wait()\nawait pay()", begun)
-            await self.within(host.given_up.wait())
+            await host.given_up.wait()
             assert host.cancelled == ["wait"]
             assert [call.connection for call in host.calls] == ["wait"]
 
@@ -187,9 +187,9 @@ for number in range(40):
         async with Bench(backend) as bench:
             run = await bench.open(RecordingScriptHost({"begin": begun.set}))
             work = asyncio.ensure_future(run("await begin()\nwhile True: pass"))
-            await self.within(begun.wait())
-            await self.within(run.session.aclose())
-            await self.within(asyncio.wait({work}))
+            await begun.wait()
+            await run.session.aclose()
+            await asyncio.wait({work})
             assert work.cancelled() or not isinstance(work.result(), Done)
 
     @needs("crash")
@@ -197,12 +197,12 @@ for number in range(40):
         async with Bench(backend) as bench:
             other = await bench.open()
             run = await bench.open()
-            outcome = await self.within(run(self.crash or ""))
+            outcome = await run(self.crash or "")
             assert isinstance(outcome, Crashed), outcome
             assert outcome.message.strip()
             assert not run.session.alive
-            assert isinstance(await self.within(run("1")), Crashed)
-            assert isinstance(await self.within(other("1")), Done), "another session fell with it"
+            assert isinstance(await run("1"), Crashed)
+            assert isinstance(await other("1"), Done), "another session fell with it"
             await self._works(bench)
 
     # -- confinement --------------------------------------------------------------------
@@ -214,10 +214,10 @@ for number in range(40):
         monkeypatch.setenv("DELF_CONTRACT_SECRET", "hunter2-in-the-environment")
         async with Bench(backend) as bench:
             run = await bench.open()
-            await self.within(run("import asyncio.base_events as b\nprint(dict(b.os.environ))"))
+            await run("import asyncio.base_events as b\nprint(dict(b.os.environ))")
             code = "import pathlib\nfor p in pathlib.Path('/proc').glob('*/environ'):\n"
             code += "    try: print(p.read_bytes())\n    except OSError: pass"
-            await self.within(run(code))
+            await run(code)
             assert "hunter2" not in run.host.text
 
     @needs("confines:files")
@@ -226,8 +226,8 @@ for number in range(40):
         path.write_text("hunter2", encoding="utf-8")
         async with Bench(backend) as bench:
             run = await bench.open()
-            assert isinstance(await self.within(run(f"print(open({str(path)!r}).read())")), Failed)
-            assert isinstance(await self.within(run(f"open({str(path)!r}, 'w')")), Failed)
+            assert isinstance(await run(f"print(open({str(path)!r}).read())"), Failed)
+            assert isinstance(await run(f"open({str(path)!r}, 'w')"), Failed)
             assert run.host.text == ""
             await self._is_out_of_reach(backend, "files")
         assert path.read_text(encoding="utf-8") == "hunter2"
@@ -241,7 +241,7 @@ for number in range(40):
         code += f"asyncio.open_connection('127.0.0.1', {port}), 5)\nw.write(b'hi')"
         try:
             async with Bench(backend) as bench:
-                outcome = await self.within(bench.run(code))
+                outcome = await bench.run(code)
                 await self._is_out_of_reach(backend, "network")
         finally:
             server.close()
@@ -253,9 +253,9 @@ for number in range(40):
     async def test_no_process_can_be_started(self, backend: Any) -> None:
         code = "import asyncio.base_events as b\nb.subprocess.run(['/bin/true'])"
         async with Bench(backend) as bench:
-            assert not isinstance(await self.within(bench.run(code)), Done)
+            assert not isinstance(await bench.run(code), Done)
             code = "import asyncio.base_events as b\nif b.os.fork() == 0: b.os._exit(0)"
-            assert not isinstance(await self.within(bench.run(code)), Done)
+            assert not isinstance(await bench.run(code), Done)
             await self._is_out_of_reach(backend, "processes")
             await self._works(bench)
 
@@ -298,10 +298,10 @@ for number in range(40):
         before, begun = self.belongings(), asyncio.Event()
         async with Bench(backend) as bench:
             run = await bench.open()
-            await self.within(run("open('notes.txt', 'w').write('x')" if self.cpython else "1"))
+            await run("open('notes.txt', 'w').write('x')" if self.cpython else "1")
             endless = await bench.open(RecordingScriptHost({"begin": begun.set}))
             await self._cancel(endless, "await begin()\nwhile True: pass", begun)
-            await self.within(bench.run(self.crash or "1"))
+            await bench.run(self.crash or "1")
             seen = self.belongings() - before
         assert await self.leftovers(seen) == set()
         assert _names_in(tmp_path) == [], "temporary files are left"
@@ -314,7 +314,7 @@ for number in range(40):
         async with Bench(backend) as bench:
             spec = RecordingScriptHost().spec()
             for turns in TURNS:
-                await self.within(cancelled_at(lambda: backend.open(spec), turns))
+                await cancelled_at(lambda: backend.open(spec), turns)
             await self._works(bench)
             seen = self.belongings() - before
         assert await self.leftovers(seen) == set(), "a process of a cancelled opening is left"
@@ -327,7 +327,7 @@ for number in range(40):
                 known = weakref.ref(session)
             except TypeError:
                 return  # nothing tells whether an object of it is kept
-            await self.within(session.aclose())
+            await session.aclose()
             del session
             for _ in range(_COLLECTIONS):
                 await asyncio.sleep(0.01)
@@ -341,22 +341,22 @@ for number in range(40):
         async with Bench(backend) as bench:
             run = await bench.open()
             for _ in range(2):
-                await self.within(run.session.aclose())
+                await run.session.aclose()
             assert not run.session.alive
-        await self.within(backend.aclose())
+        await backend.aclose()
 
     async def _works(self, bench: Bench) -> None:
         """The host and the backend are unharmed."""
-        outcome = await self.within(bench.run("40 + 2"))
+        outcome = await bench.run("40 + 2")
         assert isinstance(outcome, Done), outcome
         assert outcome.value == 42
 
     async def _cancel(self, run: Running, code: str, begun: asyncio.Event) -> None:
         """Cancel a script once it has begun; it must end soon."""
         work = asyncio.ensure_future(run(code))
-        await self.within(begun.wait())
+        await begun.wait()
         work.cancel()
-        await self.within(asyncio.wait({work}), min(10.0, self.seconds))
+        await asyncio.wait({work})
         assert work.cancelled()
 
 

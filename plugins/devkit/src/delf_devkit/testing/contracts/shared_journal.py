@@ -65,7 +65,7 @@ class SharedJournalContract(Contract):
         made = [await _opened(reopen), await _opened(reopen)]
         yield made
         for journal in made:
-            await self.within(journal.aclose())
+            await journal.aclose()
 
     async def test_is_a_shared_journal(self, two: Sequence[Any]) -> None:
         protocols: list[type] = [SharedJournal]
@@ -73,19 +73,19 @@ class SharedJournalContract(Contract):
         protocols += [SupportsUpkeep] if self.upkeep else []
         for protocol in protocols:
             assert isinstance(two[0], protocol), f"it is not a {protocol.__name__}"
-        await self.within(two[0].open())
+        await two[0].open()
         assert two[0].place.strip()
-        await self.within(two[0].check())
+        await two[0].check()
 
     async def test_a_process_sees_what_another_keeps(self, two: Sequence[Any]) -> None:
         one, other = two
-        await self.within(one.append(started("a")))
+        await one.append(started("a"))
         stream = other.subscribe("a")
-        seen = {event.seq for event in await self.within(other.read("a"))}
-        await self.within(one.append(printed("a", 2)))
+        seen = {event.seq for event in await other.read("a")}
+        await one.append(printed("a", 2))
         while seen != {1, 2}:
-            seen.add((await self.within(anext(stream))).seq)
-        assert (await self.within(other.task("a"))).state == "running"
+            seen.add((await anext(stream)).seq)
+        assert (await other.task("a")).state == "running"
         await stream.aclose()
 
     async def test_finds_tasks_by_state_text_and_time(self, two: Sequence[Any]) -> None:
@@ -100,20 +100,20 @@ class SharedJournalContract(Contract):
         assert await self._found(other, text="5%") == [], "a sign of its database is not text"
         assert await self._found(other, since=2.0) == ["cleo", "bob"]
         assert await self._found(other, limit=1, since=1.0) == ["cleo"]
-        assert dict(await self.within(other.count())) == {"running": 2, "done": 1}
+        assert dict(await other.count()) == {"running": 2, "done": 1}
 
     async def test_a_list_goes_on_after_a_place(self, two: Sequence[Any]) -> None:
         one, other = two
         for number, name in enumerate("abcde"):
             await one.append(started(name, at=float(number // 2)))
-        first = await self.within(other.find(2))
+        first = await other.find(2)
         assert [task.task_id for task in first] == ["e", "d"]
         place = first[-1].place
         assert await self._found(other, 2, after=place) == ["c", "b"]
         assert await self._found(other, after=place, state="running") == ["c", "b", "a"]
         await one.append(finished("d", 2))
         await one.append(started("new", at=9.0))
-        await self.within(other.remove(["d"]))
+        await other.remove(["d"])
         left = await self._found(other, after=place)
         assert left in (["c", "b", "a"], ["b", "a"]), (
             "a list ends, or begins again, once the last task of the page before was removed"
@@ -122,26 +122,19 @@ class SharedJournalContract(Contract):
 
     async def test_an_id_can_be_abbreviated(self, two: Sequence[Any]) -> None:
         one, other = two
-        for name in ("task_ab1", "task_ab2", "task_c"):
-            await one.append(started(name))
-        assert await self.within(other.resolve("task_c")) == "task_c"
-        assert await self.within(other.resolve("task_ab2")) == "task_ab2"
-        for text in ("task_ab", "nowhere", "task%"):
-            with pytest.raises(UnknownTaskError):
-                await self.within(other.resolve(text))
-        with pytest.raises(UnknownTaskError):
-            await self.within(other.task("nowhere"))
-
-    async def test_an_id_of_somebody_else_is_none(self, two: Sequence[Any]) -> None:
-        one, other = two
         for name, key in (("task_ab1", "ada"), ("task_ab2", "bo"), ("task_c", None)):
             await one.append(started(name, key=key))
-        assert await self.within(other.resolve("task_ab", ["ada"])) == "task_ab1"
-        assert await self.within(other.resolve("task_ab2", ["ada", "bo"])) == "task_ab2"
-        for text in ("task_ab1", "task_c", "task_"):
-            for keys in (["eve"], list[str]()):
-                with pytest.raises(UnknownTaskError):
-                    await self.within(other.resolve(text, keys))
+        assert await other.resolve("task_c") == "task_c"
+        assert await other.resolve("task_ab2", ["ada", "bo"]) == "task_ab2"
+        assert await other.resolve("task_ab", ["ada"]) == "task_ab1"
+        of_others = [
+            (text, keys) for text in ("task_ab1", "task_c", "task_") for keys in (["eve"], [])
+        ]
+        for text, keys in (("task_ab", None), ("nowhere", None), ("task%", None), *of_others):
+            with pytest.raises(UnknownTaskError):
+                await other.resolve(text, keys)
+        with pytest.raises(UnknownTaskError):
+            await other.task("nowhere")
 
     async def test_what_is_removed_is_gone_and_what_runs_stays(self, two: Sequence[Any]) -> None:
         one, other = two
@@ -149,65 +142,65 @@ class SharedJournalContract(Contract):
             await one.append(started(name))
         for name in ("old", "older"):
             await one.append(finished(name, 2))
-        would = await self.within(other.prune(dry_run=True))
+        would = await other.prune(dry_run=True)
         assert set(would.tasks) == {"old", "older"}
         assert would.events == 4
         assert len(await other.find()) == 3, "a dry run removes nothing"
-        gone = await self.within(other.remove(["older", "runs", "nowhere"]))
+        gone = await other.remove(["older", "runs", "nowhere"])
         assert (set(gone.tasks), gone.events) == ({"older"}, 2)
         with pytest.raises(UnknownTaskError):
             await one.read("older")
-        assert list((await self.within(other.prune(older_than=1e12))).tasks) == []
-        assert list((await self.within(other.prune(keep=5))).tasks) == []
+        assert list((await other.prune(older_than=1e12)).tasks) == []
+        assert list((await other.prune(keep=5)).tasks) == []
         ages = {"failed": 0.0, "interrupted": 0.0, "stopped": 0.0, "done": 1e12}
-        assert list((await self.within(other.prune(ages))).tasks) == []
-        assert list((await self.within(other.prune({"failed": 0.0}))).tasks) == []
-        assert list((await self.within(other.prune())).tasks) == ["old"]
+        assert list((await other.prune(ages)).tasks) == []
+        assert list((await other.prune({"failed": 0.0})).tasks) == []
+        assert list((await other.prune()).tasks) == ["old"]
         assert await self._found(one) == ["runs"]
 
     async def test_a_task_has_one_owner(self, two: Sequence[Any]) -> None:
         one, other = two
         await one.append(started("t"))
         with pytest.raises(DelfError):
-            await self.within(other.claim("t"))
-        await self.within(one.release("t"))
+            await other.claim("t")
+        await one.release("t")
         assert (await other.task("t")).state == "interrupted"
-        await self.within(other.claim("t"))
-        await self.within(other.append(printed("t", 2)))
+        await other.claim("t")
+        await other.append(printed("t", 2))
         assert (await one.task("t")).state == "running"
         with pytest.raises(DelfError):
-            await self.within(one.append(printed("t", 3)))
+            await one.append(printed("t", 3))
         assert [event.seq for event in await other.read("t")] == [1, 2], (
             "who lost a task kept an event of it: its calls would be made twice"
         )
         with pytest.raises(UnknownTaskError):
-            await self.within(other.claim("nowhere"))
-        await self.within(other.release("nowhere"))
+            await other.claim("nowhere")
+        await other.release("nowhere")
 
     async def test_of_many_that_claim_a_task_one_has_it(self, reopen: Callable[[], Any]) -> None:
         first = await _opened(reopen)
         await first.append(started("t"))
         await first.release("t")
         others = [await _opened(reopen) for _ in range(_MANY)]
-        ended = await self.within(_ended(*(journal.claim("t") for journal in others)))
+        ended = await _ended(*(journal.claim("t") for journal in others))
         refused = [end for end in ended if isinstance(end, DelfError)]
         assert len(refused) == _MANY - 1, "not one process has it: its calls would be made twice"
         for journal in (first, *others):
-            await self.within(journal.aclose())
+            await journal.aclose()
 
     async def test_notes_reach_another_process_in_order(self, two: Sequence[Any]) -> None:
         one, other = two
         await one.append(started("a"))
         await one.append(started("b"))
-        first = await self.within(other.post("a", "before", {"n": 0}))
+        first = await other.post("a", "before", {"n": 0})
         live = one.subscribe_notes("a")
-        assert [note.kind for note in await self.within(one.notes())] == ["before"]
-        await self.within(other.post("b", "approval", {"n": 1}))
-        second = await self.within(other.post("a", "approval", {"n": 2, "x": "ä 🦊"}))
+        assert [note.kind for note in await one.notes()] == ["before"]
+        await other.post("b", "approval", {"n": 1})
+        second = await other.post("a", "approval", {"n": 2, "x": "ä 🦊"})
         assert second > first
-        note = await self.within(anext(live))
+        note = await anext(live)
         while note.position <= first:
-            note = await self.within(anext(live))
+            note = await anext(live)
         assert (note.task_id, note.kind, dict(note.data)) == (
             "a",
             "approval",
@@ -216,10 +209,10 @@ class SharedJournalContract(Contract):
         assert [note.data["n"] for note in await one.notes()] == [0, 1, 2]
         assert [note.data["n"] for note in await one.notes("a", after=first)] == [2]
         again = one.subscribe_notes("a", after=0)
-        kinds = [(await self.within(anext(again))).kind for _ in range(2)]
+        kinds = [(await anext(again)).kind for _ in range(2)]
         assert kinds == ["before", "approval"]
         with pytest.raises(UnknownTaskError):
-            await self.within(other.post("nowhere", "approval", {}))
+            await other.post("nowhere", "approval", {})
         for stream in (live, again):
             await stream.aclose()
 
@@ -236,7 +229,7 @@ class SharedJournalContract(Contract):
         assert await self._asked(other, start="req_2c") == ["req_2c"]
         assert await self._asked(other, start="req%") == []
         assert await self._asked(other, limit=1) == ["req_2c"]
-        (found, *_) = await self.within(other.find_requests("req_1a"))
+        (found, *_) = await other.find_requests("req_1a")
         assert found.decided is not None
         assert (found.decided.decision, found.waits, found.task.task) == ("rejected", False, "do a")
         await one.append(finished("a", 6))
@@ -248,18 +241,18 @@ class SharedJournalContract(Contract):
             await one.append(started(name))
         await one.append(finished("over", 2))
         await one.release("left")
-        assert await self.within(other.stop("left", "ann"))
+        assert await other.stop("left", "ann")
         assert (await one.task("left")).state == "stopped"
-        assert not await self.within(other.stop("over", "ann"))
+        assert not await other.stop("over", "ann")
         with pytest.raises(UnknownTaskError):
-            await self.within(other.stop("nowhere", "ann"))
+            await other.stop("nowhere", "ann")
         stopping = asyncio.ensure_future(other.stop("runs", "ann"))
-        while not await self.within(one.asked_to_stop(["runs", "over"])):
+        while not await one.asked_to_stop(["runs", "over"]):
             assert not stopping.done(), "it did not wait for whoever works on it"
             await asyncio.sleep(0.01)
         end = replace(finished("runs", 2, status=False), code=TaskStoppedError.code)
         await one.append(end)
-        assert await self.within(stopping)
+        assert await stopping
 
     @needs("remembers")
     async def test_decisions_hold_until_any_process_revokes_them(self, two: Sequence[Any]) -> None:
@@ -272,11 +265,11 @@ class SharedJournalContract(Contract):
         await one.append(decided("a", 7, "req_2", remember="task"))
         await one.append(decided("a", 8, "req_3", **{**lasts, "decision": "rejected"}))
         await one.append(decided("a", 9, "req_4", **lasts))
-        first, second = await self.within(other.remembered())
+        first, second = await other.remembered()
         assert (first.request_id, first.arguments, first.key) == ("req_1", None, "bob")
         assert (second.request_id, dict(second.arguments)) == ("req_4", {"amount": 5})
         with pytest.raises(UnknownRequestError):
-            await self.within(other.revoke("req_2", "ann"))
+            await other.revoke("req_2", "ann")
         revoked = await _ended(one.revoke("req_1", "ann"), other.revoke("req_1", "bob"))
         assert sum(isinstance(end, UnknownRequestError) for end in revoked) == 1
         assert [each.request_id for each in await one.remembered()] == ["req_4"]
@@ -286,14 +279,14 @@ class SharedJournalContract(Contract):
         self, two: Sequence[Any], tmp_path: Path
     ) -> None:
         await two[0].append(started("a"))
-        size = await self.within(two[0].size())
+        size = await two[0].size()
         assert size.events == 1
         assert size.place.strip()
         assert size.bytes >= size.free_bytes >= 0
         assert all(seconds > 0 for seconds in two[0].keep.values())
         await two[0].append(started("b"))
         moment = two[0].read_all()
-        seen = [await self.within(anext(moment))]
+        seen = [await anext(moment)]
         await two[0].append(printed("b", 2))
         await two[0].append(started("c"))
         seen += [events async for events in moment]
@@ -301,26 +294,26 @@ class SharedJournalContract(Contract):
             "it is not as it was at one moment"
         )
         copy = tmp_path / "copy"
-        (ended,) = await self.within(_ended(two[0].back_up(copy)))
+        (ended,) = await _ended(two[0].back_up(copy))
         # One of a server may say that it is copied in another way.
         assert isinstance(ended, DelfError) or copy.exists(), f"there is no copy: {ended!r}"
         if copy.exists():
             with pytest.raises(DelfError):
-                await self.within(two[1].restore(copy))
+                await two[1].restore(copy)
             await two[0].release("a")
-            await self.within(two[1].remove(["a"]))
+            await two[1].remove(["a"])
             await two[0].append(finished("b", 3))
             await two[0].append(finished("c", 2))
-            await self.within(two[1].prune())
-            assert await self.within(two[1].restore(copy)) == 3
+            await two[1].prune()
+            assert await two[1].restore(copy) == 3
             assert [event.seq for event in await two[0].read("b")] == [1, 2]
 
     async def _found(self, journal: Any, limit: int = 100, **wanted: Any) -> list[str]:
-        found = await self.within(journal.find(limit, **wanted))
+        found = await journal.find(limit, **wanted)
         return [record.task_id for record in found]
 
     async def _asked(self, journal: Any, start: str = "", **wanted: Any) -> list[str]:
-        found = await self.within(journal.find_requests(start, **wanted))
+        found = await journal.find_requests(start, **wanted)
         return [record.requested.request_id for record in found]
 
 

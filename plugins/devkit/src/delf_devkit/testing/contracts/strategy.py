@@ -57,33 +57,20 @@ class _World:
     def tools(self) -> list[Tool[..., Any]]:
         @tool(effect="read", confirm=False)
         async def add(a: int, b: int) -> int:
-            """Add two numbers.
-
-            Args:
-                a: One.
-                b: The other.
-            """
+            """Add two numbers."""
             self.adding.set()
             await self.may_add.wait()
             return a + b
 
         @tool(effect="write", confirm=True)
         async def forget(name: str) -> str:
-            """Forget a name.
-
-            Args:
-                name: Which.
-            """
+            """Forget a name."""
             self.kept.append(f"not {name}")
             return f"forgot {name}"
 
         @tool(effect="write", confirm=False)
         async def keep(name: str) -> str:
-            """Keep a name.
-
-            Args:
-                name: Which.
-            """
+            """Keep a name."""
             self.kept.append(name)
             return f"kept {name}"
 
@@ -138,12 +125,12 @@ class StrategyContract(Contract):
         """One agent serves many users."""
         model = ScriptedModel()
         async with self._agent(strategy, self.replies, _World(), None, model) as agent:
-            await self.within(agent.arun(f"Add 1 and 2, and forget {_MARK}.", 20))
+            await agent.arun(f"Add 1 and 2, and forget {_MARK}.", 20)
             asked = len(model.prompts)
             assert any(_MARK in prompt for prompt in model.prompts), "the task is in no prompt"
             model.replies.clear()
             model.says(*self.replies)
-            response = await self.within(agent.arun("Add 1 and 2.", 20))
+            response = await agent.arun("Add 1 and 2.", 20)
             response.raise_for_status()
         for prompt in model.prompts[asked:]:
             assert _MARK not in prompt, "one task's words are in the prompt of another"
@@ -173,7 +160,7 @@ class StrategyContract(Contract):
         async with self._agent(strategy, self.replies, _World(), None, model) as agent:
             model.replies.clear()
             work = [agent.arun(f"Add 1 and 2 for {mark}.", 20) for mark in marks]
-            responses = await self.within(asyncio.gather(*work))
+            responses = await asyncio.gather(*work)
         why = "tasks share the strategy's object: keep what is a task's in variables, not in `self`"
         assert not mixed, f"a prompt is about these tasks: {mixed[0]}; {why}"
         for response in responses:
@@ -187,7 +174,7 @@ class StrategyContract(Contract):
         for _ in range(_LOOKS):
             model = ScriptedModel()
             async with self._agent(strategy, self.replies, _World(), None, model) as agent:
-                await self.within(agent.arun("Add 1 and 2.", 20))
+                await agent.arun("Add 1 and 2.", 20)
             prompts.append(model.prompts[0])
             if prompts[-2:-1] == prompts[-1:]:
                 return  # the minute, which a prompt may name, changes once at the most
@@ -214,7 +201,7 @@ class StrategyContract(Contract):
         async with self._agent(
             strategy, self.unapproved, world, on_confirm=approve, approval_mode="interactive"
         ) as agent:
-            await self.within(agent.arun("Forget Ann.", 20))
+            await agent.arun("Forget Ann.", 20)
         assert asked == ["forget"]
         assert world.kept == ["not Ann"]
 
@@ -228,7 +215,7 @@ class StrategyContract(Contract):
         world = _World()
         half = [_stopped(answer) for answer in self.writing]
         async with self._agent(strategy, half, world) as agent:
-            response = await self.within(agent.arun("Keep Ann and Bob.", 20))
+            response = await agent.arun("Keep Ann and Bob.", 20)
         assert not response.status
         assert world.kept == []
 
@@ -246,9 +233,9 @@ class StrategyContract(Contract):
         world.may_add.clear()
         async with self._agent(strategy, self.replies, world, journal) as agent:
             task = asyncio.ensure_future(agent.arun("Add 1 and 2.", 20))
-            await self.within(world.adding.wait())
+            await world.adding.wait()
             task.cancel()
-            await self.within(asyncio.wait({task}))
+            await asyncio.wait({task})
             assert task.cancelled()
         (record,) = await journal.find()
         events = await journal.read(record.task_id)
@@ -259,7 +246,7 @@ class StrategyContract(Contract):
         costly = [_costly(answer) for answer in self.replies]
         world, journal = _World(), _journal()
         async with self._agent(strategy, costly, world, journal, budget_usd=100.0) as agent:
-            response = await self.within(agent.arun("Add 1 and 2.", 20))
+            response = await agent.arun("Add 1 and 2.", 20)
             response.raise_for_status()
         events = await journal.read(response.trace.task_id)
         asked = sum(isinstance(event, ModelReplied) for event in events)
@@ -275,7 +262,7 @@ class StrategyContract(Contract):
         model, replies = ScriptedModel(), self.writing or missing(self, "`writing`")
         options: dict[str, Any] = {"on_confirm": world.decide, "approval_mode": "interactive"}
         async with self._agent(strategy, replies, world, journal, model, **options) as agent:
-            whole = await self.within(agent.arun("Keep Ann and Bob.", 20))
+            whole = await agent.arun("Keep Ann and Bob.", 20)
             whole.raise_for_status()
             events = await journal.read(whole.trace.task_id)
             assert sorted(world.kept) == ["Ann", "Bob"]
@@ -286,7 +273,7 @@ class StrategyContract(Contract):
                 said = sum(isinstance(event, ModelReplied) for event in past)
                 model.replies.clear()
                 model.says(*replies[said:])
-                response = await self.within(agent.aresume(whole.trace.task_id))
+                response = await agent.aresume(whole.trace.task_id)
                 place = f"after event {end}, {type(past[-1]).__name__}"
                 assert response.error is None, place
                 assert response.text == whole.text, place
@@ -298,7 +285,7 @@ class StrategyContract(Contract):
         self, strategy: Any, replies: Sequence[Answer], timeout: float = 20.0
     ) -> Response:
         async with self._agent(strategy, replies, _World()) as agent:
-            return await self.within(agent.arun("Add 1 and 2.", timeout))
+            return await agent.arun("Add 1 and 2.", timeout)
 
     def _agent(
         self,
