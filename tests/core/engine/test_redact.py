@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import itertools
 import json
 import logging
 import traceback
@@ -19,7 +18,7 @@ from delf import Agent, Connection, LLMConfig, action, tool
 from delf import events as ev
 from delf.engine.redact import REDACTED, Redactor
 from delf.errors import ToolExecutionError
-from delf.messages import FilePart, ModelDelta
+from delf.messages import FilePart
 from delf.protocols.approval import Edited
 from delf.secrets import (
     secrets_of_environ,
@@ -56,7 +55,7 @@ class Holder:
         (("x", {TOKEN: [TOKEN]}), ("x", {REDACTED: [REDACTED]})),
         ({TOKEN}, {REDACTED}),
         (b"x " + PASSWORD.encode(), b"x " + REDACTED.encode()),
-        (Row("a", TOKEN), {"name": "a", "token": REDACTED}),
+        (Row("a", TOKEN), Row("a", REDACTED)),
     ],
 )
 def test_in_values(value: Any, expected: Any) -> None:
@@ -168,24 +167,6 @@ async def seen_of(host: TestHost, *tools: Any, **options: Any) -> tuple[list[Any
     return seen, response
 
 
-def told_by(seen: list[Any]) -> list[str]:
-    """What was called, and between that what was printed, in however many pieces."""
-    shown = [event for event in seen if isinstance(event, (ev.Printed, ev.CallStarted))]
-    told: list[str] = []
-    for kind, events in itertools.groupby(shown, type):
-        if kind is ev.Printed:
-            told.append("".join(event.text for event in events))
-        else:
-            told += [event.action for event in events]
-    return told
-
-
-@tool(confirm=False)
-async def pause() -> None:
-    """Let what was printed be written."""
-    await asyncio.sleep(0.05)
-
-
 class Renewing(Connection):
     """A service that gives a token for each call, and repeats it."""
 
@@ -244,13 +225,9 @@ async def test_a_second_agent_knows_what_a_connection_got_before(
 
 def test_what_is_learned_takes_the_place_of_what_its_source_had() -> None:
     redactor = Redactor([LONG])
-    stream = redactor.stream()
     redactor.learn("a", ["first-token-1"])
     redactor.learn("b", ["other-token-1", "https://u:url-pass-1@h.test"])
-    assert stream.feed("other-tok") == ""
     redactor.learn("a", ["second-token-1"])
-    assert stream.feed("en-1, second-token") == f"{REDACTED}, "
-    assert stream.feed("-1\n") == f"{REDACTED}\n"
     text = f"{LONG} first-token-1 second-token-1 url-pass-1"
     assert redactor.text(text) == f"{REDACTED} first-token-1 {REDACTED} {REDACTED}"
 
@@ -262,35 +239,6 @@ def test_without_secrets_of_its_own_it_learns_them() -> None:
     assert redactor.knows_any
     assert redactor.value([86753098, "86753098"]) == [86753098, REDACTED]
     assert redactor.is_in(b'["86753098"]')
-
-
-async def test_a_secret_that_is_printed_in_pieces(
-    delf_host: TestHost, scripted_model: ScriptedModel
-) -> None:
-    """Neither two prints nor a call between them bring one out."""
-    scripted_model.writes(
-        f"print('key:', {LONG[:7]!r}, end='', flush=True)\nawait pause()\n"
-        f"print({LONG[7:]!r} + '!', flush=True)\nawait pause()\nprint('to', end='', flush=True)"
-    )
-    seen, response = await seen_of(delf_host, pause)
-    assert told_by(seen) == ["key: ", "pause", f"{REDACTED}!\n", "pause", "to"]
-    assert response.text.strip() == f"key: {REDACTED}!\nto"
-
-
-async def test_a_reply_that_comes_in_pieces(
-    delf_host: TestHost, scripted_model: ScriptedModel
-) -> None:
-    """The scripted model cuts it in the middle, and so the token."""
-    text = f"```python\nprint(1)\n# {LONG[:9]}"
-    scripted_model.says(f"{text}{LONG[9:]}".ljust(2 * len(text), "x"))
-    async with Agent(
-        tools=[Leaky(token=LONG)], llm="scripted", sandbox="local", host=delf_host, retry_count=0
-    ) as agent:
-        items = [item async for item in agent.stream("x", granularity="token")]
-    pieces = [item.text for item in items if isinstance(item, ModelDelta)]
-    assert len(pieces) == 2
-    assert "".join(pieces).startswith(f"```python\nprint(1)\n# {REDACTED}x")
-    assert not any(LONG[:7] in repr(item) for item in items)
 
 
 async def test_a_script_never_has_a_secret_that_a_model_knows(

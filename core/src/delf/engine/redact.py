@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import enum
 import json
 import logging
-import os
 import re
 import sys
 import threading
 import traceback
-import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import PurePath
 from typing import Any, Final, cast
 from urllib.parse import quote, quote_plus
 
-from pydantic import BaseModel, SecretStr
+from pydantic import SecretStr
 
 from delf.errors import DelfError
 from delf.secrets import SHORTEST, secrets_of_settings, worth_hiding
+from delf.values.conversion import fields_of
 
 REDACTED: Final = "[redacted]"
 
 _SIMPLE: Final = frozenset({type(None), bool, int, float})
-_AS_TEXT: Final = (PurePath, uuid.UUID, Decimal, os.PathLike)
 _BYTES: Final = (bytes, bytearray, memoryview)
 _REMADE: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
 
@@ -44,8 +41,6 @@ class Forms:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         found = {form for secret in secrets for form in _forms_of(secret)}
         self._forms = sorted((f for f in found if len(f) >= SHORTEST), key=len, reverse=True)
-        self.longest = len(self._forms[0]) if self._forms else 0
-        """The number of characters of the longest form."""
         self.shortest = len(self._forms[-1]) if self._forms else sys.maxsize
         """The least number of characters of a text with a secret."""
 
@@ -54,26 +49,9 @@ class Forms:
         """All forms, the longest first; texts that hold none never need it."""
         return re.compile("|".join(map(re.escape, self._forms)))
 
-    @cached_property
-    def _by_start(self) -> dict[str, list[str]]:
-        """The forms by their first character."""
-        found: dict[str, list[str]] = {}
-        for form in self._forms:
-            found.setdefault(form[0], []).append(form)
-        return found
-
     def holds(self, text: str) -> bool:
         """Tell whether a secret is in a text."""
         return any(form in text for form in self._forms)
-
-    def unfinished(self, text: str, start: int) -> int:
-        """Find the place where a text's end could begin a secret; its length for none."""
-        for at in range(max(start, len(text) - self.longest), len(text)):
-            rest = text[at:]
-            for form in self._by_start.get(text[at], ()):
-                if len(form) > len(rest) and form.startswith(rest):
-                    return at
-        return len(text)
 
 
 class Redactor:
@@ -95,7 +73,7 @@ class Redactor:
     @property
     def knows_any(self) -> bool:
         """True if there is anything to look for."""
-        return self.forms.longest > 0
+        return self.forms.shortest < sys.maxsize
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
         """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
@@ -113,10 +91,6 @@ class Redactor:
         if len(text) < forms.shortest or not forms.holds(text):
             return text
         return forms.pattern.sub(REDACTED, text)
-
-    def stream(self) -> RedactedStream:
-        """For a text that comes in pieces."""
-        return RedactedStream(self)
 
     def error(self, error: DelfError) -> DelfError:
         """The error, changed in place; where its causes hold a secret, a text stands for them."""
@@ -203,21 +177,15 @@ class Redactor:
             return self._clean_mapping(cast("Mapping[Any, Any]", value))
         if isinstance(value, Collection):
             return self._clean_members(cast("Collection[Any]", value))
-        if isinstance(value, _AS_TEXT):
-            return self._told(value, str)
         if isinstance(value, enum.Enum):
             return self._clean(value.value)
-        fields = _fields_of(value)
-        if not fields:
-            return self._told(value, repr)
+        fields = fields_of(value)
+        if fields is None:
+            told = str(value)
+            safe = self.text(told)
+            return value if safe is told else safe
         cleaned = self._clean_mapping(fields)
-        return value if cleaned is fields else cleaned
-
-    def _told(self, value: Any, tell: Callable[[Any], str]) -> Any:
-        """The value, or the text that tells of it if that held a secret."""
-        told = tell(value)
-        safe = self.text(told)
-        return value if safe is told else safe
+        return value if cleaned is fields else _with_fields(value, cleaned)
 
     def _clean_mapping(self, items: Mapping[Any, Any]) -> Any:
         clean = self._clean
@@ -240,42 +208,6 @@ class Redactor:
         return value if cleaned is text else cleaned.encode("utf-8", "surrogateescape")
 
 
-class RedactedStream:
-    """Replaces secrets in a text that comes in pieces.
-
-    A tail that could be the beginning of a secret waits for the next piece or the end: the
-    pieces are together as the whole text would be.
-
-    Args:
-        redactor: Has the secrets that are declared by now.
-    """
-
-    def __init__(self, redactor: Redactor) -> None:
-        self._redactor = redactor
-        self._held = ""
-
-    def feed(self, piece: str) -> str:
-        """The part that may be passed on, given the next piece."""
-        forms = self._redactor.forms
-        text = self._held + piece
-        at, stop = 0, forms.unfinished(text, 0)
-        parts: list[str] = []
-        while forms.holds(text[at:]) and (found := forms.pattern.search(text, at)):
-            if found.start() >= stop:
-                break
-            parts += (text[at : found.start()], REDACTED)
-            at = found.end()
-            if at > stop:
-                stop = forms.unfinished(text, at)
-        self._held = text[stop:]
-        return "".join((*parts, text[at:stop]))
-
-    def end(self) -> str:
-        """The tail that was held back; the next piece begins another text."""
-        held, self._held = self._held, ""
-        return self._redactor.text(held)
-
-
 class ForeignError(Exception):
     """Stands for errors that held a secret; its message is their traceback without it."""
 
@@ -296,11 +228,11 @@ def put_back(
     }
 
 
-def _fields_of(value: Any) -> dict[str, Any]:
-    """Return the fields of an object as a mapping."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return dict(value) if isinstance(value, BaseModel) else {}
+def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
+    """A record of the same class with other fields; these alone where its class refuses them."""
+    with contextlib.suppress(TypeError, ValueError):
+        return dataclasses.replace(value, **fields)
+    return fields
 
 
 def _like(old: Any, parts: list[Any]) -> Any:

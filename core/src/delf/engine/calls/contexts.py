@@ -34,8 +34,8 @@ class CallContexts:
     def __init__(self, run: TaskRun, children: ChildTasks) -> None:
         self._run = run
         self._children = children
-        self._held_back: dict[int, Callable[[], str]] = {}
-        """The latest prints of calls, which could be the beginning of a secret."""
+        self._held_back: dict[int, str] = {}
+        """The last line of each call's output, which may be half of a secret."""
 
     def has_begun(self, call: Call) -> bool:
         """Tell whether a call has begun child tasks."""
@@ -56,9 +56,7 @@ class CallContexts:
         Raises:
             TaskLeftError: When a child of it has no end, whatever the action makes of that.
         """
-        end = self._held_back.pop(call.number, None)
-        if end is not None:  # what it said last could have been the beginning of a secret
-            self._tell(call.number, end())
+        self._tell(call.number, self._held_back.pop(call.number, ""))
         if not is_cut_off:
             await self._children.end(call)
             if self._children.unfinished is not None:
@@ -84,11 +82,10 @@ class CallContexts:
                 child = replace(child, worker=call.bound.connection.name)
             return self._children.delegate(call, child, begun)
 
-        printing = self._run.log.redactor.stream()
-
         def say(text: str) -> None:
-            self._tell(call.number, printing.feed(text))
-            self._held_back[call.number] = printing.end
+            lines, newline, rest = (self._held_back.get(call.number, "") + text).rpartition("\n")
+            self._tell(call.number, lines + newline)
+            self._held_back[call.number] = rest
 
         def keep(what: str, data: Mapping[str, Any]) -> Awaitable[None]:
             return self._run.log.record(ChangeKept, call_id=call.number, what=what, data=dict(data))

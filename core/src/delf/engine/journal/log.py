@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from delf.engine.journal.replay import Replay
-from delf.engine.redact import RedactedStream, Redactor
+from delf.engine.redact import Redactor
 from delf.errors import JournalUnavailableError
 from delf.events import (
     SAFE,
@@ -59,7 +59,6 @@ class TaskLog:
         self.events: list[Event] = list(self._replay.events)
         self._lock = asyncio.Lock()
         self._printed: list[str] = []
-        self._prints: RedactedStream | None = None
         self._readings: list[int] = []
         self._turns: list[int] = []
         self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []
@@ -77,7 +76,6 @@ class TaskLog:
             replay: Knows the events so far.
         """
         self._replay = replay
-        self._prints = None
 
     def next_model_call(self) -> int:
         """The number of a model call that is about to be made."""
@@ -168,20 +166,8 @@ class TaskLog:
             self._over = True
 
     def say(self, text: str) -> None:
-        """Journal printed text soon, and before any other event.
-
-        What could be the beginning of a secret waits until more is printed, or the script ends.
-        """
-        if self._prints is None and self.redactor.knows_any:
-            self._prints = self.redactor.stream()
-        self._print(text if self._prints is None else self._prints.feed(text))
-
-    def end_prints(self) -> None:
-        """No more is printed by the script that ran."""
-        if self._prints is not None:
-            self._print(self._prints.end())
-
-    def _print(self, text: str) -> None:
+        """Journal printed text soon, and before any other event."""
+        text = self.redactor.text(text)
         if self._replay.active:  # what is in the journal has its length without secrets
             text = self._replay.unknown_part(text)
         if text:

@@ -262,8 +262,6 @@ class TaskPipeline:
             await self._host.wait_for_rest(_GRACE_SECONDS)
         except UnrecordedCallError as lost:
             error = lost
-        if not isinstance(error, TaskLeftError):  # of a task that is left all is printed again
-            log.end_prints()
         if log.redactor.knows_any:
             text = log.redactor.text(text)
         if error is not None:

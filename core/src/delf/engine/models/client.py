@@ -17,7 +17,6 @@ from delf.engine.models.drafts import Draft
 from delf.engine.models.estimates import counted
 from delf.engine.models.money import Ledger
 from delf.engine.models.pool import ModelPool
-from delf.engine.models.secrets import clean_delta, clean_message, clean_reply
 from delf.engine.redact import Redactor
 from delf.engine.views.prompts import pack
 from delf.errors import BudgetExceededError, DelfError
@@ -156,9 +155,7 @@ class ModelClient:
         if self.system_prompt and instruct:
             place = 1 if messages[0].role == "system" else 0
             messages = (*messages[:place], system(self.system_prompt), *messages[place:])
-        if self.redactor.knows_any:
-            messages = tuple(clean_message(message, self.redactor) for message in messages)
-        return replace(request, messages=messages)
+        return replace(request, messages=self.redactor.value(messages))
 
     async def _price(self, config: LLMConfig) -> Price | None:
         """Look up a model's price beforehand, if a budget needs it."""
@@ -243,8 +240,7 @@ class ModelClient:
                 text = "".join(shown)
                 return ModelReply(text=text, model=config.model, finish_reason="cut")
             raise
-        if self.redactor.knows_any:
-            reply = clean_reply(reply, self.redactor)
+        reply = self.redactor.value(reply)
         used = counted(request, reply)
         cost = await self._cost(config, reply, used)
         self.ledger.learn(config, request, cost)
@@ -301,17 +297,13 @@ class ModelClient:
                     watch(delta.text)
 
         final: ModelReply | None = None
-        shown = self.redactor.stream()
         async with aclosing(bounded(pieces, config)) as coming:
             async for piece in coming:
                 if not isinstance(piece, ModelDelta):
                     need(piece, ModelReply, f"the stream of the model {config.model!r}")
                     final = piece
-                elif piece.call is None:
-                    show(ModelDelta(shown.feed(piece.text)))
                 else:
-                    show(clean_delta(piece, self.redactor))
-        show(ModelDelta(shown.end()))
+                    show(self.redactor.value(piece))
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final
