@@ -56,7 +56,6 @@ def running(here: Path, script: str) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        lent=False,
     ) as process:
         wanted = {"calls": "hold", "blocks": "block"}.get(script, "started")
         for line in process.stdout:

@@ -80,7 +80,6 @@ class Workers:
         folder.mkdir()
         self._parent = start(
             [WORKER],
-            lent=False,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

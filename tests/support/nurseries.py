@@ -125,7 +125,6 @@ class Program(_Forked):
     Args:
         command: The program's or file's path, and its arguments.
         terminal: Whether its standard input becomes the terminal that controls it.
-        lent: Whether templates of its sandboxes are not children of it.
         imported: Modules that it needs, in place of what ``delf`` does.
         options: As of ``Popen``; ``cwd`` and ``env`` among them.
     """
@@ -135,17 +134,18 @@ class Program(_Forked):
         command: Sequence[str | Path],
         *,
         terminal: bool = False,
-        lent: bool = True,
         imported: tuple[str, ...] = (),
         **options: Any,
     ) -> None:
-        self._own = {"terminal": terminal, "lent": lent}
+        self._terminal = terminal
         self._imported = imported
         super().__init__([str(word) for word in command], **options)
 
     def _begin(self, streams: Sequence[int], pass_fds: Sequence[int], **options: Any) -> int:
         options = {**options, "cwd": str(options["cwd"]), "env": dict(options["env"])}
-        return _programs(os.getpid(), self._imported).fork(streams, **self._own, **options)
+        return _programs(os.getpid(), self._imported).fork(
+            streams, terminal=self._terminal, **options
+        )
 
 
 @cache

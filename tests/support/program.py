@@ -71,7 +71,6 @@ def start(
     cwd: str | Path = ".",
     env: Mapping[str, str] | None = None,
     terminal: bool = False,
-    lent: bool = True,
     imported: tuple[str, ...] = (),
     **options: Any,
 ) -> subprocess.Popen[Any]:
@@ -86,7 +85,6 @@ def start(
         cwd: Its folder.
         env: All of its environment, this process's when omitted.
         terminal: Whether its standard input becomes the terminal that controls it.
-        lent: Whether templates of its sandboxes may be forked elsewhere, and be no children of it.
         imported: Modules that it needs, in place of what ``delf`` does.
         options: As of ``Popen``.
     """
@@ -96,8 +94,7 @@ def start(
     is_known = words[0] in (str(DELF), "-c", "-m") or words[0].endswith(".py")
     options["cwd"] = Path(cwd).resolve()
     if is_known and sys.platform == "linux" and _of_python(env) == _of_python(os.environ):
-        own = {"terminal": terminal, "lent": lent, "imported": imported}
-        return Program(words, **own, env=env, **options)
+        return Program(words, terminal=terminal, imported=imported, env=env, **options)
     if terminal:
         options["preexec_fn"] = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     return subprocess.Popen(command, env=env, **options)

@@ -2,8 +2,8 @@
 
 python warm_program.py [MODULE …] DESCRIPTOR
 
-Modules are imported in place of what ``delf`` needs, and lend no templates. A request has the arguments, folder and environment; its descriptors are the three streams. The
-program is ``delf``, a file of Python where the first argument is one, or what follows ``-c`` or ``-m``.
+Modules are imported in place of what ``delf`` needs. A request has the arguments, folder and
+environment; its descriptors are the three streams. The program is ``delf``, a file of Python where the first argument is one, or what follows ``-c`` or ``-m``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
-import functools
 import gc
 import importlib
 import io
@@ -26,10 +25,7 @@ import termios
 import threading
 import traceback
 import types
-from typing import TYPE_CHECKING, Any, NoReturn
-
-if TYPE_CHECKING:
-    from support.lent_templates import Lender
+from typing import Any, NoReturn
 
 
 def preload() -> None:
@@ -92,10 +88,8 @@ def _compile_records() -> None:
                 kind.__init__ = records._initialiser(kind)
 
 
-def become(lender: Lender | None, request: dict[str, Any], streams: list[int]) -> NoReturn:
+def become(request: dict[str, Any], streams: list[int]) -> NoReturn:
     """In a child: be the program."""
-    if lender is not None and request["lent"]:
-        lender.use()
     if request["session"]:
         os.setsid()
     for number, descriptor in enumerate(streams):
@@ -175,7 +169,6 @@ def _python_path() -> list[str]:
 
 if __name__ == "__main__":
     from forking import serve
-    from lent_templates import Lender
 
     del sys.path[0]
     if sys.argv[1:-1]:
@@ -184,5 +177,4 @@ if __name__ == "__main__":
     else:
         preload()
     finish()
-    lender = None if sys.argv[1:-1] else Lender()
-    serve(socket.socket(fileno=int(sys.argv[-1])), functools.partial(become, lender))
+    serve(socket.socket(fileno=int(sys.argv[-1])), become)
