@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.catalogs import search
@@ -53,19 +51,6 @@ def test_equals_keep_their_order_and_the_limit_holds() -> None:
     found = search(catalog, "cages", limit=3)
     assert [entry.name for entry in found] == ["zoo.cage_0", "zoo.cage_1", "zoo.cage_2"]
     assert search(catalog, "cages", limit=0) == ()
-
-
-@given(
-    texts=st.lists(st.text("abcdef ", max_size=30), max_size=30),
-    words=st.text("abcdefg ", max_size=20),
-    limit=st.integers(1, 8),
-)
-def test_the_first_few_are_the_first_of_all(texts: list[str], words: str, limit: int) -> None:
-    ranking = Ranking([(text, 1.0)] for text in texts)
-    every = ranking.shares(words, len(texts) + 1)
-    assert [share for _, share in ranking.shares(words, limit)] == pytest.approx(
-        [share for _, share in every[:limit]]
-    )
 
 
 def test_an_empty_catalog_finds_nothing() -> None:

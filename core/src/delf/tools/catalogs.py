@@ -17,8 +17,7 @@ _PARAMETERS: Final = 1.0
 def search(catalog: Catalog, words: str, limit: int = 20) -> tuple[CatalogEntry, ...]:
     """The actions that fit some words, best first; names and parameters count, too.
 
-    The first search makes an index of all actions, which the catalog keeps; those after it take
-    well under a millisecond for a thousand of them.
+    The first search makes an index of all actions, which the catalog keeps.
 
     Args:
         catalog: The actions.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 # BM25: how soon a repeated word counts no more, and how much long texts are held back.
@@ -130,31 +130,15 @@ class Ranking:
             words: What is looked for, as plain words.
             limit: The most numbers.
         """
-        # What says most comes first. Once all that is left cannot lift anything new among the
-        # best (Turtle and Flood's MaxScore), only what was found already is counted further.
-        found = sorted(dict.fromkeys(words_of(words)), key=self._counts, reverse=True)
-        perfect = left = sum(map(self._counts, found))
+        found = dict.fromkeys(words_of(words))
         scores: dict[int, float] = {}
         for word in found:
-            postings = self._postings.get(word, {})
-            if left < _least(scores, limit):
-                postings = {number: postings[number] for number in scores.keys() & postings.keys()}
-            score = scores.get
-            for number, share in postings.items():
-                scores[number] = score(number, 0.0) + share
-            left -= self._counts(word)
-        least = _least(scores, limit)
-        best = (number for number, counts in scores.items() if counts >= least)
-        ranked = sorted(best, key=lambda number: (-scores[number], number))[: max(0, limit)]
-        return [(number, scores[number] / perfect) for number in ranked]
+            for number, share in self._postings.get(word, {}).items():
+                scores[number] = scores.get(number, 0.0) + share
+        perfect = sum(map(self._counts, found))
+        best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))
+        return [(number, scores[number] / perfect) for number in best]
 
     def _counts(self, word: str) -> float:
         """The most that a word can count."""
         return self._most.get(word, self._unknown)
-
-
-def _least(scores: Mapping[int, float], limit: int) -> float:
-    """Return the least score of the best; 0 where there are not so many yet."""
-    if len(scores) < limit:
-        return 0.0
-    return min(heapq.nlargest(max(0, limit), scores.values()), default=math.inf)
