@@ -1,7 +1,7 @@
 """Sort a folder of papers: a worker reads each, and copies go into a folder for each topic.
 
 ``sort_papers.py FOLDER MODEL`` does it with your own; without arguments, with three made-up papers
-and a recorded model. What it writes can be given back: ``delf runs undo``.
+and a recorded model.
 """
 
 import sys

@@ -100,7 +100,6 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf runs search": ("hi",),
     "delf runs show": ("task_1",),
     "delf runs stop": ("task_1",),
-    "delf runs undo": ("task_1",),
     "delf sandbox build": (),
     "delf sandbox prune": (),
     "delf sandbox status": (),

@@ -332,18 +332,6 @@ class CallPrinted(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeKept(_Event):
-    """A call is about to change something, and whoever undoes it finds here what was before.
-
-    ``what`` says who understands ``data``: ``file`` is the plugin ``filesystem``.
-    """
-
-    call_id: int
-    what: str
-    data: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildStarted(_Event):
     """A call has a child task done, which has events of its own."""
 
@@ -678,7 +666,6 @@ Event = (
     | CallFinished
     | CallGivenUp
     | CallPrinted
-    | ChangeKept
     | ChildStarted
     | ChildFinished
     | ApprovalRequested

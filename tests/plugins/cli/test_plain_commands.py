@@ -99,7 +99,6 @@ def test_a_timeout_is_seconds_or_has_a_unit(run, here, given, status):
         "resume 123",
         "runs fork 123",
         "runs stop 123",
-        "runs undo 123 --yes",
         "workers run nobody",
     ],
 )

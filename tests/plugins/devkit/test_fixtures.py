@@ -373,10 +373,8 @@ async def test_an_action_is_given_its_task() -> None:
     assert (context.connection, context.task) == ("desk", "Count the desks.")
     assert (child.text, child.status, reply.text) == ("four", True, "four")
     assert await context.consent("Pay?", {"amount": 20}) == {"amount": 5}
-    await asyncio.to_thread(context.keep_change, "desk", {"before": 3})
     assert [item.system_prompt for item in task.children] == ["You count."]
     assert (task.said, task.questions) == (["counting"], ["Pay?"])
-    assert task.kept == [("desk", {"before": 3})]
     assert task.files == {"desks.txt": b"three"}
 
 

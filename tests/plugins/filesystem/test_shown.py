@@ -82,7 +82,7 @@ async def test_other_files_ask_nothing(ask: Callable[..., Any], notes: Path) -> 
 @pytest.mark.parametrize("name", ["replace", "edit_file", "write_file"])
 async def test_a_change_in_the_last_moment_is_not_written_over(notes: Path, name: str) -> None:
     """By another call of the same task, say: it is seen by the action itself."""
-    disk = Filesystem(roots={"notes": {"root": str(notes), "mode": "rw", "undo": False}})
+    disk = Filesystem(roots={"notes": {"root": str(notes), "mode": "rw"}})
     texts = {"old_text": "two", "new_text": "2"}
     arguments = {
         "replace": {**texts, "path": "notes"},

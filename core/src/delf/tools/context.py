@@ -143,7 +143,6 @@ class CallContext:
     tools: Mapping[str, Any] = field(repr=False)
     connect: Connect = field(repr=False)
     _say: Callable[[str], None] = field(repr=False)
-    _keep: Callable[[str, Mapping[str, Any]], Awaitable[None]] = field(repr=False)
     _loop: AbstractEventLoop = field(repr=False)
     _output_files: Callable[[], Mapping[str, Path]] = field(repr=False)
     _add_file: Callable[[str, bytes], None] = field(repr=False)
@@ -186,18 +185,6 @@ class CallContext:
             self._add_file(name, data)
         else:
             self._loop.call_soon_threadsafe(self._add_file, name, data)
-
-    def keep_change(self, what: str, data: Mapping[str, Any]) -> None:
-        """Write into the journal what is about to be changed, so that it can be undone.
-
-        For plain actions, which run in a thread: it returns when that is written.
-
-        Args:
-            what: Says who understands the data, when it is undone.
-            data: Plain data.
-        """
-        writing = self._keep(what, data)
-        asyncio.run_coroutine_threadsafe(_wait(writing), self._loop).result()
 
     async def delegate(
         self,
@@ -291,7 +278,3 @@ def _running_loop() -> AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-async def _wait(work: Awaitable[None]) -> None:
-    await work

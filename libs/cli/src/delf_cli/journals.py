@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 from delf.errors import ConfigurationError
-from delf.events import ChildStarted, Event
+from delf.events import Event
 from delf.plugins.journals import make_journal, need_durable_journal
 from delf.project.any_project import journal_name
 from delf.protocols.journal import SharedJournal
@@ -114,28 +114,5 @@ def load_task(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
     async def load(journal: SharedJournal) -> tuple[TaskRecord, list[Event]]:
         name = await find_id(journal, text)
         return await journal.task(name), list(await journal.read(name))
-
-    return ask_journal(ctx, load)
-
-
-def load_tree(ctx: click.Context, text: str) -> list[Event]:
-    """The events of a task and of all its child tasks, in the order in which they came.
-
-    Args:
-        ctx: Of the command.
-        text: The task's id, or its beginning.
-
-    Raises:
-        DelfError: When there is no such task, or the journal cannot be read.
-    """
-
-    async def load(journal: SharedJournal) -> list[Event]:
-        found: list[Event] = []
-        left = [await find_id(journal, text)]
-        while left:
-            events = await journal.read(left.pop())
-            found += events
-            left += [event.child_id for event in events if isinstance(event, ChildStarted)]
-        return sorted(found, key=lambda event: event.at)
 
     return ask_journal(ctx, load)

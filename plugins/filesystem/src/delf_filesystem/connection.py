@@ -22,7 +22,6 @@ from delf.protocols.connection import (
 from delf.tools.action import Action, actions_of
 from delf.tools.permissions import is_allowed, needs_confirmation
 from delf_filesystem.changes import Change, basis_of, preview_of
-from delf_filesystem.copies import keep
 from delf_filesystem.roots import Place, Roots, reading
 from delf_filesystem.search import FileInfo, Glob, Match, info, lines_with, walk
 from delf_filesystem.settings import FilesystemOptions, FilesystemSettings
@@ -256,7 +255,6 @@ class Filesystem(Connection):
             Its size in bytes.
         """
         (change,) = self._approved("write_file", {"path": path, "content": content}, context)
-        keep(change, context)
         return change.write()
 
     @action(effect="write", trust="own", sinks=["path"])
@@ -273,7 +271,6 @@ class Filesystem(Connection):
         """
         arguments = {"path": path, "old_text": old_text, "new_text": new_text}
         for change in self._approved("edit_file", arguments, context):
-            keep(change, context)
             change.write()
 
     @action(effect="write", sinks=["path", "pattern"])
@@ -301,7 +298,6 @@ class Filesystem(Connection):
         arguments = {"old_text": old_text, "new_text": new_text, "path": path, "pattern": pattern}
         counts: dict[str, int] = {}
         for change in self._approved("replace", arguments, context):
-            keep(change, context)
             change.write()
             counts[str(change.place)] = (change.before or b"").count(old_text.encode())
         return counts

@@ -30,9 +30,6 @@ class RootSettings(BaseModel):
     create: bool = Field(
         default=False, description="Make the folder when it is not there and may be written."
     )
-    undo: bool = Field(
-        default=True, description="Keep what a file held before, so that it can be given back."
-    )
     hidden: bool = Field(
         default=False, description="Whether names that begin with a dot exist for scripts."
     )

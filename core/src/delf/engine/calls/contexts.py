@@ -14,7 +14,7 @@ from delf.engine.calls.call import Call
 from delf.engine.calls.children import ChildTasks
 from delf.engine.task_run import TaskRun
 from delf.engine.toolset import BoundAction
-from delf.events import CallPrinted, ChangeKept
+from delf.events import CallPrinted
 from delf.llm import LLMConfig, as_llm_config
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.approval import Approved, Edited
@@ -87,9 +87,6 @@ class CallContexts:
             self._tell(call.number, lines + newline)
             self._held_back[call.number] = rest
 
-        def keep(what: str, data: Mapping[str, Any]) -> Awaitable[None]:
-            return self._run.log.record(ChangeKept, call_id=call.number, what=what, data=dict(data))
-
         return CallContext(
             task_id=self._run.log.task_id,
             task=self._run.request.task,
@@ -106,7 +103,6 @@ class CallContexts:
             connect=context.connect,
             basis=call.basis,
             _say=say,
-            _keep=keep,
             _loop=asyncio.get_running_loop(),
             _output_files=self._output_files,
             _add_file=self._run.output.take_from_call,

@@ -90,8 +90,6 @@ class Trace:
                 self.scripts.append(event.code)
             case ev.CallPrinted():
                 self._add_output(event)
-            case ev.ChangeKept():
-                pass
             case ev.ChildStarted():
                 self._start_child(event)
             case ev.ChildFinished():

@@ -61,7 +61,6 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         (ev.CallStarted, {**_call(), "arguments": _ARGUMENTS, **_bound()}),
         (ev.CallFinished, {**_call(), "status": "ok", "duration_ms": 3.0, "result": _ARGUMENTS}),
         (ev.CallPrinted, {"call_id": 1, "text": "é\n\u2028"}),
-        (ev.ChangeKept, {"call_id": 1, "what": "file", "data": {"path": "a", "before": None}}),
         (ev.ChildStarted, {"call_id": 1, "child_id": "task_2", "task": "Ask the bank."}),
         (ev.ChildFinished, {**_child(), "status": False, "error": "no", "cost_usd": 0.5}),
         (ev.CallGivenUp, {"call_id": 1, "action": "bank.pay"}),

@@ -31,7 +31,6 @@ class ScriptedTask:
         questions: What a person was asked.
         said: What people were told.
         files: The output files that it added, by name.
-        kept: The changes that were kept, each with its data.
     """
 
     answer: str | Exception = "done"
@@ -41,7 +40,6 @@ class ScriptedTask:
     questions: list[str] = field(default_factory=list[str])
     said: list[str] = field(default_factory=list[str])
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    kept: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
 
     def context(
         self,
@@ -77,7 +75,6 @@ class ScriptedTask:
             tools=dict(tools or {}),
             connect=_no_connection,
             _say=self.said.append,
-            _keep=self._keep,
             _loop=asyncio.get_running_loop(),
             _output_files=lambda: dict(output_files or {}),
             _add_file=self.files.__setitem__,
@@ -85,9 +82,6 @@ class ScriptedTask:
             _ask=self._ask,
             _consent=self._consent,
         )
-
-    async def _keep(self, what: str, data: Mapping[str, Any]) -> None:
-        self.kept.append((what, dict(data)))
 
     async def _delegate(self, child: ChildTask) -> ChildResult:
         self.children.append(child)
