@@ -13,7 +13,7 @@ from delf.engine.approvals.shared import Approvals
 from delf.errors import DelfError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRemembered, ApprovalRequested
 from delf.plugins.in_process_journal import InProcessJournal
-from delf.protocols.approval import Approved, Rejected
+from delf.protocols.approval import Approved, Decider, Rejected
 from delf.protocols.connection import Allowed, NeedsApproval
 from delf.protocols.sandbox import Returned
 from delf.settings import PluginSettings, SecretStr
@@ -133,7 +133,7 @@ def answered_by(pending, key, decision):
     """Somebody answers through the journal or the page, with the key of a server."""
 
     async def decide(request):
-        pending.answer(request.request_id, Answer(decision, str(key), key=key))
+        pending.answer(request.request_id, Answer(decision, Decider(name=str(key), key=key)))
 
     return decide
 

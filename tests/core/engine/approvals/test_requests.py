@@ -24,6 +24,7 @@ from delf.protocols.approval import (
     AlreadyDone,
     ApprovalRequest,
     Approved,
+    Decider,
     Decision,
     Edited,
     Expired,
@@ -88,7 +89,7 @@ async def test_or_it_waits_for_an_answer(tools):
     bench = Bench(tools, wait_approvals=True)
     work = bench.decide(1)
     name = (await bench.asked.get()).request_id
-    bench.pending.answer(name, Answer(Approved(), "cli", 7))
+    bench.pending.answer(name, Answer(Approved(), Decider(name="cli"), 7))
     assert await work == Approved()
     (decided,) = bench.events(ApprovalDecided)
     assert (decided.request_id, decided.by, decided.note) == (name, "cli", 7)
@@ -227,7 +228,7 @@ async def test_a_channel_that_still_asks_is_told_to_stop(tools):
     work = bench.decide(1)
     name = (await bench.asked.get()).request_id
     await until(lambda: bench.pending.find(name) is not None)
-    bench.pending.answer(name, Answer(Rejected(reason="no"), "cli"))
+    bench.pending.answer(name, Answer(Rejected(reason="no"), Decider(name="cli")))
     assert await work == Rejected(reason="no")
     await asyncio.wait_for(stopped.wait(), 5)
     with pytest.raises(UnknownRequestError, match="it was rejected"):
@@ -288,10 +289,10 @@ async def test_an_answer_that_a_request_cannot_have_leaves_it_waiting(
 async def test_of_two_answers_the_first_counts():
     pending = PendingRequests()
     answer = pending.open(request())
-    pending.answer("req_1", Answer(Approved(), "one"))
+    pending.answer("req_1", Answer(Approved(), Decider(name="one")))
     with pytest.raises(UnknownRequestError, match="it was answered"):
-        pending.answer("req_1", Answer(Rejected(reason="no"), "two"))
-    assert (await answer).by == "one"
+        pending.answer("req_1", Answer(Rejected(reason="no"), Decider(name="two")))
+    assert (await answer).who.name == "one"
 
 
 async def test_what_was_taken_as_an_answer_counts(tools):
@@ -299,7 +300,7 @@ async def test_what_was_taken_as_an_answer_counts(tools):
 
     class Late:
         async def decide(self, request):
-            bench.pending.answer(request.request_id, Answer(Approved(), "cli"))
+            bench.pending.answer(request.request_id, Answer(Approved(), Decider(name="cli")))
             await asyncio.Event().wait()
 
     bench = Bench(tools, [NamedChannel("late", Late())], approval_timeout=1e-9)
@@ -318,7 +319,7 @@ async def test_nothing_is_taken_once_a_channel_has_said_no(tools):
 
     def answer(name):
         try:
-            bench.pending.answer(name, Answer(Approved(), "cli"))
+            bench.pending.answer(name, Answer(Approved(), Decider(name="cli")))
         except UnknownRequestError:
             refused.append(name)
 
@@ -333,7 +334,7 @@ async def test_nothing_is_taken_once_a_channel_has_said_no(tools):
 async def test_it_can_be_answered_in_the_moment_in_which_it_is_seen(tools):
     def answer_at_once(event):
         if isinstance(event, ApprovalRequested):
-            bench.pending.answer(event.request_id, Answer(Approved(), "bob"))
+            bench.pending.answer(event.request_id, Answer(Approved(), Decider(name="bob")))
 
     bench = Bench(tools, seen=answer_at_once, wait_approvals=True)
     assert await asyncio.wait_for(bench.decide(1), 5) == Approved()
@@ -347,7 +348,7 @@ async def test_an_answer_counts_though_the_call_is_cancelled_while_its_request_i
     async def answered_meanwhile(event, append=bench.journal.append):
         await append(event)
         if isinstance(event, ApprovalRequested):
-            bench.pending.answer(event.request_id, Answer(Approved(), "bob"))
+            bench.pending.answer(event.request_id, Answer(Approved(), Decider(name="bob")))
             work.cancel()
             await asyncio.sleep(0)
 
@@ -391,7 +392,7 @@ async def test_it_is_in_the_journal_before_the_task_has_a_place_again(tools):
         work = bench.decide(1)
         name = await pending_name(bench)
         await places.acquire()  # another task runs meanwhile
-        bench.pending.answer(name, Answer(Approved(remember="task"), "bob"))
+        bench.pending.answer(name, Answer(Approved(remember="task"), Decider(name="bob")))
         decided = await bench.decided.get()
         assert (decided.decision, decided.by) == ("approved", "bob")
         assert not work.done()
@@ -407,7 +408,7 @@ async def test_it_counts_when_the_call_is_cancelled_in_the_same_moment(tools, gi
     bench = Bench(tools, wait_approvals=True)
     work = bench.decide(1)
     name = await pending_name(bench)
-    bench.pending.answer(name, Answer(Approved(), "bob"))
+    bench.pending.answer(name, Answer(Approved(), Decider(name="bob")))
     bench.call.given_up = given_up
     work.cancel()
     if times == 2:

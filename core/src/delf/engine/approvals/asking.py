@@ -136,14 +136,14 @@ class Asking:
                     if request.outcome_unknown:
                         told = f" ({'; '.join(failures)})" if failures else ""
                         raise _undecided(request, f"nobody could be asked about it{told}")
-                    return Answer(Rejected(reason=_nobody(failures)), "nobody", source="nobody")
+                    return Answer.given(Rejected(reason=_nobody(failures)), "nobody", "nobody")
                 return await asyncio.shield(answer)
         except TimeoutError:
             if request.outcome_unknown:
                 why = f"nobody answered within {self._shared.config.approval_timeout:g} s"
                 raise _undecided(request, why) from None
             expired = Expired(after_seconds=self._shared.config.approval_timeout)
-            return Answer(expired, "clock", source="timeout")
+            return Answer.given(expired, "timeout", "clock")
 
     def _counting(self, request: ApprovalRequest, since: float | None) -> Count:
         """Make answers what they count for under the rule of a request."""
@@ -168,11 +168,11 @@ class Asking:
         voting = self._log.record(
             ApprovalVoted,
             request_id=request_id,
-            by=answer.by,
+            by=answer.who.name,
             reason=reason,
-            key=answer.key,
+            key=answer.who.key,
             note=answer.note,
-            via=answer.via,
+            via=answer.who.via,
             instead_of=answer.instead_of,
         )
         work = asyncio.ensure_future(voting)

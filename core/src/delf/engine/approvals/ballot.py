@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from delf.engine.approvals.decision import Answer, decision_data
 from delf.errors import DelfError
@@ -131,7 +132,7 @@ class Ballot:
         if why is not None:
             raise DelfError(why, hint="the team's rules are in [approvals.rules]")
         if not self._rule.two_of or isinstance(answer.decision, Rejected):
-            return answer.under(stood_for(self._rule, who, waited), ()), True
+            return replace(answer, instead_of=stood_for(self._rule, who, waited)), True
         if not isinstance(answer.decision, Approved):
             kind = decision_data(answer.decision)["decision"]
             raise DelfError(f"two people approve it, or one rejects it: {kind} is neither")
@@ -139,4 +140,4 @@ class Ballot:
         others = tuple(dict.fromkeys(self._votes.values()))
         names = map(folded, (_name_of(who), *instead_of))
         self._votes |= dict.fromkeys(names, who.name)
-        return answer.under(instead_of, others), bool(others)
+        return replace(answer, instead_of=instead_of, others=others), bool(others)

@@ -20,6 +20,7 @@ from delf.protocols.approval import (
     ApprovalRequest,
     Approved,
     DecidedBy,
+    Decider,
     Decision,
     Rejected,
 )
@@ -74,10 +75,9 @@ async def ask_channels(
         decision = await _ask_channel(named, shown, redactor, failures)
         if decision is None:
             continue
-        is_known = isinstance(decision, DecidedBy)
-        answer = (
-            Answer.of(decision.decision, decision.who) if is_known else Answer(decision, named.name)
-        )
+        if not isinstance(decision, DecidedBy):
+            decision = DecidedBy(decision=decision, who=Decider(name=named.name))
+        answer = Answer(decision.decision, decision.who)
         try:
             counted = count(answer)
         except DelfError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import field, fields
 from typing import Any, Final, cast, get_args
 
 from delf.engine.redact import put_back
@@ -38,55 +38,24 @@ class Answer:
 
     Args:
         decision: The decision.
-        by: Who, or by what way.
+        who: The person who gave it, or the way by which it was given.
         note: Its position in the journal's inbox, if it came from there.
-        key: The key of a server by which it was given; None for the local user.
         source: What kind of answer it is.
-        teams: The teams of who gave it.
-        stands_for: In whose place they decide, as :class:`delf.protocols.approval.Decider` has it.
-        via: From where.
         instead_of: In whose place it was given, where they could not give it for themselves.
         others: The people who approved the same before.
     """
 
     decision: Decision
-    by: str = "agent"
+    who: Decider = field(default_factory=Decider)
     note: int | None = None
-    key: str | None = None
     source: DecisionSource = "person"
-    teams: tuple[str, ...] = ()
-    stands_for: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    via: str = ""
     instead_of: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, decision: Decision, who: Decider, note: int | None = None) -> Answer:
-        """The answer of a person who is known."""
-        return cls(
-            decision,
-            who.name,
-            note,
-            who.key,
-            teams=who.teams,
-            stands_for=who.stands_for,
-            via=who.via,
-        )
-
-    @property
-    def who(self) -> Decider:
-        """The person who gave it."""
-        return Decider(
-            name=self.by,
-            key=self.key,
-            teams=self.teams,
-            stands_for=self.stands_for,
-            via=self.via,
-        )
-
-    def under(self, instead_of: tuple[str, ...], others: tuple[str, ...]) -> Answer:
-        """The same as a rule lets it count."""
-        return replace(self, instead_of=instead_of, others=others)
+    def given(cls, decision: Decision, source: DecisionSource, by: str = "agent") -> Answer:
+        """An answer that no person gave: of the clock, or of the agent's own rules."""
+        return cls(decision, Decider(name=by), source=source)
 
     @property
     def was_shown(self) -> bool:
@@ -107,7 +76,7 @@ def unanswered(*, given_up: bool) -> Answer:
     Args:
         given_up: The script gave its call up; else its sandbox died.
     """
-    return Answer(Cancelled(), "script", source="given_up" if given_up else "sandbox_died")
+    return Answer.given(Cancelled(), "given_up" if given_up else "sandbox_died", "script")
 
 
 def decision_data(decision: Decision) -> dict[str, Any]:

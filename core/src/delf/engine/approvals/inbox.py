@@ -174,7 +174,7 @@ class Inbox:
             known = {} if request is None else dict(request.arguments)
             decision = Edited(arguments={**known, **decision.arguments})
         try:
-            answer = Answer.of(decision, _who(data), note.position)
+            answer = Answer(decision, _who(data), note.position)
             self._pending.answer(request_id, answer, digest=str(data.get("digest")))
         except UnknownRequestError as error:
             _log.debug("an answer came late: %s", error.message)

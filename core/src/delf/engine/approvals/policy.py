@@ -194,10 +194,10 @@ class TaskApprovals:
         rule = self._shared.rule_of(bound.name)
         is_free = not (outcome_unknown or flow or rule)
         if is_free and self._granted and bound.digest in self._granted:
-            return Answer(Approved(reason="approved with its script"), source="policy")
+            return Answer.given(Approved(reason="approved with its script"), "policy")
         needs_approval = isinstance(verdict, NeedsApproval)
         if is_free and self._is_pre_approved(bound) and not needs_approval:
-            return Answer(Approved(reason="pre-approved"), source="policy")
+            return Answer.given(Approved(reason="pre-approved"), "policy")
         if flows is not None and not guards:
             flow = flows.reason(bound, call.arguments)
         safe = self._log.redactor.text
@@ -311,7 +311,7 @@ class TaskApprovals:
         refused = self._refused.get(call_key(request))
         if refused is not None:
             why = f"{refused} (refused before in this task, and not asked again)"
-            return Answer(Rejected(reason=why), source="policy")
+            return Answer.given(Rejected(reason=why), "policy")
         if self._said_by_mode(request) is not None or self._is_suspicious(request):
             return None
         if request.rule:  # a rule is about each call
@@ -329,7 +329,7 @@ class TaskApprovals:
             from_task=found.task_id,
             from_request=found.request_id,
         )
-        return Answer(Approved(reason="remembered"), found.by, source="policy")
+        return Answer.given(Approved(reason="remembered"), "policy", found.by)
 
     # -- one request ----------------------------------------------------------------------
 
@@ -352,7 +352,7 @@ class TaskApprovals:
         asked, decided = past
         if decided is not None:
             decision = with_secrets(recorded(decided), request, _arguments_of(call))
-            return Answer(decision, decided.by, source=decided.source)
+            return Answer.given(decision, decided.source, decided.by)
         async with self._watched_inbox(request):
             if asked is not None:
                 request = replace(request, request_id=asked.request_id, origins=asked.origins)
@@ -381,15 +381,15 @@ class TaskApprovals:
             return None  # the people whom the rule names decide
         if request.outcome_unknown and self._task.settle != "ask":
             decided = Approved() if self._task.settle == "again" else AlreadyDone()
-            return Answer(decided, f"settle {self._task.settle}", source="policy")
+            return Answer.given(decided, "policy", f"settle {self._task.settle}")
         if self._is_suspicious(request):
             if self._config.flows == "deny":
-                return Answer(Rejected(reason=str(request.flow)), "flows deny", source="policy")
+                return Answer.given(Rejected(reason=str(request.flow)), "policy", "flows deny")
         elif mode == "approve_all" and not request.outcome_unknown:
-            return Answer(Approved(), "mode approve_all", source="policy")
+            return Answer.given(Approved(), "policy", "mode approve_all")
         if mode == "strict":
             reason = "every action that needs approval is denied"
-            return Answer(Rejected(reason=reason), "mode strict", source="policy")
+            return Answer.given(Rejected(reason=reason), "policy", "mode strict")
         return None
 
     def _is_suspicious(self, request: ApprovalRequest) -> bool:
@@ -419,8 +419,8 @@ class TaskApprovals:
         await self._log.record(
             ApprovalDecided,
             request_id=request.request_id,
-            by=said.by,
-            via=said.via,
+            by=said.who.name,
+            via=said.who.via,
             instead_of=said.instead_of,
             others=said.others,
             source=said.source,
@@ -430,7 +430,7 @@ class TaskApprovals:
             **decision_data(decision),
         )
         if isinstance(decision, Approved) and decision.remember == "task":
-            self._remembered.add(request, decision, said.by)
+            self._remembered.add(request, decision, said.who.name)
         elif isinstance(decision, Rejected) and is_refusal(said.source, request):
             self._refused[call_key(request)] = decision.reason
         return replace(said, decision=decision)
@@ -445,7 +445,7 @@ class TaskApprovals:
         if decision.remember == "task":
             return decision
         # What one key of a server says holds for no other one's later tasks.
-        is_theirs = said.key is None or said.key == self._remembered.key
+        is_theirs = said.who.key is None or said.who.key == self._remembered.key
         lasts = is_theirs and self._remembered.can_last
         return decision if lasts else replace(decision, remember="task")
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import math
 import threading
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -28,29 +27,12 @@ _MOST_TASKS: Final = 1000
 """Of so many tasks, the newest, a ledger knows what each has cost."""
 
 
-class _Turn:
-    """A model call in the line of those for which money has to be held."""
-
-    def __init__(self) -> None:
-        self.has_come = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-
-    def come(self) -> None:
-        """Let it look again; from any thread, such as that which sets a new limit."""
-        self._loop.call_soon_threadsafe(self.has_come.set)
-
-    @property
-    def is_lost(self) -> bool:
-        """True if the event loop on which it waits is closed."""
-        return self._loop.is_closed()
-
-
 class Ledger:
     """The use of models by an agent, over all its tasks; safe between threads.
 
     Under a budget each model call first reserves the most that it can cost. One that is expected
     to cost more than is left is refused. One that does not fit only because of what other calls
-    have reserved waits, in order, until these are made; with nobody to wait for, it is made.
+    have reserved waits until these are made; with nobody to wait for, it is made.
 
     Args:
         budget_usd: The most to spend; None for no limit.
@@ -78,7 +60,7 @@ class Ledger:
         self._payers: dict[str, str] = {}
         self._by_task: dict[str, float] = {}
         self._lock = threading.Lock()
-        self._line: deque[_Turn] = deque()
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     @property
     def remaining_usd(self) -> float | None:
@@ -226,24 +208,28 @@ class Ledger:
             self._wake()
 
     async def _take(self, estimate: Callable[[], Estimate]) -> float:
-        """Reserve the cost of a call, once it fits and those before it in the line have theirs."""
-        turn = _Turn()
-        with self._lock:
-            self._line.append(turn)
-        try:
-            while True:
-                with self._lock:
-                    amount = self._amount(estimate())
-                    if self._first() is turn and amount <= self._free - self.reserved_usd:
-                        self.reserved_usd += amount
-                        return amount
-                    turn.has_come.clear()
-                await turn.has_come.wait()
-        finally:
+        """Reserve the cost of a call, once it fits beside what other calls hold."""
+        changed = asyncio.Event()
+        waiter = asyncio.get_running_loop(), changed
+        while True:
+            changed.clear()
             with self._lock:
-                if turn in self._line:
-                    self._line.remove(turn)
-                self._wake()
+                amount = self._amount(estimate())
+                if amount <= self._free - self.reserved_usd:
+                    self.reserved_usd += amount
+                    return amount
+                self._waiting.append(waiter)
+            try:
+                await changed.wait()
+            finally:
+                with self._lock:
+                    self._waiting.remove(waiter)
+
+    def _wake(self) -> None:
+        """Let those that wait look again, on whatever event loop they do. Needs the lock."""
+        for loop, changed in self._waiting:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(changed.set)
 
     @property
     def _free(self) -> float:
@@ -257,17 +243,6 @@ class Ledger:
         """
         self.check(estimate.expected)
         return min(max(estimate.expected, estimate.most), self._free)
-
-    def _wake(self) -> None:
-        """Let the first in the line look again. Needs the lock."""
-        if (first := self._first()) is not None:
-            first.come()
-
-    def _first(self) -> _Turn | None:
-        """The first in the line whose event loop lives; others will never come back."""
-        while self._line and self._line[0].is_lost:
-            self._line.popleft()
-        return self._line[0] if self._line else None
 
     def add(self, usage: Usage, cost_usd: float | None, task_id: str = "") -> None:
         """Count a model call.
