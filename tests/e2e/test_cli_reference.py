@@ -25,8 +25,6 @@ TABLES["delf chat"] |= TABLES["delf run"]
 TABLES["delf users add"] |= TABLES["delf users list"]
 REQUEST = {**TABLES["delf approvals list"], **TABLES["delf approvals show"]}
 ALL = commands()
-OF_DOCKER = {"delf sandbox build", "delf sandbox status", "delf sandbox prune", "image"}
-"""Checked where an engine is: ``tests/plugins/sandbox_docker``."""
 
 
 # -- help ---------------------------------------------------------------------------------------
@@ -192,7 +190,7 @@ OF_PLUGINS = {
 def test_every_json_output_has_a_table_and_a_test():
     writing = {words for words, ctx in ALL.items() if "--json" in [o.flag for o in options_of(ctx)]}
     assert writing - set(TABLES) == set()
-    assert set(TABLES) == OF_TASKS | OF_APPROVALS | OF_THE_REST | OF_PLUGINS | OF_DOCKER
+    assert set(TABLES) == OF_TASKS | OF_APPROVALS | OF_THE_REST | OF_PLUGINS
 
 
 def written(here: Path, *arguments: str) -> Any:

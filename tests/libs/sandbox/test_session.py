@@ -140,42 +140,6 @@ async def test_a_host_that_fails_answers_the_call(guest, caplog):
     await running
 
 
-async def test_calls_overlap_and_answers_come_as_they_are_ready(guest):
-    release = asyncio.Event()
-
-    async def wait():
-        await release.wait()
-        return "slow"
-
-    async def find():
-        return "quick"
-
-    guest.host.tools |= {"shop.wait": wait, "shop.find": find}
-    running = await guest.start()
-    await guest.send(["call", 1, "shop", "wait", [], {}], ["call", 2, "shop", "find", [], {}])
-    assert await guest.receive() == ["return", 2, "quick"]
-    release.set()
-    assert await guest.receive() == ["return", 1, "slow"]
-    await guest.send(DONE)
-    await running
-
-
-async def test_prints_keep_their_order_relative_to_calls(guest):
-    running = await guest.start()
-    await guest.send(
-        ["print", "1"],
-        ["call", 1, "echo", "", [], {}],
-        ["print", "2"],
-        ["call", 2, "add", "", [], {}],
-    )
-    await guest.receive()
-    await guest.receive()
-    await guest.send(DONE)
-    await running
-    assert guest.host.order.index("print 1") < guest.host.order.index("echo")
-    assert guest.host.order.index("echo") < guest.host.order.index("add")
-
-
 async def test_cancelling_a_script_kills_the_guest(guest):
     running = await guest.start()
     running.cancel()
@@ -199,18 +163,6 @@ async def test_a_script_that_is_too_long_for_the_wire(guest):
     outcome = await guest.session.execute("x" * 200_000, guest.host)
     assert isinstance(outcome, LimitReached)
     assert guest.session.alive
-
-
-async def test_files_arrive_whole(guest):
-    running = await guest.start()
-    await guest.send(
-        ["file", "a.txt", False, b"one "],
-        ["file", "a.txt", True, b"two"],
-        ["file", "empty", True, b""],
-        DONE,
-    )
-    await running
-    assert guest.host.files == {"a.txt": b"one two", "empty": b""}
 
 
 async def test_output_is_counted_for_each_script(guest):
@@ -452,13 +404,6 @@ async def test_a_guest_that_is_gone_before_it_is_ready():
     session.connection_lost(None)
     with pytest.raises(SandboxUnavailableError, match="did not start: it ended"):
         await session.ready(5)
-
-
-async def test_closing_twice_and_killing_afterwards_is_safe(guest):
-    await guest.session.aclose()
-    await guest.session.aclose()
-    guest.session.kill()
-    assert not guest.session.alive
 
 
 # -- what a hostile guest could cost the host ---------------------------------------------

@@ -1,8 +1,6 @@
 """What scripts, hosts and engines do at their worst."""
 
 import asyncio
-import json
-import os
 import subprocess
 import sys
 
@@ -15,7 +13,6 @@ from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_sandbox_docker.backend import DockerBackend
 from delf_sandbox_docker.engine import LABEL, LABEL_OWNER, Engine, owner
 from support import program
-from support.commands import check_object, json_tables
 from support.until import until
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(90)]
@@ -270,57 +267,6 @@ reached
         assert done(await bench.run(code, modules=("asyncio", "ctypes"))).value == []
 
 
-async def test_a_disk_that_is_full_is_said(make_backend, monkeypatch):
-    """The engine's own words, as it gives them when it cannot write a layer."""
-    from docker.errors import APIError
-
-    backend = make_backend()
-    full = APIError("500", explanation="write /var/lib/docker/tmp/x: no space left on device")
-
-    def create(*_):
-        raise full
-
-    monkeypatch.setattr(backend, "_create", create)
-    with pytest.raises(SandboxUnavailableError, match="disk is full") as caught:
-        await backend.open(RecordingScriptHost().spec())
-    assert "prune" in caught.value.hint
-
-
-async def test_sessions_side_by_side_leave_nothing(make_backend, containers, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    descriptors = len(os.listdir("/proc/self/fd"))
-    backend = make_backend(pool_size=2)
-    host = RecordingScriptHost({"double": lambda n: n * 2})
-    async with Bench(backend) as bench:
-
-        async def task(number):
-            run = await bench.open(host)
-            value = done(await run(f"await double({number})")).value
-            await run.session.aclose()
-            return value
-
-        assert await asyncio.gather(*map(task, range(10))) == [n * 2 for n in range(10)]
-    assert containers() == set()
-    assert list(tmp_path.iterdir()) == []
-    assert len(os.listdir("/proc/self/fd")) <= descriptors + 2
-
-
-async def test_input_files_of_one_name(make_backend, tmp_path):
-    paths = []
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        paths.append(tmp_path / folder / "data.csv")
-        paths[-1].write_text(folder)
-        paths[-1].chmod(0o600)
-    backend = make_backend()
-    shown = [backend.visible_path(str(path)) for path in paths]
-    assert shown == ["/workspace/data.csv", "/workspace/data-2.csv"]
-    async with Bench(backend) as bench:
-        run = await bench.open(files=tuple(map(str, paths)))
-        code = f"[open(name).read() for name in {shown}]"
-        assert done(await run(code)).value == ["a", "b"]
-
-
 async def test_libraries_are_installed_into_the_image(make_backend):
     code = "import delf_test_lib\ndelf_test_lib.answer()"
     backend = make_backend(build_network="none")
@@ -331,16 +277,6 @@ async def test_libraries_are_installed_into_the_image(make_backend):
         with pytest.raises(SandboxUnavailableError, match="no-such-library-at-all") as caught:
             await bench.open(libraries=("no-such-library-at-all",))
         assert "allowed_libs" in caught.value.hint
-
-
-async def test_an_image_that_cannot_be_built(docker_engine):
-    backend = DockerBackend(engine=docker_engine.url, base_image="localhost:9/none:1", pool_size=0)
-    state = await backend.available()
-    assert not isinstance(state, Unavailable)
-    with pytest.raises(SandboxUnavailableError, match="localhost:9/none:1") as caught:
-        await backend.open(RecordingScriptHost().spec())
-    assert "base_image" in caught.value.hint
-    await backend.aclose()
 
 
 @pytest.mark.parametrize(
@@ -404,22 +340,3 @@ async def test_standard_streams_carry_everything(make_backend):
         work.cancel()
         await asyncio.wait({work})
         assert not other.session.alive
-
-
-def test_the_command(docker_engine, tmp_path):
-    def delf(*words):
-        done = program.delf("sandbox", *words, "--engine", docker_engine.url, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    base = ("--base-image", docker_engine.base_image)
-    assert "delf-sandbox:" in delf("build", *base)
-    assert "up to date" in delf("build", *base)
-    assert "built" in delf("status", *base)
-    assert "removed 0 images" in delf("prune")
-    tables = json_tables()
-    for words in (("build", *base), ("status", *base), ("prune",)):
-        data = json.loads(delf(*words, "--json"))
-        check_object(data, tables[f"delf sandbox {words[0]}"])
-        for image in data.get("images", ()):
-            check_object(image, tables["image"])

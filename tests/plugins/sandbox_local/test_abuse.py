@@ -11,6 +11,7 @@ import pytest
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached
 from delf_sandbox_local import process
 from support.scripting import NotingHost, local_session, run_script, session_spec
+from support.until import until
 
 POSIX = "import re\nposix = re.enum.sys.modules['posix']\n"
 MB = 1024 * 1024
@@ -21,29 +22,6 @@ def script(text: str) -> str:
 
 
 # -- time ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import time\ntime.sleep(1e9)",
-        "while True:\n    try:\n        await asyncio.sleep(0)\n    except BaseException: pass",
-        "try:\n    while True: pass\nfinally:\n    while True: pass",
-    ],
-)
-async def test_a_script_that_never_ends_is_killed_when_it_is_cancelled(code):
-    host = NotingHost()
-    async with local_session() as session:
-        running = asyncio.create_task(
-            session.execute(f"print('on', flush=True)\nawait echo()\n{code}", host)
-        )
-        await host.called.wait()
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert not session.alive
-        await session.aclose()
-        assert not session.process.running
 
 
 async def test_a_part_of_a_second_is_rounded_up_for_a_script_that_stops_the_timer():
@@ -69,20 +47,6 @@ async def test_a_script_that_ignores_the_signal_ends_all_the_same():
 
 
 # -- memory, processes, files ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "x = bytes(3 * 1024**3)",
-        "x = []\nwhile True: x.append(bytes(10**7))",
-        "x = 1 << (10**11)",
-    ],
-)
-async def test_memory_is_limited(code):
-    outcome, _ = await run_script(code)
-    assert isinstance(outcome, LimitReached), outcome
-    assert outcome.limit == "memory"
 
 
 async def test_a_script_goes_on_after_it_handled_a_memory_error():
@@ -177,14 +141,16 @@ async def test_many_short_prints_arrive_complete_in_order_and_in_few_pieces():
     assert len(host.pieces) < 2_000
 
 
-async def test_prints_arrive_while_the_script_runs():
+@pytest.mark.parametrize(
+    "then", ["await asyncio.Event().wait()", "import time\ntime.sleep(1e9)", "while True: pass"]
+)
+@pytest.mark.parametrize("lines", [1, 15])
+async def test_prints_arrive_while_the_script_runs(then, lines):
     host = NotingHost()
     async with local_session() as session:
-        running = asyncio.create_task(
-            session.execute("print('now')\nawait asyncio.Event().wait()", host)
-        )
-        await host.spoke.wait()
-        assert host.text == "now\n"
+        code = f"for number in range({lines}): print(number)\n{then}"
+        running = asyncio.create_task(session.execute(code, host))
+        await until(lambda: host.text == "".join(f"{number}\n" for number in range(lines)))
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
@@ -410,19 +376,3 @@ async def test_errors_of_tools_are_exceptions_that_scripts_know():
     )
 
 
-# -- several ------------------------------------------------------------------------------
-
-
-async def test_what_one_session_changes_no_other_sees():
-    from delf_sandbox_local.backend import LocalBackend
-
-    backend = LocalBackend(pool_size=2)
-    try:
-        for _ in range(3):
-            session = await backend.open(session_spec())
-            code = "import json, math\nseen = hasattr(json, 'mark')\njson.mark = 1\njson.dumps = None\nmath.pi = 3\nopen('f', 'w').write('x')\nimport pathlib\n[seen, len(list(pathlib.Path().iterdir()))]"
-            outcome = await session.execute(code, NotingHost())
-            assert outcome.value == [False, 1]
-            await session.aclose()
-    finally:
-        await backend.aclose()

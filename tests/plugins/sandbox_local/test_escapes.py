@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from delf_sandbox_local import cgroup, seccomp
+from delf_sandbox_local import seccomp
 from delf_sandbox_local.backend import LocalBackend
 from support.corpora import CORPUS, Targets, entries, run_escapes
 from support.workspace import CORE, ROOT
@@ -196,7 +196,7 @@ async def test_an_older_landlock_is_enough(version, tmp_path, monkeypatch):
         assert await run_attempts(tmp_path, names) == {}
 
 
-# -- the filter, and groups, on paper ---------------------------------------------------------
+# -- the filter on paper ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
@@ -209,27 +209,3 @@ def test_the_filter_fits_and_every_jump_stays_inside(machine):
         if kind & 0x07 == 0x05:
             assert number + 1 + max(yes, no) < len(instructions)
     assert int.from_bytes(instructions[-1][:2], sys.byteorder) == 0x06
-
-
-def test_groups_of_version_two(tmp_path):
-    """A delegated slice: the group of the host's own has processes, the one above controllers."""
-    own = tmp_path / "user.slice" / "app.scope"
-    own.mkdir(parents=True)
-    (own / "cgroup.subtree_control").write_text("\n")
-    (own.parent / "cgroup.subtree_control").write_text("cpu memory pids\n")
-    for folder in (own, own.parent):
-        (folder / "cgroup.procs").touch()
-    groups = cgroup.Groups(tmp_path, "0::/user.slice/app.scope\n")
-    assert groups.controllers == ("memory", "pids")
-    group = groups.make(2**20, 3)
-    (folder,) = own.parent.glob("delf-*")
-    group.add(77)
-    assert (folder / "pids.max").read_text() == "3"
-    assert int((folder / "memory.max").read_text()) > 2**20
-    assert (folder / "cgroup.procs").read_text() == "77"
-
-
-def test_no_groups_where_none_can_be_made(tmp_path):
-    groups = cgroup.Groups(tmp_path, "0::/nowhere\n5:pids:/x\n")
-    assert groups.controllers == ()
-    assert groups.make(1, 1) is None

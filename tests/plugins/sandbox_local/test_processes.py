@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -298,11 +297,6 @@ async def test_nothing_is_left_after_many_sessions(request, where, files_and_mou
     assert files_and_mounts() == ([], [], [])
 
 
-def groups_of_this_process():
-    found = Path("/sys/fs/cgroup").rglob(f"delf-{os.getpid()}-*")
-    return [path for path in found if path.is_dir()]
-
-
 @pytest.mark.timeout(120)
 async def test_nothing_is_left_after_a_hundred_tasks_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -336,14 +330,6 @@ async def test_nothing_is_left_after_a_hundred_tasks_at_once(tmp_path, monkeypat
     assert [pid for pid in seen - before if state_of(pid) not in ("gone", "Z")] == []
     assert sorted(os.listdir("/proc/self/fd")) == descriptors
     assert list(tmp_path.iterdir()) == []
-    assert groups_of_this_process() == []
-
-
-async def test_a_closed_backend_leaves_no_descriptor():
-    await (await run_twice())
-    before = sorted(os.listdir("/proc/self/fd"))
-    await (await run_twice())
-    assert sorted(os.listdir("/proc/self/fd")) == before
 
 
 async def run_twice():
@@ -353,60 +339,6 @@ async def run_twice():
     await session.aclose()
     await backend.open(session_spec())
     return backend.aclose()
-
-
-KEEPING = "import pathlib\npathlib.Path('a/b').mkdir(parents=True)\nopen('a/b/c', 'w').write('x')"
-
-
-async def test_the_folder_of_a_session_ends_with_it(files_and_mounts):
-    async with local_session() as session:
-        folder, pid = session.process.scratch, session.process.pid
-        await session.execute(KEEPING, NotingHost())
-        assert (await session.execute("open('a/b/c').read()", NotingHost())).value == "x"
-        (mount,) = mounts_of(pid, folder)
-        assert "tmpfs" in mount.split(" - ")[1]
-        assert list(Path(folder).iterdir()) == [], "it is in memory that only the script sees"
-        await session.aclose()
-        assert state_of(pid) == "gone"
-        found, _, mounts = files_and_mounts()
-        assert (len(found), mounts) == (2, [])
-    assert files_and_mounts() == ([], [], [])
-
-
-async def test_the_folder_of_a_session_on_the_disk_ends_with_it(on_disk, files_and_mounts):
-    async with local_session() as session:
-        folder = Path(session.process.scratch)
-        await session.execute(KEEPING, NotingHost())
-        assert (folder / "a" / "b" / "c").read_text() == "x"
-        await session.aclose()
-        assert not folder.exists()
-        assert len(files_and_mounts()[0]) == 1
-    assert files_and_mounts() == ([], [], [])
-
-
-async def test_sessions_at_the_same_place_see_nothing_of_each_other():
-    backend = LocalBackend(pool_size=0)
-    first, second = [await backend.open(session_spec()) for _ in range(2)]
-    try:
-        await first.execute("open('mine', 'w').write('x')", NotingHost())
-        assert first.process.scratch == second.process.scratch
-        outcome = await second.execute(
-            "import pathlib\n[str(p) for p in pathlib.Path('.').iterdir()]", NotingHost()
-        )
-        assert outcome.value == []
-    finally:
-        await backend.aclose()
-
-
-async def test_on_the_disk_each_session_has_a_folder_of_its_own(on_disk):
-    backend = LocalBackend(pool_size=0)
-    first, second = [await backend.open(session_spec()) for _ in range(2)]
-    try:
-        assert first.process.scratch != second.process.scratch
-        await first.aclose()
-        assert not Path(first.process.scratch).exists()
-    finally:
-        await backend.aclose()
 
 
 async def test_a_folder_made_unreadable_is_removed_all_the_same():
@@ -475,12 +407,6 @@ async def readable(descriptor):
 
 
 # -- the backend --------------------------------------------------------------------------
-
-
-async def test_it_is_available_and_says_how():
-    state = await LocalBackend().available()
-    assert isinstance(state, Available)
-    assert "resource limits" in state.detail
 
 
 async def test_a_warm_process_is_used_once():
@@ -577,17 +503,6 @@ async def test_a_template_that_does_not_answer_is_replaced(monkeypatch, count):
         await backend.aclose()
 
 
-async def test_closing_twice_is_safe_and_it_can_be_used_again():
-    backend = LocalBackend(pool_size=1)
-    await backend.open(session_spec())
-    await backend.aclose()
-    await backend.aclose()
-    session = await backend.open(session_spec())
-    assert (await session.execute("1", NotingHost())) == Done(value=1)
-    await backend.aclose()
-    assert not session.alive
-
-
 async def test_opening_can_be_cancelled():
     backend = LocalBackend(pool_size=0)
     try:
@@ -602,21 +517,6 @@ async def test_opening_can_be_cancelled():
     finally:
         await backend.aclose()
     assert backend.pool.open == set()
-
-
-async def test_many_sessions_at_once():
-    backend = LocalBackend(pool_size=2)
-
-    async def one(number):
-        session = await backend.open(session_spec())
-        outcome = await session.execute(f"(await echo({number}))[0]", NotingHost())
-        await session.aclose()
-        return outcome.value
-
-    try:
-        assert await asyncio.gather(*map(one, range(20))) == list(range(20))
-    finally:
-        await backend.aclose()
 
 
 def test_it_follows_a_new_event_loop():
@@ -735,14 +635,6 @@ def test_a_cache_that_others_can_write_is_not_used(tmp_path, monkeypatch):
     assert list(theirs.iterdir()) == []
 
 
-async def test_a_cache_that_is_emptied_meanwhile_is_filled_again(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for _ in range(2):
-        async with local_session(session_spec()) as session:
-            assert isinstance(await session.execute("1", NotingHost()), Done)
-        shutil.rmtree(tmp_path / "cache")
-
-
 # -- threads ------------------------------------------------------------------------------
 
 MANY_THREADS = POSIX + dedent("""
@@ -766,7 +658,6 @@ async def test_only_libraries_may_start_threads_and_not_many():
         assert (await session.execute(MANY_THREADS, NotingHost())).value == 0
     async with local_session(replace(session_spec(), libraries=("platformdirs",))) as session:
         started = (await session.execute(MANY_THREADS, NotingHost())).value
-        where = groups_of_this_process()
-    if where:
-        assert 8 <= started <= 64
-    assert groups_of_this_process() == []
+    assert started >= 8
+    if os.getuid() != 0:  # of root the kernel counts none
+        assert started <= 64

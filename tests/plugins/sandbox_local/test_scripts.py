@@ -1,6 +1,5 @@
 """What scripts do in the real sandbox: every shape of Python that models write."""
 
-import asyncio
 from datetime import date, datetime
 from textwrap import dedent
 
@@ -13,94 +12,6 @@ from support.scripting import NotingHost, local_session, run_script, session_spe
 def script(text: str) -> str:
     return dedent(text).strip("\n")
 
-
-PRINTS = {
-    "top-level await": ("print(await echo(1))", "[1, {}]\n"),
-    "main called": ("async def main():\n    print(1)\nawait main()", "1\n"),
-    "a plain main forgotten": ("def main():\n    print(1)", "1\n"),
-    "main forgotten": ("async def main():\n    print(1)", "1\n"),
-    "main with asyncio.run": (
-        "import asyncio\nasync def main():\n    print(1)\n    return 2\nprint(asyncio.run(main()))",
-        "1\n2\n",
-    ),
-    "main under dunder main": (
-        "async def main():\n    print(1)\nif __name__ == '__main__':\n    asyncio.run(main())",
-        "1\n",
-    ),
-    "run_until_complete": (
-        (
-            "async def f():\n    return 3\nloop = asyncio.get_event_loop()\n"
-            "print(loop.run_until_complete(f()))"
-        ),
-        "3\n",
-    ),
-    "an async decorator": (
-        (
-            "def d(f):\n    async def g():\n        return await f() + 1\n    return g\n"
-            "@d\nasync def f():\n    return 1\nprint(await f())"
-        ),
-        "2\n",
-    ),
-    "dataclasses with annotations in text": (
-        (
-            "from __future__ import annotations\nfrom dataclasses import dataclass\n"
-            "from typing import ClassVar\n@dataclass\nclass P:\n    x: 'int'\n    n: ClassVar[int] = 3\n"
-            "    next: P | None = None\nprint(P(1))"
-        ),
-        "P(x=1, next=None)\n",
-    ),
-    "enums and named tuples": (
-        (
-            "from enum import Enum\nfrom typing import NamedTuple\nclass C(Enum):\n    A = 1\n"
-            "class T(NamedTuple):\n    a: int = 1\nprint(C.A, C['A'].value, T(), T()._asdict())"
-        ),
-        "C.A 1 T(a=1) {'a': 1}\n",
-    ),
-    "nested await in a comprehension": (
-        (
-            "async def f(i):\n    return i\nprint([await f(i) for i in range(3)])\n"
-            "print({i: [await f(j) for j in range(i)] for i in range(3)})"
-        ),
-        "[0, 1, 2]\n{0: [], 1: [0], 2: [0, 1]}\n",
-    ),
-    "an async generator": (
-        (
-            "async def g():\n    for i in range(3):\n        yield i\n"
-            "async for i in g():\n    print(i)\nprint([i async for i in g()])"
-        ),
-        "0\n1\n2\n[0, 1, 2]\n",
-    ),
-    "async with": (
-        (
-            "from contextlib import asynccontextmanager\n@asynccontextmanager\nasync def c():\n"
-            "    yield 1\nasync with c() as v:\n    print(v)"
-        ),
-        "1\n",
-    ),
-    "global at the top": ("global n\nn = 1\nprint(n)", "1\n"),
-    "star import": ("from math import *\nprint(floor(pi))", "3\n"),
-    "strptime, which imports by itself": (
-        "from datetime import datetime\nprint(datetime.strptime('2020', '%Y').year)",
-        "2020\n",
-    ),
-    "a task group": (
-        (
-            "async def f(i):\n    return i\nasync with asyncio.TaskGroup() as g:\n"
-            "    t = [g.create_task(f(i)) for i in range(3)]\nprint([x.result() for x in t])"
-        ),
-        "[0, 1, 2]\n",
-    ),
-    "locals and globals": (
-        "x = 1\nprint('x' in globals(), 'x' in locals(), vars() is globals())",
-        "True True True\n",
-    ),
-    "a lambda that awaits later": ("f = lambda: echo(1)\nprint(await f())", "[1, {}]\n"),
-    "an escape that Python warns of": ("print('\\d', 1 is 1)", "\\d True\n"),
-    "print to nothing": (
-        "print()\nprint('a', end='')\nprint('b', 'c', sep='-', flush=True)",
-        "\nab-c\n",
-    ),
-}
 
 RETURNS = {
     "a return": ("x = 1\nreturn {'a': x}", {"a": 1}),
@@ -136,14 +47,6 @@ RETURNS = {
     "only a comment": ("# nothing", None),
     "a value that cannot be passed": ("print", "<built-in function print>"),
 }
-
-
-@pytest.mark.parametrize("name", PRINTS)
-async def test_prints(name):
-    code, expected = PRINTS[name]
-    outcome, host = await run_script(code)
-    assert isinstance(outcome, Done), outcome
-    assert host.text == expected
 
 
 @pytest.mark.parametrize("name", RETURNS)
@@ -642,17 +545,3 @@ async def test_what_a_thread_prints_after_its_script_ended_is_not_sent():
         assert host.text.startswith("first\n")
         assert host.text.endswith("third\n")
         assert session.alive
-
-
-async def test_what_was_printed_arrives_while_the_script_sleeps():
-    host = NotingHost()
-    code = "import time\nprint('one')\nprint('two')\ntime.sleep(1e9)"
-    async with local_session() as session:
-        running = asyncio.ensure_future(session.execute(code, host))
-        async with asyncio.timeout(20):
-            while "two" not in host.text:
-                await host.spoke.wait()
-                host.spoke.clear()
-        assert not running.done()
-        running.cancel()
-        await asyncio.wait({running})

@@ -110,7 +110,7 @@ class DockerBackend:
         return str(version["Version"])
 
     async def prepare(self, libraries: tuple[str, ...]) -> None:
-        """Build the image, which the engine keeps; a failure is remembered for some minutes.
+        """Build the image, which the engine keeps; a failure is remembered for two minutes.
 
         Args:
             libraries: What is installed in it.

@@ -194,18 +194,13 @@ class Engine:
                 if end.get("Error"):  # the engine's own removal failed
                     client.remove_container(container, force=True, v=True)
 
-    def sweep(self) -> int:
-        """Remove containers of this machine whose host process is dead.
-
-        Returns:
-            How many there were.
-        """
+    def sweep(self) -> None:
+        """Remove containers of this machine whose host process is dead."""
         wanted = {"label": [f"{LABEL_HOST}={machine()}"]}
         found: list[Any] = self.client().containers(all=True, filters=wanted)
-        dead = [c["Id"] for c in found if not owner_lives(c["Labels"].get(LABEL_OWNER, ""))]
-        for container in dead:
-            self.remove(container)
-        return len(dead)
+        for container in found:
+            if not owner_lives(container["Labels"].get(LABEL_OWNER, "")):
+                self.remove(container["Id"])
 
     def explain(self, error: BaseException) -> SandboxUnavailableError:
         """Explain a failure of the client, with advice."""
@@ -213,7 +208,7 @@ class Engine:
         if "no space left on device" in text.lower():
             return SandboxUnavailableError(
                 "the Docker engine's disk is full",
-                hint="delf sandbox prune; docker system prune",
+                hint="docker system prune",
             )
         if getattr(error, "status_code", None) is not None:
             return SandboxUnavailableError(f"the Docker engine refused: {text}")

@@ -1,4 +1,4 @@
-"""Builds that failed: remembered for some minutes, so that not every task pays for them again."""
+"""Builds that failed: remembered for two minutes, so that not every task pays for them again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 from delf.errors import SandboxUnavailableError
 from delf.machine.own_files import write_private
 
-_SECONDS: Final = 600.0
+_SECONDS: Final = 120.0
 
 
 class FailedBuilds:
@@ -48,7 +48,7 @@ class FailedBuilds:
             with suppress(OSError):
                 path.unlink()
             return
-        again = f"delf sandbox build tries again now, a task in {left / 60:.0f} min"
+        again = f"a task tries again in {left:.0f} s"
         raise SandboxUnavailableError(message, hint=f"{hint}; {again}" if hint else again)
 
     def keep(self, about: Sequence[str], error: SandboxUnavailableError) -> None:

@@ -10,7 +10,6 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,9 +20,6 @@ from delf_sandbox.zipapp import guest_digest, guest_zipapp
 from delf_sandbox_docker.engine import LABEL, Engine
 
 REPOSITORY = "delf-sandbox"
-LABEL_VERSION = f"{LABEL}.version"
-LABEL_BASE = f"{LABEL}.base"
-LABEL_LIBRARIES = f"{LABEL}.libraries"
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _VERSION = r"\s*(?:===|~=|==|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+\s*"
@@ -93,15 +89,6 @@ class Recipe:
         ]
         return "\n".join(lines) + "\n"
 
-    def labels(self) -> dict[str, str]:
-        """Return the labels of the image."""
-        return {
-            LABEL: "image",
-            LABEL_VERSION: __version__,
-            LABEL_BASE: self.base,
-            LABEL_LIBRARIES: "\n".join(self._sorted),
-        }
-
     def context(self) -> bytes:
         """The build's files as a tar archive, the same for the same sources."""
         out = io.BytesIO()
@@ -168,16 +155,12 @@ def volumes(engine: Engine, tag: str, mounted: Collection[str] = ()) -> tuple[st
     return tuple(name for name in wanted if name not in mounted)
 
 
-def build(engine: Engine, recipe: Recipe, *, fresh: bool = False) -> str:
+def build(engine: Engine, recipe: Recipe) -> None:
     """Build the image. Blocks.
 
     Args:
         engine: Where to.
         recipe: What of.
-        fresh: Whether to look for a newer base and to use no layer of an earlier build.
-
-    Returns:
-        Its tag.
 
     Raises:
         SandboxUnavailableError: When it cannot be built, and why.
@@ -186,12 +169,10 @@ def build(engine: Engine, recipe: Recipe, *, fresh: bool = False) -> str:
         fileobj=io.BytesIO(recipe.context()),
         custom_context=True,
         tag=recipe.tag,
-        labels=recipe.labels(),
+        labels={LABEL: "image"},
         network_mode=recipe.network,
         rm=True,
         forcerm=True,
-        pull=fresh,
-        nocache=fresh,
         decode=True,
         timeout=None,
     )
@@ -202,7 +183,6 @@ def build(engine: Engine, recipe: Recipe, *, fresh: bool = False) -> str:
         said += [line for line in str(step.get("stream", "")).splitlines() if line.strip()]
     if problem is not None:
         raise _build_failed(engine, recipe, problem, said)
-    return recipe.tag
 
 
 def _build_failed(
@@ -224,44 +204,3 @@ def _build_failed(
     return SandboxUnavailableError(
         f"the sandbox's image cannot be built from {recipe.base!r}: {detail}", hint=hint
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
-    """An image that the engine has."""
-
-    tag: str
-    version: str
-    base: str
-    libraries: str
-    size: int
-
-
-def built_images(engine: Engine) -> list[Built]:
-    """The sandbox's images, newest first."""
-    found: list[dict[str, Any]] = engine.client().images(filters={"label": [f"{LABEL}=image"]})
-    images: list[Built] = []
-    for image in sorted(found, key=lambda image: -int(image["Created"])):
-        labels: dict[str, str] = image["Labels"] or {}
-        tags: list[str] = image["RepoTags"] or []
-        for tag in tags:
-            if not tag.startswith(f"{REPOSITORY}:"):
-                continue
-            images.append(
-                Built(
-                    tag=tag,
-                    version=labels.get(LABEL_VERSION, ""),
-                    base=labels.get(LABEL_BASE, ""),
-                    libraries=labels.get(LABEL_LIBRARIES, ""),
-                    size=int(image["Size"]),
-                )
-            )
-    return images
-
-
-def remove_image(engine: Engine, tag: str) -> None:
-    """Remove an image; one that is gone already is no error."""
-    from docker.errors import NotFound
-
-    with suppress(NotFound):
-        engine.client().remove_image(tag, force=True)

@@ -147,7 +147,6 @@ class LocalBackend:
             "user namespace": "user" in server.namespaces,
             "network namespace": "network" in server.namespaces,
             "mounts of its own, scratch in memory": "mounts" in server.namespaces,
-            **{f"control group ({name})": name in server.groups for name in ("memory", "pids")},
         }
 
     async def open(self, spec: SessionSpec) -> WireSession:

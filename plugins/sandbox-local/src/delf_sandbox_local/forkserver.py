@@ -19,7 +19,6 @@ from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Limits
 from delf_sandbox.folders import remove_folder
 from delf_sandbox.wire import limits_by_name
-from delf_sandbox_local.cgroup import Group, Groups
 from delf_sandbox_local.process import LocalProcess
 from delf_sandbox_local.scratch import ScratchFolders
 
@@ -80,7 +79,6 @@ class ForkServer:
         self._early_ends: dict[int, list[Any]] = {}
         self._buffer = b""
         self._scratch = ScratchFolders()
-        self._groups = Groups()
         self.namespaces: frozenset[str] = frozenset()
         self._turn = asyncio.Lock()
         self._ready: asyncio.Future[None] = self._loop.create_future()
@@ -113,14 +111,6 @@ class ForkServer:
     def alive(self) -> bool:
         """True if guests can still be asked for."""
         return self._control.fileno() >= 0
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """Return the limits of control groups: ``memory``, ``pids``."""
-        group = self._groups.make(0, 1)  # fails where the kernel refuses after all
-        if group is not None:
-            group.remove()
-        return self._groups.controllers
 
     async def ready(self) -> None:
         """Wait until it has started; its namespaces are known then.
@@ -178,23 +168,8 @@ class ForkServer:
         finally:
             guest_end.close()
         host_end.setblocking(False)
-        group = self._confine_group(pid, limits, threads)
-        process = LocalProcess(pid, scratch, limits, group, owns_scratch=not shared)
+        process = LocalProcess(pid, scratch, limits, owns_scratch=not shared)
         return self._watch(process), host_end
-
-    def _confine_group(self, pid: int, limits: Limits, threads: int) -> Group | None:
-        """Put a guest that may start threads into a control group, where there can be one.
-
-        To make one takes the kernel some milliseconds. The memory of a guest without threads is
-        held by its resource limits and the size of its scratch folder.
-        """
-        if threads == 0:
-            return None
-        group = self._groups.make(limits.memory_bytes + limits.scratch_bytes, 1 + threads)
-        if group is not None:
-            with suppress(OSError):  # it ended already
-                group.add(pid)
-        return group
 
     async def _ask(self, request: dict[str, Any], wire: socket.socket) -> int:
         """The new guest's process id. One request is under way at a time."""
@@ -314,7 +289,6 @@ class ForkServer:
         for guest in self._guests.values():
             guest.abandon()
         self._scratch.remove()
-        self._groups.remove()
 
     async def aclose(self) -> None:
         """Kill everything and wait until it is gone. Safe to call twice."""
@@ -325,7 +299,6 @@ class ForkServer:
         if self._process.stderr is not None:
             self._process.stderr.close()
         self._scratch.remove()
-        self._groups.remove()
 
 
 def _free(process: subprocess.Popen[bytes], control: socket.socket) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
 from delf_sandbox.folders import remove_folder
-from delf_sandbox_local.cgroup import Group
 
 _GRACE_SECONDS = 0.2
 _PF_EXITING = 0x4
@@ -25,7 +24,6 @@ class LocalProcess:
         pid: The process, leader of a group; a child of the template, not of ours.
         scratch: Its working folder.
         limits: For words about how it ended.
-        group: Its control group, where it has one.
         owns_scratch: Whether the folder is its alone, and removed with it.
     """
 
@@ -34,7 +32,6 @@ class LocalProcess:
         pid: int,
         scratch: str,
         limits: Limits,
-        group: Group | None = None,
         *,
         owns_scratch: bool = True,
     ) -> None:
@@ -43,7 +40,6 @@ class LocalProcess:
         self._limits = limits
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._handle = _open_handle(pid)
-        self._group = group
         self._owns_scratch = owns_scratch
         self._killed = self._is_hit = False
         self.cpu_seconds = 0.0
@@ -121,9 +117,6 @@ class LocalProcess:
         return _exits(self.pid)
 
     def _explain(self, status: int) -> Outcome:
-        if status == -signal.SIGKILL and self._group is not None and self._group.starved():
-            needed = "the script needed more memory than it may use"
-            return LimitReached(limit="memory", message=needed)
         seconds = self._limits.cpu_seconds
         is_spent = self.cpu_seconds >= seconds
         if -status in (signal.SIGXCPU, signal.SIGPROF) or (status == -signal.SIGKILL and is_spent):
@@ -159,8 +152,6 @@ class LocalProcess:
     def _free(self) -> None:
         if self._owns_scratch:
             remove_folder(self.scratch)
-        if self._group is not None:
-            self._group.remove()
 
     def _close_handle(self) -> None:
         if self._handle is not None:

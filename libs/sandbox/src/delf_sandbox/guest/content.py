@@ -1,7 +1,7 @@
 """Turn values of a script for ``add_to_output_files`` into bytes, or into rows for the host.
 
-Text and bytes are written as they are, dicts and lists as JSON, rows as CSV, TSV or HTML by the
-name's ending. Workbooks are made on the host, from rows: the guest has the standard library
+Text and bytes are written as they are, dicts and lists as JSON, rows as CSV or TSV by the name's
+ending. Workbooks are made on the host, from rows: the guest has the standard library
 only. Values of data libraries follow the rules of :mod:`delf.values.conversion`.
 """
 
@@ -12,7 +12,6 @@ import csv
 import dataclasses
 import datetime as dt
 import decimal
-import html
 import io
 import json
 import math
@@ -32,11 +31,11 @@ from delf.values.encoding import TooLargeError, UnsupportedValueError, check_siz
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _LINES = (".jsonl", ".ndjson")
-_PAGES = (".html", ".htm")
+_JSON = (".json", ".geojson")
 _WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
 _NEVER_TEXT = frozenset(
-    {".arrow", ".avro", ".bmp", ".db", ".docx", ".feather", ".gif", ".gz", ".jpeg", ".jpg", ".orc"}
-    | {".pdf", ".png", ".pptx", ".sqlite", ".webp", ".zip"}
+    {".arrow", ".avro", ".bmp", ".db", ".docx", ".feather", ".gif", ".gz", ".htm", ".html"}
+    | {".jpeg", ".jpg", ".orc", ".parquet", ".pdf", ".png", ".pptx", ".sqlite", ".webp", ".zip"}
 )
 _CELLS = (str, int, float, dt.datetime, dt.date, dt.time, decimal.Decimal)
 _LARGEST = 50 * 1024 * 1024
@@ -130,26 +129,25 @@ def _make(
         return _workbook(name, ending, content, table, row_files, most)
     if isinstance(content, str):
         return Content(content.encode("utf-8", "surrogatepass"))
-    if ending == ".parquet":
-        return Content(_parquet(name, content, table))
     if ending in _NEVER_TEXT:
         raise TypeError(
-            f"{name!r}: cannot make a {ending} file from a {type(given).__name__}; give bytes"
+            f"{name!r}: cannot make a {ending} file from a {type(given).__name__}; give its text "
+            "or bytes"
         )
-    if table is not None:
-        return Content(_table_file(ending, table, most))
     separator = _SEPARATORS.get(ending)
+    if table is not None and ending in (*_LINES, *_JSON):
+        content = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    elif table is not None:
+        return Content(_separated(chain([table.columns], table.rows), separator or ",", most))
     if separator is not None and isinstance(content, Mapping):
         raise TypeError(f"{name!r}: a {ending} file is made from a list of rows, not from one dict")
     if separator is not None:
         return Content(_separated(_grid(given, most), separator, most))
-    if ending in _PAGES and _is_list(content):
-        return Content(_page(_grid(content, most), most))
     if ending in _LINES and _is_list(content):
         lines = _Text(most)
         lines.writelines(_json(item) + "\n" for item in content)
         return Content(lines.getvalue().encode())
-    return Content(_indented_json(given, most).encode())
+    return Content(_indented_json(given if table is None else content, most).encode())
 
 
 def _ending(name: str) -> str:
@@ -305,50 +303,10 @@ def _cells(row: Any) -> list[Any]:
     return list(row) if _is_list(row) else [row]
 
 
-def _table_file(ending: str, table: Table, most: int) -> bytes:
-    if ending in _LINES:
-        lines = _Text(most)
-        lines.writelines(
-            _json(dict(zip(table.columns, row, strict=True))) + "\n" for row in table.rows
-        )
-        return lines.getvalue().encode()
-    if ending in (".json", ".geojson"):
-        text = _Text(most)
-        rows = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
-        text.write(_array(rows, text))
-        return text.getvalue().encode()
-    grid = chain([table.columns], table.rows)
-    if ending in _PAGES:
-        return _page(grid, most)
-    return _separated(grid, _SEPARATORS.get(ending, ","), most)
-
-
-def _array(rows: Iterable[Any], text: _Text) -> str:
-    """Write an array, a row a line, so that one that is too large is not made; give its end."""
-    begun = False
-    for row in rows:
-        text.write(f"{',' if begun else '['}\n  {_json(row)}")
-        begun = True
-    return "\n]" if begun else "[]"
-
-
 def _separated(grid: Iterable[list[Any]], separator: str, most: int) -> bytes:
     out = _Text(most)
     writer = csv.writer(out, delimiter=separator, lineterminator="\n")
     writer.writerows([_shown(cell) for cell in row] for row in grid)
-    return out.getvalue().encode("utf-8", "surrogatepass")
-
-
-def _page(grid: Iterable[list[Any]], most: int) -> bytes:
-    """The rows as a table of HTML."""
-    out = _Text(most)
-    out.write('<table border="1">\n')
-    for number, row in enumerate(grid):
-        name = "td" if number else "th"
-        cells = (_shown(cell) for cell in row)
-        texts = ("" if cell is None else html.escape(str(cell)) for cell in cells)
-        out.write("<tr>" + "".join(f"<{name}>{text}</{name}>" for text in texts) + "</tr>\n")
-    out.write("</table>\n")
     return out.getvalue().encode("utf-8", "surrogatepass")
 
 
@@ -371,37 +329,6 @@ def _shown(cell: Any) -> Any:
 
 
 _MISSING = frozenset({"NAType", "NaTType"})
-
-
-def _parquet(name: str, content: Any, table: Table | None) -> bytes:
-    """A file of Parquet, which keeps the types of a table's columns."""
-    out = io.BytesIO()
-    try:
-        if table is not None and hasattr(content, "write_parquet"):
-            content.write_parquet(out)
-        elif table is not None and hasattr(content, "to_parquet") and hasattr(content, "columns"):
-            if len(table.columns) != content.shape[1]:
-                width = len(table.columns) - content.shape[1]
-                content = content.reset_index(names=table.columns[:width])
-            content.set_axis(table.columns, axis=1).to_parquet(out, index=False)
-        else:
-            _parquet_of_rows(content, table, out)
-    except ImportError as error:
-        raise TypeError(
-            f"{name!r}: a .parquet file needs pyarrow among the allowed libraries ({error}); "
-            "write a .csv file instead"
-        ) from None
-    return out.getvalue()
-
-
-def _parquet_of_rows(content: Any, table: Table | None, out: io.BytesIO) -> None:
-    pyarrow: Any = __import__("pyarrow.parquet")
-    if table is None or not hasattr(content, "column_names"):
-        rows: Any = content
-        if table is not None:
-            rows = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
-        content = pyarrow.Table.from_pylist([plain_or_as_is(row) for row in rows])
-    pyarrow.parquet.write_table(content, out)
 
 
 # -- workbooks ------------------------------------------------------------------------------
