@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from plugins.approval_slack.slack import SECRET, Slack, texts
+from plugins.approval_slack.slack import SECRET, Slack
 from plugins.serve.test_inbox import logged_in
 from plugins.serve.test_page import browser, open_page  # noqa: F401 - fixtures
 from plugins.serve.test_people import add, change, person
@@ -21,7 +20,6 @@ from support.until import until
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 APPROVE, REJECT, EDIT = "delf_approve", "delf_reject", "delf_edit"
-REMEMBER = "delf_remember"
 NAMES = {"U0ADA": "ada", "U0BO": "bo", "U0CY": "cy"}
 FOUR_EYES = {"send": {"four_eyes": True}}
 
@@ -146,33 +144,6 @@ async def test_what_was_decided_on_the_page_is_told_in_slack_with_who_and_where(
         assert "is not pending any more" in slack.ephemeral[-1]["text"]
 
 
-@pytest.mark.parametrize(
-    ("chosen", "asked_again"), [("task call", True), ("until_revoked action", False)]
-)
-async def test_a_yes_of_slack_is_remembered_as_the_form_says(office, chosen, asked_again):
-    slack, opens = office
-    async with opens() as server:
-        await staffed(server)
-        first = await asks(server, "bob")
-        question = await slack.question("bob")
-        await slack.press(question, REMEMBER, "U0ADA")
-        assert not await slack.send({"remembered": chosen})
-        await server.until(first, "done")
-        (decided,) = (await server.client.get("/approvals?waiting=false")).json()["approvals"]
-        remember, covers = chosen.split()
-        assert (decided["decided"]["remember"], decided["decided"]["covers"]) == (remember, covers)
-        second = await asks(server, "eva")
-        await server.until(second, "waiting" if asked_again else "done")
-
-
-async def test_a_rule_is_for_each_call_and_has_no_button_to_remember(office):
-    slack, opens = office
-    async with opens(approval_rules=FOUR_EYES) as server:
-        await staffed(server)
-        await asks(server, "bob")
-        assert "Approve and remember" not in texts(await slack.question("send"))
-
-
 async def test_who_has_no_right_to_decide_in_delf_has_none_in_slack(office):
     slack, opens = office
     async with opens() as server:
@@ -252,29 +223,6 @@ async def test_whichever_process_slack_tells_the_press_counts_once(office):
         assert one.box.sent == [("bob", 1)]
         closed = [update["ts"] for update in slack.updates]
         assert sorted(closed) == sorted({m["ts"] for m in questions.values()})
-
-
-async def test_servers_of_one_machine_share_the_port_that_slack_posts_to(office, monkeypatch):
-    slack, opens = office
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        slack.http_port = free.getsockname()[1]
-    monkeypatch.delenv("DELF_APPROVAL_SLACK_APP_TOKEN")
-    monkeypatch.setenv("DELF_APPROVAL_SLACK_SIGNING_SECRET", SECRET)
-    monkeypatch.setenv("DELF_APPROVAL_SLACK_PORT", str(slack.http_port))
-    async with opens() as one, opens() as two:
-        await staffed(one)
-        await staffed(two)
-        tasks = {}
-        for number in range(4):  # whichever of them the system gives a connection to
-            to, server = f"person{number}", (one, two)[number % 2]
-            tasks[to] = await asks(server, to)
-            await slack.question(to)
-        for to in tasks:
-            await slack.press(await slack.question(to), APPROVE, "U0BO")
-        for to, task in tasks.items():
-            assert (await one.until(task, "done"))["result"] == f"sent 1 to {to}"
-        assert (len(one.box.sent), len(two.box.sent)) == (2, 2)
 
 
 async def test_a_question_of_a_server_that_is_gone_is_asked_in_its_own_message(office):

@@ -15,9 +15,7 @@ Block = dict[str, Any]
 APPROVE: Final = "delf_approve"
 REJECT: Final = "delf_reject"
 EDIT: Final = "delf_edit"
-REMEMBER: Final = "delf_remember"
 REASON: Final = "reason"
-REMEMBERED: Final = "remembered"
 _EFFECTS: Final = {
     "read": "○ only reads",
     "write": "◐ changes data",
@@ -68,8 +66,6 @@ def question_of(
         so_far: How somebody has decided already, where another person has to, too.
     """
     buttons: list[Block] = [_button("Approve", APPROVE, request)]
-    if can_be_remembered(request):
-        buttons.append(_button("Approve and remember…", REMEMBER, request))
     if is_editable:
         buttons.append(_button("Edit…", EDIT, request))
     buttons.append(_button("Reject…", REJECT, request))
@@ -138,38 +134,6 @@ def reject_view(request: ApprovalRequest) -> dict[str, Any]:
         },
     }
     return _view("Reject", REJECT, request, [asked])
-
-
-def remember_view(request: ApprovalRequest) -> dict[str, Any]:
-    """The form that asks for how long a yes holds, and for which calls."""
-    every = f"every {visible(request.action)}"
-    choices = {
-        "task call": "the same call again in this task",
-        "task action": f"{every} in this task",
-        "until_revoked call": "the same call until it is revoked",
-        "until_revoked action": f"{every} until it is revoked",
-    }
-    options = [
-        {"text": _text(_cut(text, _MOST_OF_A_BUTTON)), "value": value}
-        for value, text in choices.items()
-    ]
-    asked = {
-        "type": "input",
-        "block_id": REMEMBERED,
-        "label": _text("Calls that pass without a question from now on"),
-        "element": {
-            "type": "static_select",
-            "action_id": "value",
-            "options": options,
-            "initial_option": options[0],
-        },
-    }
-    return _view("Approve", REMEMBER, request, [asked])
-
-
-def can_be_remembered(request: ApprovalRequest) -> bool:
-    """Tell whether a yes can hold for later calls: not under a rule, which is for each call."""
-    return not (request.outcome_unknown or request.code is not None or request.rule)
 
 
 def edit_view(request: ApprovalRequest) -> dict[str, Any]:

@@ -30,8 +30,6 @@ from delf_approval_slack.blocks import (
     EDIT,
     REASON,
     REJECT,
-    REMEMBER,
-    REMEMBERED,
     edit_view,
     edited,
     escaped,
@@ -39,7 +37,6 @@ from delf_approval_slack.blocks import (
     long_values,
     question_of,
     reject_view,
-    remember_view,
     story_of,
     title_of,
     told_with,
@@ -395,8 +392,6 @@ class SlackChannel:
             if kind == REJECT:
                 reason = (fields.get(REASON) or "").strip()
                 decision = Rejected(reason=reason or NO_REASON)
-            elif kind == REMEMBER:
-                decision = _remembering(fields.get(REMEMBERED))
             else:
                 arguments = edited(found.request, fields)
                 fit = found.request.fit
@@ -506,24 +501,14 @@ def _how(record: RequestRecord | None) -> str:
     return f"{told}{why} by {decided.by}" + (f", {decided.via}" if decided.via else "")
 
 
-def _remembering(given: str | None) -> Approved:
-    """The yes of a form that says for how long it holds, and for which calls."""
-    lasts, _, covers = (given or "").partition(" ")
-    if lasts not in ("task", "until_revoked") or covers not in ("call", "action"):
-        raise SlackUnavailableError("the form says nothing of how long the approval holds")
-    return Approved(remember=lasts, covers=covers)
-
-
 def _value(given: object) -> str | None:
-    """The text that somebody wrote into a field of a form, or chose in it."""
-    state = fields_of(fields_of(given).get("value"))
-    return state.get("value") or fields_of(state.get("selected_option")).get("value")
+    """The text that somebody wrote into a field of a form."""
+    return fields_of(fields_of(given).get("value")).get("value")
 
 
 _View = Callable[[ApprovalRequest], dict[str, Any]]
 _BUTTONS: Final[Mapping[str, tuple[Decision, _View | None]]] = {
     APPROVE: (Approved(), None),
-    REMEMBER: (Approved(), remember_view),
     REJECT: (Rejected(), reject_view),
     EDIT: (Edited(arguments={}), edit_view),
 }

@@ -90,7 +90,7 @@ class Http:
             OSError: When the port is taken.
         """
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self.port, reuse_port=True)
+        site = web.TCPSite(self._runner, self._host, self.port)
         await site.start()
         self.port = int(self._runner.addresses[0][1])
 

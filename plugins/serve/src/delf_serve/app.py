@@ -57,15 +57,12 @@ class Application:
             was told to keep it elsewhere.
         settings: The server's.
         environ: Where ``DELF_API_KEY`` is looked up.
-        start: The name of this start, where another process shares it.
 
     Raises:
         ConfigurationError: For keys that cannot be read, and for any page without one.
     """
 
-    def __init__(
-        self, agent: Agent, settings: ServeSettings, environ: Mapping[str, str], start: str = ""
-    ) -> None:
+    def __init__(self, agent: Agent, settings: ServeSettings, environ: Mapping[str, str]) -> None:
         self.keys = Keys.of(settings, environ)
         _check_open(settings, keyed=bool(self.keys))
         self.agent = agent
@@ -92,7 +89,7 @@ class Application:
             approvals=Approvals(agent, self.tasks),
             uploads=uploads,
             readiness=Readiness(agent, self.tasks),
-            start=start or secrets.token_hex(8),
+            start=secrets.token_hex(8),
         )
         self.first_tasks: tuple[str, ...] = ()
         """Submitted when it starts."""
@@ -318,8 +315,6 @@ def _files_folder(settings: ServeSettings) -> Path:
     return user_data_path("delf", appauthor=False) / "files"
 
 
-def make_app(
-    agent: Agent, options: Mapping[str, Any], environ: Mapping[str, str], start: str = ""
-) -> Application:
+def make_app(agent: Agent, options: Mapping[str, Any], environ: Mapping[str, str]) -> Application:
     """An application from options as ``agent.asgi_app()`` takes them."""
-    return Application(agent, settings_of(options), environ, start)
+    return Application(agent, settings_of(options), environ)

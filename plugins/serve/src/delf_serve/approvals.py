@@ -32,12 +32,15 @@ from delf_cli.answering import (
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import (
-    Checked,
+    Approval,
     DecidedView,
     DecisionRequest,
+    Edit,
+    Rejection,
     Remembered,
     Request,
     RequestList,
+    Settlement,
 )
 from delf_serve.tasks import Tasks, may_decide
 
@@ -74,23 +77,7 @@ class Approvals:
 
     async def detail(self, text: str, key: Key) -> Request:
         """A question with all that helps to answer it."""
-        record = await self._find(text, key)
-        action = await self._action(record)
-        schema = None if action is None or action.schema is None else action.schema()
-        return _request(record, key, arguments_schema=schema)
-
-    async def check(self, request_id: str, changed: Mapping[str, Any], key: Key) -> Checked:
-        """Tell whether arguments fit, as the gate will check them."""
-        record = await self._find(request_id, key, whole=True)
-        action = await self._action(record)
-        if action is None:
-            return Checked(ok=True, message="the action is not known here; it is checked later")
-        arguments = {**record.requested.arguments, **changed}
-        try:
-            await asyncio.to_thread(action.validate, arguments)
-        except ToolRefusedError as error:
-            return Checked(ok=False, message=error.message)
-        return Checked(ok=True)
+        return _request(await self._find(text, key), key)
 
     async def decide(
         self, request_id: str, given: DecisionRequest, key: Key, via: str
@@ -112,13 +99,20 @@ class Approvals:
         if (why := why_not(record, key.decider(via), decision)) is not None:
             raise ProblemError(403, why, "GET /approvals?mine=true lists what you may decide")
         if isinstance(decision, Edited):
-            fits = await self.check(request_id, decision.arguments, key)
-            if not fits.ok:
-                message = fits.message or "the arguments do not fit"
-                raise ProblemError(422, message, param="arguments")
+            await self._check(record, decision.arguments)
         journal = self._tasks.journal
         _, decided = await send(journal, record, lambda _: decision, key.decider(via))
         return DecidedView(**decided_data(record, decided))
+
+    async def _check(self, record: RequestRecord, changed: Mapping[str, Any]) -> None:
+        """Refuse arguments that the gate would refuse, where this process has the action."""
+        action = await self._action(record)
+        if action is None:
+            return
+        try:
+            await asyncio.to_thread(action.validate, {**record.requested.arguments, **changed})
+        except ToolRefusedError as error:
+            raise ProblemError(422, error.message, param="arguments") from None
 
     async def remembered(self, key: Key) -> list[Remembered]:
         """The decisions that let calls pass until they are revoked, the oldest first."""
@@ -156,7 +150,7 @@ class Approvals:
         return None
 
 
-def _request(record: RequestRecord, key: Key, **more: Any) -> Request:
+def _request(record: RequestRecord, key: Key) -> Request:
     why = why_not_approve(record, key.decider(""))
     if "decide" not in key.rights:
         why = "you have no right to decide"
@@ -164,7 +158,6 @@ def _request(record: RequestRecord, key: Key, **more: Any) -> Request:
         **request_data(record),
         can_decide=may_decide(record, key),
         why_not=why if record.waits else None,
-        **more,
     )
 
 
@@ -176,12 +169,12 @@ def _remembered(decision: RememberedDecision) -> Remembered:
 
 
 def _decision(given: DecisionRequest) -> Decision:
-    match given.decision:
-        case "approve":
-            return Approved(remember=given.remember, covers=given.covers, reason=given.reason)
-        case "edit":
-            return Edited(arguments=given.arguments or {})
-        case "settle":
-            return AlreadyDone(result=given.result, reason=given.reason)
-        case "reject":
-            return Rejected(reason=given.reason or NO_REASON)
+    match given.root:
+        case Approval(remember=remember, covers=covers, reason=reason):
+            return Approved(remember=remember, covers=covers, reason=reason)
+        case Edit(arguments=arguments):
+            return Edited(arguments=arguments)
+        case Settlement(result=result, reason=reason):
+            return AlreadyDone(result=result, reason=reason)
+        case Rejection(reason=reason):
+            return Rejected(reason=reason or NO_REASON)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
@@ -57,7 +58,7 @@ class Service:
         deputies: Who decides in whose place.
         oidc: The provider of logins, if there is one.
         readiness: Whether tasks can be taken in.
-        start: The name of this start of the server; its processes share it.
+        start: The name of this start of the server.
     """
 
     agent: Agent
@@ -164,15 +165,17 @@ def _validated(make: Callable[[], ModelT]) -> ModelT:
     try:
         return make()
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False, include_context=False)
-        named = [(_field(item["loc"]), item["msg"].removeprefix("Value error, ")) for item in found]
+        found = error.errors(include_url=False, include_input=False)
+        named = [(_field(item), item["msg"].removeprefix("Value error, ")) for item in found]
         told = "; ".join(f"{name or 'the body'}: {text}" for name, text in named[:5])
         raise ProblemError(422, told[:1000], "GET /openapi.json", param=named[0][0]) from None
 
 
-def _field(place: Sequence[int | str]) -> str | None:
+def _field(problem: ErrorDetails) -> str | None:
     """The name of a field in a body, or of a parameter, without the kinds of what may be there."""
-    return ".".join(str(part) for part in place if part not in s.VARIANTS) or None
+    if problem["type"].startswith("union_tag"):
+        return str(problem["ctx"]["discriminator"]).strip("'")  # pyright: ignore[reportTypedDictNotRequiredAccess]
+    return ".".join(str(part) for part in problem["loc"] if part not in s.VARIANTS) or None
 
 
 def shown(model: BaseModel, status: int = 200, **headers: str) -> Response:

@@ -31,8 +31,6 @@ _SECONDS: Final = 10.0
 _PAUSES: Final = (1.0, 5.0, 25.0)
 """Seconds before it is tried again."""
 _LONGEST: Final = 500
-_MAY_PASS: Final = frozenset({408, 425, 429})
-"""Statuses below 500 that say nothing against another try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +124,7 @@ class Notices:
             try:
                 await asyncio.to_thread(way, self._settings, notice)
             except (OSError, ValueError, smtplib.SMTPException) as error:
-                if pause is None or not _may_pass(error):
+                if pause is None:
                     name, what = notice.name, _in_words(error)
                     _log.warning(
                         "nobody was told by %s that %s waits: %s", way.__name__, name, what
@@ -156,23 +154,6 @@ class WebChannel:
     async def escalated(self, request: ApprovalRequest) -> None:
         """Tell again that it waits: further people may decide."""
         self._notices.tell(notice_of(self._settings, request, ESCALATED))
-
-
-def _may_pass(error: Exception) -> bool:
-    """Tell whether another try may do better."""
-    match error:
-        case urllib.error.HTTPError():
-            return error.code >= 500 or error.code in _MAY_PASS
-        case smtplib.SMTPResponseException():
-            return 400 <= error.smtp_code < 500
-        case ssl.SSLCertVerificationError():
-            return False
-        case urllib.error.URLError():
-            return not isinstance(error.reason, ssl.SSLCertVerificationError)
-        case smtplib.SMTPException():
-            return isinstance(error, smtplib.SMTPServerDisconnected)
-        case _:
-            return isinstance(error, OSError)
 
 
 def _in_words(error: Exception) -> str:

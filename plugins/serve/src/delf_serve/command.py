@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _NOT_SHARED: Final = {"as_json", "events", "verbose"}
 _LISTS: Final = ("hosts", "allow_origins", "trusted_proxies")
-_OWN: Final = ("api_key", "keys_file", *_LISTS)
+_OWN: Final = ("api_key", *_LISTS)
 HOST: Final = "127.0.0.1"
 PORT: Final = 8080
 
@@ -28,7 +28,7 @@ def serve_agent(agent: Agent, *, host: str = HOST, port: int = PORT, **options: 
     app = asgi_app(agent, **options)
     with bind(host, port) as listener:
         said = f"delf serves on {address_of(listener)}"
-        serve(lambda: app, listener, lambda: click.echo(said, err=True))
+        serve(app, listener, lambda: click.echo(said, err=True))
 
 
 def asgi_app(agent: Agent, **options: Any) -> Application:
@@ -53,9 +53,6 @@ def asgi_app(agent: Agent, **options: Any) -> Application:
     "safer.",
 )
 @click.option(
-    "--keys", "keys_file", metavar="FILE", help="A file of keys, one a line: NAME:RIGHTS:KEY."
-)
-@click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="A host name of the server."
 )
 @click.option(
@@ -72,14 +69,9 @@ def asgi_app(agent: Agent, **options: Any) -> Application:
     metavar="ADDRESS",
     help="A reverse proxy whose headers about the client are trusted.",
 )
-@click.option(
-    "--processes", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes."
-)
 @click.option("--task", "tasks", multiple=True, help="Submit this task at the start.")
 @click.pass_context
-def serve(
-    ctx: click.Context, host: str, port: int, processes: int, tasks: tuple[str, ...], **given: Any
-) -> None:
+def serve(ctx: click.Context, host: str, port: int, tasks: tuple[str, ...], **given: Any) -> None:
     """Serve the project's agent over HTTP, with a page to watch tasks and to decide.
 
     Without a key it listens on loopback only. Keys are in DELF_API_KEY, with a comma between them:
@@ -90,7 +82,7 @@ def serve(
     DELF_API_KEY=ada:run+read:s3cret-key delf serve --host 0.0.0.0
     """  # noqa: D301 - click's mark for lines that stay as they are
     from delf_cli.session import Options
-    from delf_serve.workers import serve_project
+    from delf_serve.project import serve_project
 
     own: dict[str, Any] = {name: given.pop(name) for name in _OWN}
     own = {name: list(v) if name in _LISTS else v for name, v in own.items() if v}
@@ -98,12 +90,7 @@ def serve(
         flags=flags_of(given),
         **rest_of({"events": False, "as_json": False, "verbose": False, **given}),
     )
-    if tasks and processes > 1:
-        raise click.UsageError("--task is for one process", ctx)
-    status = serve_project(
-        state_of(ctx), options, own, host=host, port=port, processes=processes, tasks=tasks
-    )
-    ctx.exit(status)
+    serve_project(state_of(ctx), options, own, host=host, port=port, tasks=tasks)
 
 
 serve.params += run_options(without=_NOT_SHARED)

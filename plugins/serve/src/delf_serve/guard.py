@@ -176,8 +176,6 @@ class Guard:
         if path in _PROBES:
             return
         key = scope["delf.key"] = await self._who(scope, headers, path, method)
-        if key is not None and (tell_server := scope.get("delf.known")) is not None:
-            tell_server()
         is_of_page = _is_open(path) and not (headers.keys() & _SHOWN)
         if self._settings.rate and not is_of_page:
             self._count(key)

@@ -1,4 +1,4 @@
-"""People and their keys: those of the settings, of a file, and of the journal, as one kind."""
+"""People and their keys: those of the settings and of the journal, as one kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 from delf.errors import ConfigurationError, DelfError
@@ -33,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 VARIABLE: Final = "DELF_API_KEY"
 _LOOK_SECONDS: Final = 1.0
-"""The seconds between two looks at a file of keys, and at the journal's people."""
+"""The seconds between two looks at the journal's people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,36 +119,27 @@ ANYBODY: Final = Key("local", frozenset(RIGHTS), b"")
 class Keys:
     """The people of a server, and their keys.
 
-    Those of a file are read again when it changes, those of the journal at least once a second.
+    Those of the journal are read again at least once a second.
 
     Args:
         texts: Keys as they are written.
-        file: A file with further ones, one a line.
         needed: Whether somebody has to be known, also where there is no key yet.
 
     Raises:
         ConfigurationError: For one that cannot be read, by its number and never its text.
     """
 
-    def __init__(
-        self, texts: Sequence[str] = (), file: Path | None = None, *, needed: bool = False
-    ) -> None:
-        self._texts = tuple(texts)
-        self._file = file
-        self._stamp: tuple[int, int, int] | None = None
-        self._looked = time.monotonic()
-        self._keys = self._read()
+    def __init__(self, texts: Sequence[str] = (), *, needed: bool = False) -> None:
+        self._keys = _keys(texts)
         self._of_people: dict[bytes, Key] = {}
         self._people: dict[str, Key] = {}
         self._known: list[Person] = []
         self._people_at = float("-inf")
         self._needed = needed or bool(self._keys)
-        if file is not None and not self._keys:
-            raise ConfigurationError("the file of API keys has none")
 
     @classmethod
     def of(cls, settings: ServeSettings, environ: Mapping[str, str]) -> Keys:
-        """The keys of the settings, their file and ``DELF_API_KEY`` together.
+        """The keys of the settings, or else of ``DELF_API_KEY``.
 
         Raises:
             ConfigurationError: For one that cannot be read, by its number and never its text.
@@ -159,18 +149,17 @@ class Keys:
         texts = [text.strip() for text in given.split(",") if text.strip()]
         if given and not texts:
             raise ConfigurationError("an API key is empty")
-        file = None if settings.keys_file is None else Path(settings.keys_file)
-        return cls(texts, file, needed=settings.has_login)
+        return cls(texts, needed=settings.has_login)
 
     def __bool__(self) -> bool:
-        """Tell whether a key is needed. That stays so when a file loses its last one."""
+        """Tell whether a key is needed. That stays so when all people are revoked."""
         return self._needed
 
     def find(self, secret: bytes) -> Key | None:
         """The key that a caller shows; how long that takes tells nothing of those there are."""
         digest = hashlib.sha256(secret).digest()
         found: Key | None = None
-        for key in (*self._now(), *self._of_people.values()):
+        for key in (*self._keys, *self._of_people.values()):
             if hmac.compare_digest(digest, key.digest):
                 found = key
         return found
@@ -179,7 +168,7 @@ class Keys:
         """The person for whom a session stands, unless they are gone, or its key is."""
         if session.key:
             digest = bytes.fromhex(session.key)
-            known = next((key for key in self._now() if key.digest == digest), None)
+            known = next((key for key in self._keys if key.digest == digest), None)
             found = known or self._of_people.get(digest)
         else:
             found = self._people.get(session.holder)
@@ -198,7 +187,7 @@ class Keys:
     @property
     def names(self) -> frozenset[str]:
         """The names of all keys and people, those who were revoked, too, as they are compared."""
-        known = (*(key.name for key in self._now()), *(p.name for p in self._known))
+        known = (*(key.name for key in self._keys), *(p.name for p in self._known))
         mails = (person.mail for person in self._known if person.mail)
         return frozenset(map(folded, (*known, *mails)))
 
@@ -209,7 +198,7 @@ class Keys:
 
     def holds(self, key: Key) -> bool:
         """Tell whether a key is still one, with the same secret and the same rights."""
-        if not self._needed or key in self._now():
+        if not self._needed or key in self._keys:
             return True
         return key in (self._of_people.get(key.digest), self._people.get(key.holder or ""))
 
@@ -246,44 +235,17 @@ class Keys:
             if key.revoked_at is None
         }
 
-    def _now(self) -> tuple[Key, ...]:
-        """The keys, read again where their file has changed."""
-        if self._file is None or time.monotonic() - self._looked < _LOOK_SECONDS:
-            return self._keys
-        self._looked = time.monotonic()
-        if self._stamp_of() != self._stamp:
-            try:
-                self._keys = self._read()
-            except ConfigurationError as error:
-                _log.error("the keys stay as they were: %s", error.message)
-        return self._keys
 
-    def _stamp_of(self) -> tuple[int, int, int] | None:
-        if self._file is None:
-            return None
-        try:
-            found = self._file.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
-    def _read(self) -> tuple[Key, ...]:
-        texts = list(self._texts)
-        if self._file is not None:
-            self._stamp = self._stamp_of()
-            try:
-                lines = self._file.read_text(encoding="utf-8").splitlines()
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigurationError(f"the file of API keys cannot be read: {error}") from None
-            texts += [line for line in map(str.strip, lines) if line and not line.startswith("#")]
-        keys = tuple(_key(text, number) for number, text in enumerate(texts, 1))
-        names = [key.name for key in keys]
-        double = next((name for name in names if names.count(name) > 1), None)
-        if double is not None:
-            raise ConfigurationError(f"two API keys have the name {double!r}")
-        if len({key.digest for key in keys}) < len(keys):
-            raise ConfigurationError("two names have the same API key")
-        return keys
+def _keys(texts: Sequence[str]) -> tuple[Key, ...]:
+    """Keys as they are written; each has a name and a secret of its own."""
+    keys = tuple(_key(text, number) for number, text in enumerate(texts, 1))
+    names = [key.name for key in keys]
+    double = next((name for name in names if names.count(name) > 1), None)
+    if double is not None:
+        raise ConfigurationError(f"two API keys have the name {double!r}")
+    if len({key.digest for key in keys}) < len(keys):
+        raise ConfigurationError("two names have the same API key")
+    return keys
 
 
 def known_by(people: Sequence[Person], name: str, *, by_mail: bool) -> Person | None:

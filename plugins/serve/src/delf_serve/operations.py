@@ -7,6 +7,7 @@ import json
 import mimetypes
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -168,14 +169,11 @@ async def figures(call: Call, query: s.FiguresQuery) -> s.FigureList | Response:
     )
 
 
-@OPERATIONS.add("GET", "/tasks/{task_id}", "read", answer=s.TaskOrSnapshot, other=_UNKNOWN)
-async def get_task(call: Call, query: s.TaskFormatQuery) -> s.TaskDetail | s.Snapshot:
+@OPERATIONS.add("GET", "/tasks/{task_id}", "read", other=_UNKNOWN)
+async def get_task(call: Call, query: s.WaitQuery) -> s.TaskDetail:
     """A task with its result."""
     task = await call.service.tasks.record(call.part("task_id"), call.key)
-    detail = await _waited(call, task.task_id, query.wait)
-    if query.format == "snapshot":
-        return await call.service.tasks.snapshot(task.task_id, call.key)
-    return detail
+    return await _waited(call, task.task_id, query.wait)
 
 
 @OPERATIONS.add("DELETE", "/tasks/{task_id}", "delete", other=(*_UNKNOWN, _LATE))
@@ -317,12 +315,6 @@ async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
     return await call.service.approvals.decide(call.part("request_id"), body, call.key, call.via)
 
 
-@OPERATIONS.add("POST", "/approvals/{request_id}/check", "read", other=_UNKNOWN)
-async def check_arguments(call: Call, body: s.CheckRequest) -> s.Checked:
-    """Check edited arguments as the gate would."""
-    return await call.service.approvals.check(call.part("request_id"), body.arguments, call.key)
-
-
 @OPERATIONS.add("GET", "/remembered", "read")
 async def list_remembered(call: Call, query: s.PageQuery) -> s.RememberedList:
     """Decisions that let calls pass without a question until they are revoked."""
@@ -366,16 +358,7 @@ async def get_conversation(call: Call, query: s.MessageQuery) -> s.ConversationD
     """The messages of a conversation."""
     name = await _conversation(call)
     lines = await _messages(call, name, query.after, query.limit + 1)
-    messages = [
-        s.ChatLine(
-            position=line.position,
-            role=line.role,
-            content=line.content,
-            at=line.at,
-            task_id=line.task_id,
-        )
-        for line in lines[: query.limit]
-    ]
+    messages = [s.ChatLine(**asdict(line)) for line in lines[: query.limit]]
     return s.ConversationDetail(
         conversation_id=shown_name(name, call.key),
         messages=messages,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -14,17 +13,14 @@ from pydantic import (
     Field,
     RootModel,
     StringConstraints,
-    ValidationInfo,
     create_model,
-    field_validator,
 )
 
 from delf.engine.views import prompts
-from delf.engine.views.records import StreamEvent
-from delf.engine.views.snapshot import StreamSnapshot
 from delf.messages import Usage
 from delf.protocols import search
 from delf.protocols.approval import ApprovalRequest
+from delf.protocols.conversation import ChatMessage
 from delf.protocols.search import FigureBy, Place
 from delf.tools.signature import parameter_docs
 
@@ -57,12 +53,11 @@ class Shown(BaseModel):
     model_config = ConfigDict(ser_json_inf_nan="constants")  # they are made texts with the rest
 
 
-def _as_body(kind: type[Any], without: Sequence[str] = ()) -> type[Shown]:
+def _as_body(kind: type[Any]) -> type[Shown]:
     """Make a body of a dataclass: its fields, with their types and descriptions from there.
 
     Args:
         kind: The dataclass. Fields that do not count when two of it are compared are its own.
-        without: Further fields that are left out.
     """
     hints, told = (
         get_type_hints(kind),
@@ -71,7 +66,7 @@ def _as_body(kind: type[Any], without: Sequence[str] = ()) -> type[Shown]:
     fields: dict[str, Any] = {
         item.name: (hints[item.name], Field(description=told.get(item.name)))
         for item in dataclasses.fields(kind)
-        if item.compare and item.name not in without
+        if item.compare
     }
     return create_model(kind.__name__, __base__=Shown, **fields)
 
@@ -104,7 +99,9 @@ class FileReference(Given):
     id: Annotated[str, StringConstraints(pattern=r"^file_[0-9a-f]{32}$")]
 
 
-VARIANTS = frozenset({InlineFile.__name__, FileReference.__name__})
+VARIANTS = frozenset(
+    {InlineFile.__name__, FileReference.__name__, "approve", "reject", "edit", "settle"}
+)
 """Names that stand in the place of an error for one of several types, and in no request."""
 
 
@@ -395,22 +392,6 @@ class TaskDetail(Task):
     )
 
 
-class SnapshotEvent(_as_body(StreamEvent)):
-    """A line of a snapshot's timeline."""
-
-
-class Snapshot(_as_body(StreamSnapshot, without=("trace",))):
-    """A task as `Agent.poll` tells it, which other programs may know."""
-
-    events: list[SnapshotEvent]
-    files: dict[str, str] = Field(description="Where each is had from this server, by name.")
-    is_terminal: bool
-
-
-class TaskOrSnapshot(RootModel[TaskDetail | Snapshot]):
-    """A task in the format that was asked for."""
-
-
 class Accepted(Shown):
     """A task that was taken in."""
 
@@ -490,11 +471,6 @@ class Request(_as_body(ApprovalRequest)):
     decided: DecidedView | None = None
     can_decide: bool = Field(default=False, description="Whether you may approve it.")
     why_not: str | None = Field(default=None, description="Why you may not, while it waits.")
-    arguments_schema: dict[str, Any] | None = Field(
-        default=None,
-        description="The JSON schema by which edited arguments are checked; only where one request "
-        "is asked for.",
-    )
 
 
 class RequestList(Shown):
@@ -504,75 +480,53 @@ class RequestList(Shown):
     more: bool = Field(description="Whether there are further ones.")
 
 
-_BELONGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "reason": ("approve", "reject", "settle"),
-    "arguments": ("edit",),
-    "remember": ("approve",),
-    "covers": ("approve",),
-    "result": ("settle",),
-}
-"""Fields of a decision, by the ones to which they belong."""
-_USUAL: Final = {"remember": "no", "covers": "call"}
-"""The value of a field that is left out, where that is not null."""
+Reason = Annotated[str, StringConstraints(max_length=10_000)]
 
 
-def _say_what_belongs(schema: dict[str, Any]) -> None:
-    """Put into a schema which fields belong to which decision."""
-    empty = {name: {"const": _USUAL.get(name)} for name in _BELONGS}
-    rules: list[dict[str, Any]] = []
-    for decision in schema["properties"]["decision"]["enum"]:
-        foreign: dict[str, Any] = {
-            n: empty[n] for n, own in _BELONGS.items() if decision not in own
-        }
-        then: dict[str, Any] = {"properties": foreign}
-        if decision == "edit":
-            then["required"] = ["arguments"]
-            foreign["arguments"] = {"type": "object", "minProperties": 1}
-        rules.append({"if": {"properties": {"decision": {"const": decision}}}, "then": then})
-    once = {"properties": {"remember": {"const": "no"}}}
-    rules.append({"if": once, "then": {"properties": {"covers": {"const": "call"}}}})
-    schema["allOf"] = rules
+class Approval(Given):
+    """A yes, for one call or for later ones, too."""
 
-
-class DecisionRequest(Given):
-    """An answer to a question. What belongs to another decision is refused."""
-
-    model_config = ConfigDict(json_schema_extra=_say_what_belongs)
-
-    decision: Literal["approve", "reject", "edit", "settle"]
-    reason: Annotated[str, StringConstraints(max_length=10_000)] | None = Field(
-        default=None, description="A note; with reject the script reads it, and the model."
-    )
-    arguments: dict[str, Any] | None = Field(
-        default=None, validate_default=True, description="With edit: the arguments that change."
-    )
+    decision: Literal["approve"]
+    reason: Reason | None = Field(default=None, description="A note.")
     remember: Literal["no", "task", "until_revoked"] = Field(
         default="no",
-        description="With approve: let later calls pass without a question, in this task or until "
-        "that is revoked.",
+        description="Let later calls pass without a question, in this task or until that is "
+        "revoked.",
     )
     covers: Literal["call", "action"] = Field(
         default="call",
         description="With remember: the call with the same arguments, or the action with any.",
     )
-    result: Any = Field(default=None, description="With settle: what the call returned.")
 
-    @field_validator(*_BELONGS)
-    @classmethod
-    def _belongs(cls, value: Any, info: ValidationInfo) -> Any:
-        decision, own = info.data.get("decision"), _BELONGS[info.field_name or ""]
-        if decision == "edit" and own == ("edit",) and not value:
-            raise ValueError("edit needs the arguments that change")
-        if decision is not None and decision not in own and value not in (None, *_USUAL.values()):
-            raise ValueError(f"it belongs to {' or '.join(own)}, not to {decision}")
-        return value
 
-    @field_validator("covers")
-    @classmethod
-    def _goes_with_remember(cls, value: str, info: ValidationInfo) -> str:
-        if value == "action" and info.data.get("remember", "no") == "no":
-            raise ValueError("it goes with remember")
-        return value
+class Rejection(Given):
+    """A no."""
+
+    decision: Literal["reject"]
+    reason: Reason | None = Field(
+        default=None, description="The script reads it, and the model, too."
+    )
+
+
+class Edit(Given):
+    """A yes to the call with other arguments."""
+
+    decision: Literal["edit"]
+    arguments: dict[str, Any] = Field(min_length=1, description="Those that change.")
+
+
+class Settlement(Given):
+    """The statement that an interrupted call did happen."""
+
+    decision: Literal["settle"]
+    result: Any = Field(default=None, description="What the call returned.")
+    reason: Reason | None = Field(default=None, description="A note.")
+
+
+class DecisionRequest(RootModel[Approval | Rejection | Edit | Settlement]):
+    """An answer to a question."""
+
+    root: Approval | Rejection | Edit | Settlement = Field(discriminator="decision")
 
 
 def _whole(value: object) -> object:
@@ -596,19 +550,6 @@ class ForkRequest(Given):
         description="The name of another model, which writes the scripts that come then: one of "
         "`models` of GET /session.",
     )
-
-
-class CheckRequest(Given):
-    """Arguments to be checked as the gate would."""
-
-    arguments: dict[str, Any]
-
-
-class Checked(Shown):
-    """The result of a check of arguments."""
-
-    ok: bool
-    message: str | None = None
 
 
 class Stored(Shown):
@@ -643,14 +584,8 @@ class ConversationList(Shown):
     more: bool = Field(description="Whether there are further ones.")
 
 
-class ChatLine(Shown):
+class ChatLine(_as_body(ChatMessage)):
     """A message of a conversation."""
-
-    position: int = Field(description="Its number in the conversation.")
-    role: str
-    content: str
-    at: Time
-    task_id: str | None = None
 
 
 class ConversationDetail(Shown):
@@ -860,14 +795,6 @@ class WaitQuery(Query):
 
     wait: Wait = Field(
         default=0, description="Seconds to wait until the task is over or asks a person."
-    )
-
-
-class TaskFormatQuery(WaitQuery):
-    """The format of a task."""
-
-    format: Literal["task", "snapshot"] = Field(
-        default="task", description="`snapshot`: as `Agent.poll` tells it."
     )
 
 

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from delf.errors import ConfigurationError
 from delf_serve.access import to_stderr
 from delf_serve.app import Application
-from delf_serve.clients import client_of, is_loopback
+from delf_serve.clients import is_loopback
 from delf_serve.problems import MEDIA, ProblemError
 
 _BACKLOG: Final = 2048
@@ -44,7 +44,7 @@ def check_bind(host: str, *, keyed: bool) -> None:
     if not keyed and host != "localhost" and not is_loopback(host):
         raise ConfigurationError(
             f"without an API key, the server listens on loopback only, not on {host!r}",
-            hint="set DELF_API_KEY, or --keys FILE",
+            hint="set DELF_API_KEY, or add people: delf users add",
         )
 
 
@@ -65,7 +65,6 @@ def bind(host: str, port: int) -> socket.socket:
         raise ConfigurationError(
             f"cannot listen on {host}, port {port}: {error.strerror}", hint="another --port?"
         ) from None
-    listener.set_inheritable(True)
     return listener
 
 
@@ -77,10 +76,7 @@ def address_of(listener: socket.socket) -> str:
 
 
 class Places:
-    """The connections of a server: so many at most, and no client can keep others out.
-
-    Once all places are taken, a connection makes place that waits for a request, or has shown no
-    key: the oldest one of the client that has the most connections.
+    """The connections of a server: once so many are open, a further one is closed at once.
 
     Args:
         most: How many.
@@ -88,31 +84,18 @@ class Places:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._held: dict[str, dict[Protocol, None]] = {}
-        self._count = 0
+        self._held: set[Protocol] = set()
 
-    def take(self, connection: Protocol, client: str) -> None:
-        """Give a new connection a place."""
-        if self._count >= self._most:
-            (self._who_goes() or connection).abort()
-        self._held.setdefault(client, {})[connection] = None
-        self._count += 1
+    def take(self, connection: Protocol) -> None:
+        """Give a new connection a place, or close it."""
+        if len(self._held) >= self._most:
+            connection.abort()
+        else:
+            self._held.add(connection)
 
-    def leave(self, connection: Protocol, client: str) -> None:
+    def leave(self, connection: Protocol) -> None:
         """A connection is gone."""
-        held = self._held.get(client, {})
-        if connection in held:
-            del held[connection]
-            self._count -= 1
-        if not held:
-            self._held.pop(client, None)
-
-    def _who_goes(self) -> Protocol | None:
-        for held in sorted(self._held.values(), key=len, reverse=True):
-            for connection in held:
-                if connection.can_go:
-                    return connection
-        return None
+        self._held.discard(connection)
 
 
 class Protocol(HttpToolsProtocol):
@@ -130,15 +113,13 @@ class Protocol(HttpToolsProtocol):
         """Begin to wait for the first head."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=_BUFFER_BYTES)
-        self._is_known = False
         self._is_gone = False
         self._in_head = False
         self._unread = 0
         self._refusal = ProblemError(400, "the request is not HTTP that can be read")
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
-        self._client = client_of(self.client)
-        self.places.take(self, self._client)
+        self.places.take(self)
         self._watch(self.head_seconds, self._close)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -146,15 +127,8 @@ class Protocol(HttpToolsProtocol):
         self._is_gone = True
         self._unwatch()
         self.resume_writing()
-        self.places.leave(self, self._client)
+        self.places.leave(self)
         super().connection_lost(exc)
-
-    @property
-    def can_go(self) -> bool:
-        """True if it may make place for another: no answer is being made for a known client."""
-        cycle: Any = self.cycle
-        is_busy = cycle is not None and not cycle.response_complete and not cycle.more_body
-        return not self._is_gone and not (self._is_known and is_busy)
 
     def abort(self) -> None:
         """End it at once."""
@@ -188,7 +162,6 @@ class Protocol(HttpToolsProtocol):
         super().on_message_begin()
         self._in_head = True
         self._head_size = 0
-        self.scope["delf.known"] = self._know  # pyright: ignore[reportGeneralTypeIssues]
         self._watch(self.head_seconds, self._is_late)
 
     def on_url(self, url: bytes) -> None:
@@ -271,9 +244,6 @@ class Protocol(HttpToolsProtocol):
             self._watch(self.head_seconds, self._is_late)
         else:
             self._close()
-
-    def _know(self) -> None:
-        self._is_known = True
 
     def _count(self, size: int) -> None:
         self._head_size += size
@@ -376,21 +346,18 @@ class _Server(uvicorn.Server):
 
 
 def serve(
-    make: Callable[[], Application],
-    listener: socket.socket,
-    announce: Callable[[], None] = _say_nothing,
+    app: Application, listener: socket.socket, announce: Callable[[], None] = _say_nothing
 ) -> None:
     """Serve until the process is told to end.
 
     Args:
-        make: Makes the application.
+        app: The application.
         listener: The socket.
         announce: Says that it serves, once the agent is started.
 
     Raises:
         ConfigurationError: When it cannot be started.
     """
-    app = make()
     _raise_limit(app.settings.connections)
     server = make_server(app, announce=announce)
 

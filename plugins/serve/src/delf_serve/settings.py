@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 from collections.abc import Mapping
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -22,9 +22,6 @@ class ServeSettings(PluginSettings):
         default=None,
         description="Keys with a comma between them: KEY, NAME:KEY, or NAME:read+run+decide:KEY. "
         "DELF_API_KEY is the same.",
-    )
-    keys_file: LocalPath | None = Field(
-        default=None, description="A file with such keys, one a line."
     )
     hosts: list[str] = Field(
         default_factory=list,
@@ -112,9 +109,6 @@ class ServeSettings(PluginSettings):
     session_hours: float = Field(
         default=12, gt=0, description="Hours until somebody has to log in to the page again."
     )
-    take_up: bool = Field(
-        default=True, description="Go on with tasks of servers whose process is gone."
-    )
     grace_seconds: float = Field(
         default=5, ge=0, description="Seconds that running tasks have to end when the server stops."
     )
@@ -132,10 +126,6 @@ class ServeSettings(PluginSettings):
         description="Signs what the webhook is sent, as https://www.standardwebhooks.com says: "
         "a text, or whsec_ and base64.",
     )
-    end_notices: list[Literal["done", "failed", "stopped"]] = Field(
-        default_factory=lambda: ["done", "failed"],
-        description="The ends of tasks that the webhook and mails tell, too.",
-    )
     smtp_url: SecretStr | None = Field(
         default=None,
         description="smtp[s]://USER:PASSWORD@HOST:PORT, for mails when something waits.",
@@ -143,9 +133,7 @@ class ServeSettings(PluginSettings):
     mail_to: list[str] = Field(default_factory=list, description="Who gets these mails.")
     mail_from: str = Field(default="delf@localhost", description="Whom they are from.")
 
-    @field_validator(
-        "hosts", "allow_origins", "trusted_proxies", "mail_to", "end_notices", mode="before"
-    )
+    @field_validator("hosts", "allow_origins", "trusted_proxies", "mail_to", mode="before")
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value

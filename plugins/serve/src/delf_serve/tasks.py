@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
-from urllib.parse import quote
 
 from delf.engine.views import prompts as views
 from delf.engine.views.snapshot import snapshot
@@ -54,7 +53,6 @@ from delf_serve.schemas import (
     Prompt,
     PromptList,
     RunRequest,
-    Snapshot,
     State,
     Task,
     TaskDecision,
@@ -222,8 +220,7 @@ class Tasks:
     def start(self) -> None:
         """Take up what other processes left, and forget what is old."""
         self._is_ending = False
-        if self._settings.take_up:
-            self._work.add(asyncio.create_task(self._keep_looking()))
+        self._work.add(asyncio.create_task(self._keep_looking()))
         journal = self.journal
         if isinstance(journal, SupportsUpkeep) and journal.keep:
             self._work.add(asyncio.create_task(self._keep_forgetting(journal.keep)))
@@ -360,7 +357,7 @@ class Tasks:
         return name in self._owners and key.sees(self._owners[name] or None)
 
     def _tell_end(self, task: str, end: TaskFinished) -> None:
-        if end.state in self._settings.end_notices:
+        if end.state != "stopped":  # whoever stopped it knows
             self._notices.tell(notice_of_end(self._settings, task, end))
 
     def _ended(self, name: str) -> None:
@@ -504,21 +501,6 @@ class Tasks:
         view = task_view(record, waiting, key)
         asked = [one.requested.request_id for one in waiting.get(record.task_id, ())]
         return await asyncio.to_thread(_detail, view, events, asked, key)
-
-    async def snapshot(self, text: str, key: Key) -> Snapshot:
-        """A task as ``Agent.poll`` tells it."""
-        record = await self.record(text, key)
-        events = await self.journal.read(record.task_id)
-        interrupted = record.state == "interrupted"
-
-        def make() -> Snapshot:
-            told = snapshot(events, interrupted=interrupted).to_dict()
-            told["files"] = {
-                name: f"/tasks/{record.task_id}/files/{quote(name)}" for name in told["files"]
-            }
-            return Snapshot(**told)
-
-        return await asyncio.to_thread(make)
 
     async def output_files(self, text: str, key: Key) -> dict[str, str]:
         """The paths of the files that a task made, by their names: those its journal has."""

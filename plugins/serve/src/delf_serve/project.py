@@ -1,0 +1,73 @@
+"""The project's agent behind a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delf_serve.app import make_app
+from delf_serve.server import address_of, bind, serve
+from delf_serve.settings import NAME
+
+if TYPE_CHECKING:
+    from delf_cli.session import Options
+    from delf_cli.state import State
+    from delf_serve.app import Application
+
+
+_WAITS_SECONDS: Final = 7 * 86_400.0
+"""The seconds for which a question waits on a page, unless it says otherwise."""
+
+
+def serve_project(
+    state: State,
+    options: Options,
+    own: Mapping[str, Any],
+    *,
+    host: str,
+    port: int,
+    tasks: Sequence[str] = (),
+) -> None:
+    """Serve the project's agent until the process is told to end.
+
+    Args:
+        state: The program's flags.
+        options: How the agent is.
+        own: Settings of the server from the command line; they win over the project's.
+        host: The address to listen at.
+        port: The port.
+        tasks: Submitted when it starts.
+
+    Raises:
+        ConfigurationError: When it cannot be served so.
+    """
+    from delf_cli.session import log_to_stderr
+
+    log_to_stderr(state)
+    app = make_application(state, options, own)
+    app.first_tasks = tuple(tasks)
+    with bind(host, port) as listener:
+        said = f"delf serves on {address_of(listener)} - Ctrl-C ends it"
+        serve(app, listener, lambda: click.echo(said, err=True))
+
+
+def make_application(state: State, options: Options, own: Mapping[str, Any]) -> Application:
+    """The application of the project's agent."""
+    from delf.plugins.journals import need_durable_journal
+    from delf_cli.session import Setup
+
+    setup = Setup.of(state, options)
+    if not setup.journal_was_chosen:
+        need_durable_journal(setup.host, "a server")
+    more: dict[str, Any] = {}
+    if "chat" not in setup.project.agent.model_fields_set:
+        more["chat"] = {"persist": True}
+    if "approvals" not in setup.project.agent.model_fields_set:
+        more["approvals"] = ["web"]
+    if "approval_timeout" not in setup.project.agent.model_fields_set:
+        more["approval_timeout"] = _WAITS_SECONDS
+    agent = setup.agent(**more)
+    given = {**setup.project.plugin_options.get(NAME, {}), **own}
+    return make_app(agent, given, setup.project.environ)
