@@ -45,7 +45,7 @@ class Slack:
         """The number of the connection that is told what people do."""
         self.sent = asyncio.Event()
         self.closed = asyncio.Event()
-        self._sockets: list[web.WebSocketResponse] = []
+        self.sockets: list[web.WebSocketResponse] = []
         self._number = 0
         self._working: set[asyncio.Task[None]] = set()
         app = web.Application(client_max_size=10_000_000)
@@ -64,7 +64,7 @@ class Slack:
     async def __aexit__(self, *_: object) -> None:
         for task in self._working:
             task.cancel()
-        for socket in self._sockets:
+        for socket in self.sockets:
             await socket.close()
         await self._runner.cleanup()
 
@@ -156,7 +156,7 @@ class Slack:
     async def _connected(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
-        self._sockets.append(socket)
+        self.sockets.append(socket)
         await socket.send_json({"type": "hello", "num_connections": 1})
         async for message in socket:
             if message.type != aiohttp.WSMsgType.TEXT:
@@ -197,7 +197,7 @@ class Slack:
         name = f"envelope-{self._number}"
         self.answers[name] = asyncio.get_running_loop().create_future()
         envelope = {"type": "interactive", "envelope_id": name, "payload": payload}
-        await self._sockets[self.to].send_json({**envelope, "accepts_response_payload": True})
+        await self.sockets[self.to].send_json({**envelope, "accepts_response_payload": True})
         return await self.answers[name]
 
     async def post(

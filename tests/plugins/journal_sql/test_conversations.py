@@ -59,7 +59,7 @@ async def test_what_is_left_of_a_forgotten_one_goes_a_day_later(
         await one.append("c", [ChatMessage(role="user", content="x", at=1.0)])
     await store.prune(2.0)
     assert ((await store.load("c")).last, (await other.load("c")).uncovered) == (1, 1)
-    monkeypatch.setattr(conversations, "_REMEMBERED_SECONDS", -60.0)
+    monkeypatch.setattr(conversations, "REMEMBERED_SECONDS", -60.0)
     await store.prune(2.0)
     assert ((await store.load("c")).last, (await other.load("c")).uncovered) == (0, 1)
 
@@ -67,7 +67,7 @@ async def test_what_is_left_of_a_forgotten_one_goes_a_day_later(
 async def test_one_in_which_somebody_speaks_meanwhile_is_not_forgotten(journal_url, open_journal):
     store = open_journal(journal_url).conversations("a")
     gate, begun = threading.Event(), threading.Event()
-    read = store._read
+    read = store.reading
 
     async def read_then_wait(function):  # a prune that has chosen, and comes to act later
         found = await read(function)
@@ -76,10 +76,10 @@ async def test_one_in_which_somebody_speaks_meanwhile_is_not_forgotten(journal_u
         return found
 
     await store.append("c", [ChatMessage(role="user", content="x", at=1.0)])
-    store._read = read_then_wait
+    store.reading = read_then_wait
     work = asyncio.create_task(store.prune(2.0))
     await asyncio.to_thread(begun.wait, 20)
-    store._read = read
+    store.reading = read
     await store.append("c", [user("again")])
     gate.set()
     assert await work == []

@@ -132,7 +132,7 @@ async def test_a_process_that_does_not_heed_is_named(
 ) -> None:
     owner, other = open_journal(journal_url), open_journal(journal_url)
     await owner.append(TaskStarted(task_id="t", seq=1, at=1.0, task="Do it."))
-    monkeypatch.setattr(stopping, "_STOP_SECONDS", 0.0)
+    monkeypatch.setattr(stopping, "STOP_SECONDS", 0.0)
     with pytest.raises(DelfError, match=r"pid \d+ on .* has not stopped it yet"):
         await other.stop("t", "a test")
     assert await other.asked_to_stop(["t", "u"]) == {"t": StoppedBy("a test")}

@@ -31,9 +31,3 @@ async def test_a_session_that_is_over_is_not_known(journal_url, open_journal):
     assert await journal.logins() == []
     await journal.begin_login(session("new"))
     assert [found.digest for found in await journal.logins()] == ["new"]
-
-
-async def test_many_sessions_are_looked_up_at_once(journal_url, open_journal):
-    journal = open_journal(journal_url)
-    await journal.begin_login(session("7"))
-    assert len(await journal.logins([str(number) for number in range(1200)])) == 1

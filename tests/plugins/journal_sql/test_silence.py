@@ -6,62 +6,79 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
+from delf_journal_sql import postgresql
+from delf_journal_sql.errors import ConnectionLostError
 from delf_journal_sql.opening import open_database
 from delf_journal_sql.settings import JournalSettings
-from delf_journal_sql.vigil import Vigil
+
+
+class Line:
+    """A PostgreSQL server behind a line that can fall silent, while it still takes what is sent."""
+
+    def __init__(self, url: str) -> None:
+        there = urlsplit(url)
+        self._target = (there.hostname, there.port)
+        self._speaks = threading.Event()
+        self._speaks.set()
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = url.replace(f":{there.port}/", f":{self._listener.getsockname()[1]}/")
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                here, there = self._listener.accept()[0], socket.create_connection(self._target)
+                self._sockets += [here, there]
+                for ends in ((here, there), (there, here)):
+                    threading.Thread(target=self._pump, args=ends, daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                self._speaks.wait()
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def falls_silent(self) -> None:
+        self._speaks.clear()
+
+    def close(self) -> None:
+        self._speaks.set()
+        for opened in (self._listener, *self._sockets):
+            with contextlib.suppress(OSError):
+                opened.shutdown(socket.SHUT_RDWR)
+            opened.close()
 
 
 @pytest.fixture
-def line() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A connection, and the end of the server."""
-    here, there = socket.socketpair()
-    with here, there:
-        yield here, there
+def line(postgres_url, monkeypatch) -> Iterator[Line]:
+    monkeypatch.setattr(postgresql, "PATIENCE_SECONDS", 0.2)
+    line = Line(postgres_url)
+    yield line
+    line.close()
 
 
 def test_who_waits_for_a_silent_server_is_told_that_the_connection_broke(line):
-    vigil = Vigil(lambda: False, patience=0.02, look=0.01)
-    with vigil.over(line[0]):
-        assert line[0].recv(10) == b""
-    vigil.end()
+    database = open_database(JournalSettings(url=line.url))
+    connection = database.connect()
+    assert connection.execute("SELECT 1") == [(1,)]
+    line.falls_silent()
+    with pytest.raises(ConnectionLostError, match="does not answer"):
+        connection.execute("SELECT 2")
+    connection.close()
+    database.close()
 
 
 def test_who_waits_for_a_slow_server_that_answers_others_waits_on(line):
-    asked = threading.Event()
-    looks: list[int] = []
-
-    def answers() -> bool:
-        looks.append(1)
-        if len(looks) == 3:
-            asked.set()
-        return True
-
-    vigil = Vigil(answers, patience=0.02, look=0.01)
-    with vigil.over(line[0]):
-        assert asked.wait(5)
-        line[1].send(b"done")
-        assert line[0].recv(10) == b"done"
-    vigil.end()
-
-
-def test_what_is_over_is_let_alone(line):
-    judged = threading.Event()
-
-    def answers() -> bool:
-        with vigil.over(line[0]):  # another statement of the connection, which has just begun
-            judged.set()
-            line[1].send(b"done")
-        return False
-
-    vigil = Vigil(answers, patience=0.02, look=0.01)
-    with contextlib.ExitStack() as first:
-        first.enter_context(vigil.over(line[0]))
-        assert judged.wait(5)
-    vigil.end()
-    assert line[0].recv(10) == b"done"
+    database = open_database(JournalSettings(url=line.url))
+    with database.reader() as connection:
+        assert connection.execute("SELECT 3 FROM pg_sleep(1)") == [(3,)]
+    database.close()
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)

@@ -131,11 +131,6 @@ def clock(monkeypatch):
         monkeypatch.setattr(database, "now", lambda _self, _connection: clock.now)
     time_ = SimpleNamespace(monotonic=lambda: clock.now, sleep=time.sleep)
     monkeypatch.setattr(writers, "time", time_)
-
-    def silent(writer):
-        writer._beat_at = clock.now + 1e9
-
-    monkeypatch.setattr(writers.Writer, "_beat", silent)
     return clock
 
 
@@ -274,7 +269,7 @@ async def test_a_database_that_is_away_warns_once_and_says_how_often(
 
         return try_
 
-    monkeypatch.setattr("delf_journal_sql.watch._AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("delf_journal_sql.watch.AGAIN_SECONDS", 0.01)
     await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
     if part == "watching":
         monkeypatch.setattr(SqliteDatabase, "changes", away(changes))
@@ -359,7 +354,7 @@ async def test_a_backup_that_fails_leaves_no_file(journal_url, open_journal, tmp
     def fails(*_):
         raise JournalError("the disk is full")
 
-    monkeypatch.setattr(journal._database, "back_up", fails)
+    monkeypatch.setattr(journal.database, "back_up", fails)
     with pytest.raises(JournalError):
         await journal.back_up(tmp_path / "copy.db")
     assert not (tmp_path / "copy.db").exists()

@@ -123,9 +123,9 @@ def runner(journal: SqlJournal, queue: Any, agents: Any) -> Runner:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_AWAY_SECONDS", "_PERMIT_SECONDS"):
+    for name in ("AWAY_SECONDS", "PERMIT_SECONDS"):
         monkeypatch.setattr(module, name, 0.01)
-    monkeypatch.setattr(module, "_SOON", (0.0,))
+    monkeypatch.setattr(module, "SOON", (0.0,))
 
 
 def waits(not_before: float | None = None, **more: Any) -> TaskQueued:

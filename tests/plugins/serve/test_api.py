@@ -100,7 +100,7 @@ async def test_a_server_that_ends_answers_those_who_wait(serve):
         asyncio.create_task(server.client.post("/run", json=order)),
         asyncio.create_task(server.client.get(f"/tasks/{task['task_id']}", params={"wait": 600})),
     ]
-    await until(lambda: len(server.app.tasks._limits) == 2)
+    await until(lambda: server.app.tasks.waits == 2)
     server.app.begin_stop()
     answers = [await asyncio.wait_for(each, 15) for each in waits]
     assert [answer.status_code for answer in answers] == [202, 200]
@@ -756,7 +756,7 @@ async def test_a_task_is_forked_and_nothing_of_it_is_done_again(serve):
 async def test_a_servers_task_is_taken_up_behind_newer_ones_of_other_programs(
     serve, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("delf_serve.tasks._PAGE", 1)
+    monkeypatch.setattr("delf_serve.tasks.PAGE", 1)
     box = Outbox()
     async with serving(make_agent(str(tmp_path), box), box) as one:
         own = (await one.run("print(await send('bob'))"))["task_id"]

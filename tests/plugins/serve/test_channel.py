@@ -42,8 +42,8 @@ class TestWeb(ApprovalContract):
             return made[-1]
 
         yield make
-        for work in [work for web in made for work in web._notices._sending]:
-            work.cancel()
+        for web in made:
+            await web.aclose()
 
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # of the standard's own example
@@ -143,7 +143,7 @@ def smtp(host: str = "127.0.0.1", **options: Any) -> Iterator[Mailbox]:
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch) -> None:
-    monkeypatch.setattr(channel, "_PAUSES", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(channel, "PAUSES", (0.01, 0.01, 0.01))
     monkeypatch.setenv("DELF_SERVE_PUBLIC_URL", "https://delf.example.com/")
 
 

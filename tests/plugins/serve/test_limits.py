@@ -76,7 +76,7 @@ async def test_a_body_has_a_time_in_all(serve):
 
 
 async def test_the_rest_of_a_refused_request_is_not_waited_for(serve, monkeypatch):
-    monkeypatch.setattr("delf_serve.server._REST_SECONDS", 0.2)
+    monkeypatch.setattr("delf_serve.server.REST_SECONDS", 0.2)
     server = await serve(api_key=KEYS)
     head = POST + b"content-length: 1000\r\n\r\n"
     async with asyncio.timeout(5):

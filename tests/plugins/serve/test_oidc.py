@@ -257,7 +257,7 @@ async def test_a_token_that_is_not_the_providers_for_this_login_is_none(
         return token
 
     monkeypatch.setattr(connect, "provider", known)
-    monkeypatch.setattr(connect, "_token", gives)
+    monkeypatch.setattr(connect, "fetch_token", gives)
     cookie, query = json.dumps(asdict(begun)), {"state": "s", "code": "c"}
     assert await connect.finish(cookie, query) == ("ada@example.com", None)
     told = {**claims, **{n: v for n, v in forged.items() if n in claims}}

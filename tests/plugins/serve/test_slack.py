@@ -14,6 +14,7 @@ from plugins.approval_slack.slack import SECRET, Slack
 from plugins.serve.test_inbox import logged_in
 from plugins.serve.test_page import browser, open_page  # noqa: F401 - fixtures
 from plugins.serve.test_people import add, change, person
+from support.server import free_port
 from support.serving import Outbox, bearer, doing, make_agent, serving
 from support.until import until
 
@@ -79,7 +80,8 @@ async def test_one_asks_in_a_browser_and_the_other_decides_in_slack(
     if way == "HTTP":
         monkeypatch.delenv("DELF_APPROVAL_SLACK_APP_TOKEN")
         monkeypatch.setenv("DELF_APPROVAL_SLACK_SIGNING_SECRET", SECRET)
-        monkeypatch.setenv("DELF_APPROVAL_SLACK_PORT", "0")
+        slack.http_port = free_port()
+        monkeypatch.setenv("DELF_APPROVAL_SLACK_PORT", str(slack.http_port))
     async with opens(approval_rules=FOUR_EYES) as server:
         await staffed(server)
         page = await open_page(server.url)
@@ -87,8 +89,6 @@ async def test_one_asks_in_a_browser_and_the_other_decides_in_slack(
         await page.get_by_label("A task, in plain words").fill(doing("print(await send('bob'))"))
         await page.get_by_role("button", name="Run", exact=True).click()
         question = await slack.question("send")
-        if way == "HTTP":
-            slack.http_port = channel_of(server).way.port
         await expect(page.locator(".ask .outcome")).to_contain_text("another person has to")
         await slack.press(question, APPROVE, "U0ADA")
         assert "another person has to" in slack.ephemeral[-1]["text"]
@@ -102,15 +102,6 @@ async def test_one_asks_in_a_browser_and_the_other_decides_in_slack(
         assert server.box.sent == [("bob", 1)]
         told = await slack.shown(question["ts"], "Approved by bo, slack")
         assert not [block for block in told["blocks"] if block["type"] == "actions"]
-
-
-def channel_of(server):
-    """The channel of a server, to learn the port that it listens on."""
-    return next(
-        named.channel
-        for named in server.app.agent._home.runtime.resources.approvals.channels
-        if named.name == "slack"
-    )
 
 
 async def test_two_people_have_to_approve_and_both_do_so_in_slack(office):
@@ -204,7 +195,7 @@ async def test_whichever_process_slack_tells_the_press_counts_once(office):
         await slack.question("bob")
         second = await asks(two, "eva")
         await slack.question("eva")
-        assert len(slack._sockets) == 2
+        assert len(slack.sockets) == 2
         assert len(slack.questions) == 2, "a question has one message"
         questions = {to: await slack.question(to) for to in ("bob", "eva")}
         slack.to = 1  # the process of the second task is told of the first one's button
@@ -235,7 +226,7 @@ async def test_a_question_of_a_server_that_is_gone_is_asked_in_its_own_message(o
     async with opens() as two:
         await staffed(two)
         await two.until(task, "waiting")
-        await until(lambda: len(slack._sockets) >= 2 and slack.updates)
+        await until(lambda: len(slack.sockets) >= 2 and slack.updates)
         assert [message["ts"] for message in slack.questions] == [question["ts"]]
         await slack.press(question, APPROVE, "U0BO")
         await two.until(task, "done")

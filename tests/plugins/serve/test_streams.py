@@ -27,7 +27,7 @@ class Deaf(SqlJournal):
 async def test_it_ends_where_the_last_event_was_written_before_the_subscription_was_heard(
     monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(streams, "_BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(streams, "BEAT_SECONDS", 0.01)
     begun = every_event("t1")[0]
     end = TaskFinished(
         task_id="t1", seq=begun.seq + 1, at=1.0, status=True, text="", duration_ms=1.0
@@ -64,7 +64,7 @@ async def test_values_that_json_lacks_are_plain_in_all_that_is_told(serve):
 
 
 async def test_a_task_that_asks_is_told_as_waiting_however_often_others_look(serve, monkeypatch):
-    monkeypatch.setattr(streams, "_GATHER_SECONDS", 0)
+    monkeypatch.setattr(streams, "GATHER_SECONDS", 0)
     server = await serve()
 
     async def look() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -507,8 +509,8 @@ async def test_nobody_is_another_person_by_a_header_or_by_the_name_of_a_session(
 
 
 async def test_a_script_reads_no_file_that_another_person_sent_in(office):
-    uploads = office.server.app.service.uploads
-    (path,) = [path for path in uploads._folder.rglob("*") if path.is_file()]
+    folder = Path(os.environ["DELF_SERVE_FILES_FOLDER"])
+    (path,) = [path for path in folder.rglob("*") if path.is_file()]
     assert WORD in path.read_text()
     code = f"print(open({str(path)!r}).read())"
     for who in WHO:

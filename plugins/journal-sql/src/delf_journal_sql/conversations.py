@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 from delf.messages import Role
 from delf.protocols.conversation import ChatMessage, ConversationRecord, ConversationState
+from delf_journal_sql.codec import plain_text
 from delf_journal_sql.database import Connection
 
 T = TypeVar("T")
@@ -17,7 +18,7 @@ _TITLE: Final = 200
 """Characters of a first message that are kept as the title."""
 _PRUNED_AT_ONCE: Final = 20
 """Conversations that one transaction forgets: others write in between."""
-_REMEMBERED_SECONDS: Final = 86_400.0
+REMEMBERED_SECONDS: Final = 86_400.0
 """The seconds for which a forgotten conversation's positions are known: a summary may be under way.
 """
 
@@ -46,8 +47,8 @@ class SqlConversations:
         self, namespace: str, read: Run, write: Run, reclaim: Callable[[], Awaitable[None]]
     ) -> None:
         self._namespace = namespace
-        self._read = read
-        self._write = write
+        self.reading = read
+        self.writing = write
         self._reclaim = reclaim
 
     async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
@@ -69,7 +70,7 @@ class SqlConversations:
             seen = 0 if head is None else head[1]
             return _append(connection, self._namespace, conversation, head, some)
 
-        return await self._write(write)
+        return await self.writing(write)
 
     async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
         """A conversation; an empty one when there is none.
@@ -77,7 +78,7 @@ class SqlConversations:
         Raises:
             JournalError: When it cannot be read.
         """
-        return await self._read(lambda c: _load(c, self._namespace, conversation, limit))
+        return await self.reading(lambda c: _load(c, self._namespace, conversation, limit))
 
     async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
         """The first messages after a position, in order, summarised ones included."""
@@ -93,7 +94,7 @@ class SqlConversations:
             )
             return [_message(row) for row in rows]
 
-        return await self._read(read)
+        return await self.reading(read)
 
     async def summarize(
         self, conversation: str, summary: str, upto: int, *, instead_of: int
@@ -115,7 +116,7 @@ class SqlConversations:
             )
             return bool(rows)
 
-        return await self._write(write)
+        return await self.writing(write)
 
     async def clear(self, conversation: str) -> None:
         """Forget messages and summary. Positions go on after the last one."""
@@ -125,7 +126,7 @@ class SqlConversations:
             if head is not None:
                 _forget(connection, head[0])
 
-        await self._write(write)
+        await self.writing(write)
 
     async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
         """The conversations that have messages, the newest first."""
@@ -133,7 +134,7 @@ class SqlConversations:
         def read(connection: Connection) -> list[ConversationRecord]:
             return [record for _, record in _find(connection, self._namespace, limit)]
 
-        return await self._read(read)
+        return await self.reading(read)
 
     async def prune(
         self, before: float | None, keep: int = 0, *, dry_run: bool = False
@@ -152,19 +153,19 @@ class SqlConversations:
             connection.execute(
                 "DELETE FROM delf_conversations "
                 "WHERE namespace = :namespace AND messages = 0 AND updated_at < :before",
-                {"namespace": self._namespace, "before": time.time() - _REMEMBERED_SECONDS},
+                {"namespace": self._namespace, "before": time.time() - REMEMBERED_SECONDS},
             )
 
-        chosen = await self._read(choose)
+        chosen = await self.reading(choose)
         if dry_run:
             return [record for _, record in chosen]
         gone: list[ConversationRecord] = []
         for start in range(0, len(chosen), _PRUNED_AT_ONCE):
             some = chosen[start : start + _PRUNED_AT_ONCE]
-            gone += await self._write(
+            gone += await self.writing(
                 lambda c, some=some: [r for key, r in some if _forget(c, key, r.updated_at)]
             )
-        await self._write(clean)
+        await self.writing(clean)
         await self._reclaim()
         return gone
 
@@ -251,7 +252,7 @@ def _position_of(
         "WHERE conversation = :key AND seq > :after ORDER BY seq",
         {"key": head[0], "after": after},
     )
-    wanted = [(_storable(m.content), m.at, m.task_id) for m in messages]
+    wanted = [(plain_text(m.content), m.at, m.task_id) for m in messages]
     there = [(content, at, task_id) for _, _, content, at, task_id in rows]
     for start in range(len(there) - len(wanted) + 1):
         if there[start : start + len(wanted)] == wanted:
@@ -278,7 +279,7 @@ def _append(
         head = (int(rows[0][0]), 0, 0, None)
     key, last = head[:2]
     rows = [
-        (key, number, _storable(m.role), _storable(m.content), m.at, m.task_id)
+        (key, number, plain_text(m.role), plain_text(m.content), m.at, m.task_id)
         for number, m in enumerate(messages, last + 1)
     ]
     columns = ("conversation", "seq", "role", "content", "at", "task_id")
@@ -293,15 +294,10 @@ def _append(
             "last": last,
             "more": len(rows),
             "at": messages[-1].at,
-            "title": _storable(" ".join(messages[0].content[: 8 * _TITLE].split()))[:_TITLE],
+            "title": plain_text(" ".join(messages[0].content[: 8 * _TITLE].split()))[:_TITLE],
         },
     )
     return last
-
-
-def _storable(text: str) -> str:
-    """A text as both databases take it: no NUL, no half of a surrogate pair."""
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
 def _message(row: Sequence[Any]) -> ChatMessage:

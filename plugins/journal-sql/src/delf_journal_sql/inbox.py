@@ -22,9 +22,6 @@ from delf_journal_sql.owners import COLUMNS, looking
 from delf_journal_sql.schema import REMEMBERED
 from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
 
-_AT_ONCE: Final = 500
-"""Tasks of one query: databases limit its parameters."""
-
 _REVOKED: Final = "revoked"
 """The kind of note that makes a remembered decision void."""
 
@@ -74,19 +71,18 @@ def noted(connection: Connection, kind: str, task_ids: Sequence[str]) -> dict[st
     Args:
         connection: For reading.
         kind: What the notes are about.
-        task_ids: The tasks; any number.
+        task_ids: The tasks.
     """
+    some = {f"id{n}": name for n, name in enumerate(task_ids)}
+    among = ", ".join(f":{name}" for name in some) or "NULL"
+    rows = connection.execute(
+        "SELECT t.task_id, n.data FROM delf_tasks AS t JOIN delf_notes AS n ON n.task = t.id "  # noqa: S608 - own names
+        f"WHERE n.kind = :kind AND t.task_id IN ({among}) ORDER BY n.pos",
+        {"kind": kind, **some},
+    )
     found: dict[str, dict[str, Any]] = {}
-    for start in range(0, len(task_ids), _AT_ONCE):
-        some = {f"id{n}": name for n, name in enumerate(task_ids[start : start + _AT_ONCE])}
-        rows = connection.execute(
-            "SELECT t.task_id, n.data FROM delf_tasks AS t JOIN delf_notes AS n ON n.task = t.id "  # noqa: S608 - own names
-            f"WHERE n.kind = :kind AND t.task_id IN ({', '.join(f':{name}' for name in some)}) "
-            "ORDER BY n.pos",
-            {"kind": kind, **some},
-        )
-        for name, data in rows:
-            found.setdefault(str(name), json.loads(data))
+    for name, data in rows:
+        found.setdefault(str(name), json.loads(data))
     return found
 
 

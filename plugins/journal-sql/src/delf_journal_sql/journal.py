@@ -79,7 +79,8 @@ class SqlJournal:
         url = self._settings.url.get_secret_value() if self._settings.url else ""
         if url.startswith("postgres") and ":" not in url.partition("://")[2].rpartition("@")[0]:
             check_variables("the journal", self._settings.source("url"), ("PGPASSWORD",))
-        self._database = open_database(self._settings)
+        self.database = open_database(self._settings)
+        """The place where events are kept."""
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._opened = False
@@ -92,7 +93,7 @@ class SqlJournal:
     @property
     def place(self) -> str:
         """The place of the journal, without a password."""
-        return self._database.name
+        return self.database.name
 
     # -- the protocol -------------------------------------------------------------------
 
@@ -146,16 +147,16 @@ class SqlJournal:
             "after": after,
         }
         return await self._read(
-            lambda c: store.find_tasks(c, self._database.now(c), limit=limit, **wanted)
+            lambda c: store.find_tasks(c, self.database.now(c), limit=limit, **wanted)
         )
 
     async def count(self) -> Mapping[str, int]:
         """Count the tasks in each state that some are in."""
-        return await self._read(lambda c: store.count_tasks(c, self._database.now(c)))
+        return await self._read(lambda c: store.count_tasks(c, self.database.now(c)))
 
     async def check(self) -> None:
         """Look at all that is kept; see :class:`delf.protocols.journal.SharedJournal`."""
-        await self._read(self._database.check)
+        await self._read(self.database.check)
 
     @property
     def keep(self) -> Ages:
@@ -166,7 +167,7 @@ class SqlJournal:
         """Return its size."""
 
         def look(connection: Connection) -> JournalSize:
-            whole, free = self._database.size(connection)
+            whole, free = self.database.size(connection)
             ((events,),) = connection.execute("SELECT COUNT(*) FROM delf_events")
             return JournalSize(place=self.place, bytes=whole, free_bytes=free, events=int(events))
 
@@ -179,7 +180,7 @@ class SqlJournal:
             self._open()
             _make_file(path)
             try:
-                self._database.back_up(path)
+                self.database.back_up(path)
             except BaseException:
                 path.unlink()
                 raise
@@ -209,7 +210,7 @@ class SqlJournal:
                         f"the journal {self.place} is not empty",
                         hint="a backup is put into a new one; or it is used itself, as its url",
                     )
-            return sum(store.count_tasks(connection, self._database.now(connection)).values())
+            return sum(store.count_tasks(connection, self.database.now(connection)).values())
 
         try:
             await self._in_thread(prepare)
@@ -222,7 +223,7 @@ class SqlJournal:
 
         def begin() -> tuple[Connection, list[str]]:
             self._open()
-            connection = self._database.connect()
+            connection = self.database.connect()
             try:
                 connection.begin(write=False, long=True)
                 return connection, store.task_ids(connection)
@@ -256,7 +257,7 @@ class SqlJournal:
                 watcher.stop()
             if threads is not None:
                 threads.shutdown(wait=ended)
-            self._database.close()
+            self.database.close()
 
         if watcher is not None:
             watcher.end()
@@ -284,7 +285,7 @@ class SqlJournal:
 
     async def task(self, task_id: str) -> TaskRecord:
         """Return the record of one task."""
-        return await self._read(lambda c: store.one_task(c, self._database.now(c), task_id))
+        return await self._read(lambda c: store.one_task(c, self.database.now(c), task_id))
 
     def lease(self, seconds: float) -> None:
         """Let others take its tasks over where it says nothing for so long."""
@@ -314,7 +315,7 @@ class SqlJournal:
         """Leave a note for the process that works on a task, such as an approval; its position."""
         plain = to_jsonable(dict(data))
         return await self._write(
-            lambda c: inbox.add_note(c, self._database.now(c), task_id, kind, plain)
+            lambda c: inbox.add_note(c, self.database.now(c), task_id, kind, plain)
         )
 
     async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
@@ -353,7 +354,7 @@ class SqlJournal:
         """Find requests for approval, the oldest first, of which the newest so many."""
         return await self._read(
             lambda c: inbox.find_requests(
-                c, self._database.now(c), start=start, waiting=waiting, limit=limit
+                c, self.database.now(c), start=start, waiting=waiting, limit=limit
             )
         )
 
@@ -384,7 +385,7 @@ class SqlJournal:
 
     async def revoke(self, request_id: str, by: str) -> RememberedDecision:
         """Make a decision void, for every process."""
-        return await self._write(lambda c: inbox.revoke(c, self._database.now(c), request_id, by))
+        return await self._write(lambda c: inbox.revoke(c, self.database.now(c), request_id, by))
 
     async def prune(
         self, older_than: float | Ages | None = None, keep: int = 0, *, dry_run: bool = False
@@ -392,7 +393,7 @@ class SqlJournal:
         """Remove old tasks with all their events; never one that runs or waits for a runner."""
 
         def choose(connection: Connection, limit: int) -> list[str]:
-            now = self._database.now(connection)
+            now = self.database.now(connection)
             return store.to_prune(connection, now, older_than=older_than, keep=keep, limit=limit)
 
         if dry_run:
@@ -404,7 +405,7 @@ class SqlJournal:
             removed.append(await self.remove(names))
             if not removed[-1].tasks:
                 break  # somebody works on all of them again
-        await self._write(lambda c: forget_dead(c, self._database.now(c)))
+        await self._write(lambda c: forget_dead(c, self.database.now(c)))
         await self._forget_prompts()
         await self._reclaim()
         return Pruned(
@@ -419,7 +420,7 @@ class SqlJournal:
         seconds = self._settings.keep_prompts
 
         def forget(connection: Connection) -> int:
-            before = self._database.now(connection) - seconds
+            before = self.database.now(connection) - seconds
             return store.forget_prompts(connection, before, _PRUNED_AT_ONCE)
 
         while await self._write(forget):
@@ -428,26 +429,26 @@ class SqlJournal:
     async def remove(self, task_ids: Collection[str]) -> Pruned:
         """Remove tasks with all their events; those that were there, and did not run."""
         names = tuple(task_ids)
-        return await self._write(lambda c: store.remove_tasks(c, names, self._database.now(c)))
+        return await self._write(lambda c: store.remove_tasks(c, names, self.database.now(c)))
 
     async def index(self, seconds: float) -> int:
         """Bring the index up to date; see :class:`delf.protocols.search.SupportsSearch`."""
         end, left = time.monotonic() + seconds, await self._read(index.behind)
         while left and time.monotonic() < end:
-            left = await self._write(lambda c: index.advance(c, self._database, _INDEXED_AT_ONCE))
+            left = await self._write(lambda c: index.advance(c, self.database, _INDEXED_AT_ONCE))
         return left
 
     async def search(self, wanted: TaskFilter, limit: int = 50, before: str | None = None) -> Found:
         """Find the newest tasks that meet a filter."""
         return await self._read(
-            lambda c: search.find(c, self._database, wanted, limit=limit, before=before)
+            lambda c: search.find(c, self.database, wanted, limit=limit, before=before)
         )
 
     async def figures(
         self, by: FigureBy, wanted: TaskFilter, zone: str = "UTC"
     ) -> Sequence[Figures]:
         """Add up the figures of tasks by group."""
-        return await self._read(lambda c: search.figures(c, self._database, by, wanted, zone))
+        return await self._read(lambda c: search.figures(c, self.database, by, wanted, zone))
 
     async def calls_with(
         self, action: str, text: str, key: str | None, limit: int
@@ -456,7 +457,7 @@ class SqlJournal:
         if await self.index(_INDEX_SECONDS):
             return None
         return await self._read(
-            lambda c: search.calls_with(c, self._database, action, text, key, limit)
+            lambda c: search.calls_with(c, self.database, action, text, key, limit)
         )
 
     def conversations(self, namespace: str) -> SqlConversations:
@@ -468,7 +469,7 @@ class SqlJournal:
         return await self._read(namespaces)
 
     async def _reclaim(self) -> None:
-        await self._in_thread(self._database.reclaim)
+        await self._in_thread(self.database.reclaim)
 
     # -- threads ------------------------------------------------------------------------
 
@@ -476,7 +477,7 @@ class SqlJournal:
         with self._opening:
             if not self._opened:
                 try:
-                    migrate(self._database)
+                    migrate(self.database)
                 except ConnectionLostError as lost:
                     raise lost.error from lost
                 self._opened = True
@@ -491,7 +492,7 @@ class SqlJournal:
 
     async def _read(self, function: Callable[[Connection], T]) -> T:
         def once() -> T:
-            with self._database.reader() as lent, transaction(lent, write=False) as connection:
+            with self.database.reader() as lent, transaction(lent, write=False) as connection:
                 return function(connection)
 
         def read() -> T:
@@ -522,7 +523,7 @@ class SqlJournal:
     def _running_writer(self) -> Writer:
         with self._lock:
             if self._writer is None:
-                self._writer = Writer(self._database, self._open, self._poke, self._lease)
+                self._writer = Writer(self.database, self._open, self._poke, self._lease)
             return self._writer
 
     def _has_begun(self, begin: Future[int]) -> None:
@@ -551,7 +552,7 @@ class SqlJournal:
         self._put(call)
         with self._lock:
             if self._watcher is None:
-                self._watcher = Watcher(self._database, self._open)
+                self._watcher = Watcher(self.database, self._open)
             watcher = self._watcher
         watcher.add(subscription)
         return subscription

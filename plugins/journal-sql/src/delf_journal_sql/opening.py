@@ -37,20 +37,12 @@ def open_database(settings: JournalSettings) -> Database:
 
 
 def _path(text: str, mark: str) -> Path:
-    if not text:
-        if mark:
-            raise JournalSetupError(
-                "a SQLite journal cannot be in memory",
-                hint='use journal = "none"',
-            )
+    if not (text or mark):
         from platformdirs import user_data_path
 
         return user_data_path("delf", appauthor=False) / "journal.db"
     # sqlite:///relative and sqlite:////absolute, as SQLAlchemy has it
     name = text.removeprefix("/") if mark else text
-    if name == ":memory:":
-        raise JournalSetupError(
-            "a SQLite journal cannot be in memory",
-            hint='use journal = "none"',
-        )
+    if name in ("", ":memory:"):
+        raise JournalSetupError("a SQLite journal cannot be in memory", hint='use journal = "none"')
     return Path(name).expanduser().absolute()

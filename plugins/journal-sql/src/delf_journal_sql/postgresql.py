@@ -8,8 +8,9 @@ import re
 import select
 import socket
 import threading
+import time
 import urllib.parse
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +26,6 @@ from delf_journal_sql.errors import (
 )
 from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
-from delf_journal_sql.vigil import Vigil
 
 if TYPE_CHECKING:
     import psycopg
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _LOCK: Final = 0x64656C66  # "delf"
 _CHANNEL: Final = "delf_journal"
 _CONNECT_SECONDS: Final = 10
-_PATIENCE: Final = 5.0
-"""Seconds of a statement after which the server is asked whether it answers at all."""
+PATIENCE_SECONDS: Final = 5.0
+"""Seconds of silence in a statement after which the server is asked whether it answers at all."""
 _GREETING_SECONDS: Final = 3
 _CONNECTIONS: Final = 8
 _QUEUE_SECONDS: Final = 30.0
@@ -133,7 +133,7 @@ class PostgresConnection:
 
     def rollback(self) -> None:
         """Drop what was done."""
-        with contextlib.suppress(*self._database.errors), self._database.vigil.over(self._raw):
+        with contextlib.suppress(*self._database.errors):
             self._raw.rollback()
 
     def close(self) -> None:
@@ -201,7 +201,6 @@ class PostgresDatabase:
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(_CONNECTIONS)
         self._idle: list[psycopg.Connection[Any]] = []
-        self.vigil = Vigil(self.answers, _PATIENCE)
         seconds = max(1, int(settings.lock_timeout * 1000))
         self._options: dict[str, Any] = {
             "connect_timeout": _CONNECT_SECONDS,
@@ -218,8 +217,7 @@ class PostgresDatabase:
             raw: The connection that is used; None while one is made.
         """
         try:
-            with self.vigil.over(raw):
-                yield
+            yield
         except self.errors as error:
             raise self._explain(error, raw) from error
 
@@ -308,7 +306,6 @@ class PostgresDatabase:
     def close(self) -> None:
         """Close pooled connections."""
         self._close_idle()
-        self.vigil.end()
 
     def _close_idle(self) -> None:
         with self._lock:
@@ -342,16 +339,15 @@ class PostgresDatabase:
                 raw = self._idle.pop() if self._idle else None
             if raw is None:
                 return None
-            with contextlib.suppress(*self.errors), self.vigil.over(raw):
+            with contextlib.suppress(*self.errors):
                 raw.execute(b"")
                 return raw
             raw.close()
 
     def _open(self) -> psycopg.Connection[Any]:
-        import psycopg
-
         with self.explained(None):
-            return psycopg.connect(autocommit=True, **self._target | self._options)
+            kind = _patient_connection(self.answers)
+            return kind.connect(autocommit=True, **self._target | self._options)
 
     def _explain(self, error: Exception, raw: psycopg.Connection[Any] | None) -> Exception:
         import psycopg
@@ -381,6 +377,39 @@ class PostgresDatabase:
         if state in ("28P01", "28000", "3D000", "42501", "3F000"):
             return JournalSetupError(f"the journal {self.name} cannot be used: {said}")
         return JournalError(f"the journal {self.name} failed: {said}")
+
+
+def _patient_connection(answers: Callable[[], bool]) -> type[psycopg.Connection[Any]]:
+    """A kind of connection that breaks where its server is silent in a statement.
+
+    psycopg alone would wait forever for a server that is stopped: its kernel takes what is sent.
+
+    Args:
+        answers: Asks the server by another connection; it may take seconds.
+    """
+    import psycopg
+
+    class Patient(psycopg.Connection[Any]):
+        def wait(self, gen: Any, *args: Any, **more: Any) -> Any:
+            return super().wait(self._watched(gen), *args, **more)
+
+        def _watched(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+            ready, heard = None, time.monotonic()
+            while True:
+                try:
+                    wanted = gen.send(ready)
+                except StopIteration as end:
+                    return end.value
+                ready = yield wanted  # 0 where nothing came for a while
+                if ready:
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > PATIENCE_SECONDS:
+                    if not answers():
+                        self.pgconn.finish()
+                        raise psycopg.OperationalError("the server does not answer")
+                    heard = time.monotonic()  # it works for long, or waits for a lock
+
+    return Patient
 
 
 @functools.lru_cache(256)

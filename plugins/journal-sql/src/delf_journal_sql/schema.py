@@ -127,9 +127,3 @@ def _refuse_unknown(found: int, known: int, database: Database) -> None:
             f"the journal {database.name} is of version {found}, and this delf knows {known}",
             hint="upgrade: delf plugins install journal-sql",
         )
-    if 0 < found < FIRST:
-        raise JournalSetupError(
-            f"the journal {database.name} is of version {found}, which was never released; this "
-            f"delf reads those from version {FIRST} on",
-            hint="move the journal away, or set another one: [plugins.journal-sql] url",
-        )

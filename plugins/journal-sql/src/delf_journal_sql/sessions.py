@@ -10,8 +10,6 @@ from delf.protocols.sessions import SessionRecord
 from delf_journal_sql.codec import plain_text
 from delf_journal_sql.database import Connection
 
-_AT_ONCE: Final = 500
-"""Sessions of one query: databases limit its parameters."""
 _COLUMNS: Final = "digest, name, began, until, holder, shown_key, way, client, browser"
 
 
@@ -34,9 +32,6 @@ def find(
     connection: Connection, now: float, digests: Sequence[str] | None = None
 ) -> list[SessionRecord]:
     """The sessions that are not over, the oldest first; all, or these."""
-    if digests is not None and len(digests) > _AT_ONCE:
-        rest = find(connection, now, digests[_AT_ONCE:])
-        return [*find(connection, now, digests[:_AT_ONCE]), *rest]
     some = {f"id{n}": digest for n, digest in enumerate(digests or ())}
     only = "" if digests is None else f"AND digest IN ({', '.join(f':{n}' for n in some)}) "
     if digests is not None and not some:

@@ -17,8 +17,6 @@ from delf_journal_sql.database import Connection, SqlRow, WordSearch, in_chunks
 from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetupError
 from delf_journal_sql.settings import JournalSettings
 
-_INCREMENTAL: Final = 2
-"""SQLite's mode of a file that gives pages back when it is asked to."""
 _PAGES_AT_ONCE: Final = 1000
 _QUICKEST: Final = 0.004
 _SLOWEST: Final = 0.1
@@ -231,12 +229,7 @@ class SqliteDatabase:
         """Give the space of what was deleted back."""
         connection = self._open()
         try:
-            ((way,),) = connection.execute("PRAGMA auto_vacuum")
-            if way == _INCREMENTAL:
-                self._give_back(connection)
-            else:  # another program made the file
-                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-                connection.run_to_end("VACUUM")
+            self._give_back(connection)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             connection.close()

@@ -15,7 +15,7 @@ STOP: Final = "cancel"
 _OVER: Final = frozenset({"done", "failed", "stopped"})
 _FREE: Final = frozenset({"queued", "interrupted"})
 _LOOK_SECONDS: Final = 1.0
-_STOP_SECONDS: Final = 20.0
+STOP_SECONDS: Final = 20.0
 
 
 async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool:
@@ -36,7 +36,7 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
     if (await journal.task(task_id)).state in _OVER:
         return False
     coming = journal.subscribe(task_id)
-    deadline, asked = time.monotonic() + _STOP_SECONDS, False
+    deadline, asked = time.monotonic() + STOP_SECONDS, False
     while (record := await journal.task(task_id)).state not in _OVER:
         if record.state in _FREE:
             await end_task(journal, record, TaskStoppedError("the task was stopped"), by)

@@ -345,7 +345,7 @@ def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
 def _among(task_ids: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """The parameters of a condition on ids, and their values."""
     values: dict[str, Any] = {f"id{number}": name for number, name in enumerate(task_ids)}
-    return ", ".join(f":{name}" for name in values), values
+    return ", ".join(f":{name}" for name in values) or "NULL", values
 
 
 def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) -> Pruned:
@@ -353,41 +353,35 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
 
     One that somebody has resumed meanwhile stays.
     """
-    removed, events = list[str](), 0
-    files, inputs = list[str](), set[str]()
-    for start in range(0, len(task_ids), _AT_ONCE):
-        among, values = _among(task_ids[start : start + _AT_ONCE])
-        rows = connection.execute(
-            f"SELECT t.id, t.task_id, t.state, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
-            "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
-            f"WHERE t.task_id IN ({among}) ORDER BY t.started_at, t.id",
-            values,
-        )
-        lives = looking(now)
-        gone = {
-            int(key): str(name)
-            for key, name, state, *owner in rows
-            if state != "queued" and not (state == "running" and lives(tuple(owner)))
-        }
-        if not gone:
-            continue
-        keys = f"({', '.join(map(str, gone))})"
-        files += written_files(connection, keys)
-        inputs |= input_files(connection, keys)
-        ((number,),) = connection.execute(
-            f"SELECT COUNT(*) FROM delf_events WHERE task IN {keys}"  # noqa: S608 - own names
-        )
-        events += int(number)
-        for key in gone:
-            index.forget(connection, key)
-        for table in ("delf_events", "delf_blobs", "delf_notes"):
-            connection.execute(f"DELETE FROM {table} WHERE task IN {keys}")  # noqa: S608 - own names
-        connection.execute(f"DELETE FROM delf_tasks WHERE id IN {keys}")  # noqa: S608 - own names
-        removed += gone.values()
+    among, values = _among(task_ids)
+    rows = connection.execute(
+        f"SELECT t.id, t.task_id, t.state, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+        "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
+        f"WHERE t.task_id IN ({among}) ORDER BY t.started_at, t.id",
+        values,
+    )
+    lives = looking(now)
+    gone = {
+        int(key): str(name)
+        for key, name, state, *owner in rows
+        if state != "queued" and not (state == "running" and lives(tuple(owner)))
+    }
+    if not gone:
+        return Pruned()
+    keys = f"({', '.join(map(str, gone))})"
+    files, inputs = written_files(connection, keys), input_files(connection, keys)
+    ((events,),) = connection.execute(
+        f"SELECT COUNT(*) FROM delf_events WHERE task IN {keys}"  # noqa: S608 - own names
+    )
+    for key in gone:
+        index.forget(connection, key)
+    for table in ("delf_events", "delf_blobs", "delf_notes"):
+        connection.execute(f"DELETE FROM {table} WHERE task IN {keys}")  # noqa: S608 - own names
+    connection.execute(f"DELETE FROM delf_tasks WHERE id IN {keys}")  # noqa: S608 - own names
     left = input_files(connection) if inputs else set[str]()
     return Pruned(
-        tasks=tuple(removed),
-        events=events,
+        tasks=tuple(gone.values()),
+        events=int(events),
         files=tuple(files),
         inputs=tuple(sorted(inputs - left)),
     )

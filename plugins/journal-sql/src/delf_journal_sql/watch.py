@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _AT_ONCE: Final = 200
-_AGAIN_SECONDS: Final = 0.5
+AGAIN_SECONDS: Final = 0.5
 
 Fetch = Callable[[Connection, int, int], list[tuple[int, T]]]
 """Items after a position, at most so many, with their positions."""
@@ -160,7 +160,7 @@ class Watcher:
                 self._watch()
             except (JournalError, ConnectionLostError) as error:
                 self._outage.failed(error)
-                time.sleep(_AGAIN_SECONDS)
+                time.sleep(AGAIN_SECONDS)
 
     def _watch(self) -> None:
         self._ready()

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from delf_runner_dbos.settings import QueueSettings
 
 _log = logging.getLogger(__name__)
-_AWAY_SECONDS: Final = 2.0
+AWAY_SECONDS: Final = 2.0
 _LONGEST_REST: Final = 300.0
-_PERMIT_SECONDS: Final = 1.0
+PERMIT_SECONDS: Final = 1.0
 _SELDOM_SECONDS: Final = 3600.0
 _REMEMBER_SECONDS: Final = 86400.0
 _AT_ONCE: Final = 1000
-_SOON: Final = (0.05,) * 10
+SOON: Final = (0.05,) * 10
 """Pauses until the journal has a task that was enqueued a moment ago."""
 _UNKNOWN_RESTS: Final = 6
 _OVER: Final = frozenset({"done", "failed", "stopped"})
@@ -138,7 +138,7 @@ class Runner:
                 await workflows.start(self._options.queues)
             except Exception as error:  # the drivers of databases differ
                 outage.failed(DelfError(str(error).partition("\n")[0]))
-                await self._pause(_AWAY_SECONDS)
+                await self._pause(AWAY_SECONDS)
             else:
                 outage.over()
                 return True
@@ -159,7 +159,7 @@ class Runner:
             with outage.noted(Exception):  # a database may be away; the drivers differ
                 await work()
             if outage.failures:
-                wait = min(seconds, _AWAY_SECONDS)
+                wait = min(seconds, AWAY_SECONDS)
             await self._pause(wait)
 
     # -- one workflow -------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Runner:
     async def _permit(self) -> AsyncGenerator[bool]:
         """A place among the tasks that this runner does at once, if there is one soon."""
         try:
-            await asyncio.wait_for(self._permits.acquire(), _PERMIT_SECONDS)
+            await asyncio.wait_for(self._permits.acquire(), PERMIT_SECONDS)
         except TimeoutError:
             yield False
             return
@@ -215,7 +215,7 @@ class Runner:
 
     async def _record(self, ticket: Ticket) -> TaskRecord | None:
         """Return the journal's record of a task; None when it never came there."""
-        for pause in _SOON:
+        for pause in SOON:
             try:
                 return await self._journal.task(ticket.task_id)
             except UnknownTaskError:
@@ -266,7 +266,7 @@ class Runner:
             with self._away.noted(DelfError):
                 await work()
                 return "rests"
-            await asyncio.sleep(_AWAY_SECONDS)
+            await asyncio.sleep(AWAY_SECONDS)
         return await asyncio.get_running_loop().create_future()  # others go on with it: see run
 
     async def _give_up(self, task_id: str, error: DelfError) -> None:
@@ -304,7 +304,7 @@ class Runner:
                 await self._hand_in(queued)
             except Exception as error:  # a database may be away; the drivers differ
                 outage.failed(error)
-                await asyncio.sleep(_AWAY_SECONDS)
+                await asyncio.sleep(AWAY_SECONDS)
             else:
                 outage.over()
                 return name

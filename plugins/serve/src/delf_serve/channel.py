@@ -28,7 +28,7 @@ from delf_serve.settings import ServeSettings, settings_of
 _log = logging.getLogger(__name__)
 
 _SECONDS: Final = 10.0
-_PAUSES: Final = (1.0, 5.0, 25.0)
+PAUSES: Final = (1.0, 5.0, 25.0)
 """Seconds before it is tried again."""
 _LONGEST: Final = 500
 
@@ -105,6 +105,13 @@ class Notices:
         self._settings = settings
         self._sending: set[asyncio.Task[None]] = set()
 
+    async def aclose(self) -> None:
+        """Give up what was not sent yet."""
+        for work in self._sending:
+            work.cancel()
+        if self._sending:
+            await asyncio.wait(self._sending)
+
     def tell(self, notice: Notice) -> None:
         """Send a notice; nobody waits for that."""
         settings = self._settings
@@ -120,7 +127,7 @@ class Notices:
 
     async def _send(self, way: Way, notice: Notice) -> None:
         """Send in a thread; that nobody could be told is a warning, for it waits anyway."""
-        for pause in (*_PAUSES, None):
+        for pause in (*PAUSES, None):
             try:
                 await asyncio.to_thread(way, self._settings, notice)
             except (OSError, ValueError, smtplib.SMTPException) as error:
@@ -150,6 +157,10 @@ class WebChannel:
         """Tell that it waits; whoever decides does so through the journal."""
         self._notices.tell(notice_of(self._settings, request, REQUESTED))
         return None
+
+    async def aclose(self) -> None:
+        """Give up what was not sent yet."""
+        await self._notices.aclose()
 
     async def escalated(self, request: ApprovalRequest) -> None:
         """Tell again that it waits: further people may decide."""

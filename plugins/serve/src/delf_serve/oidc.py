@@ -95,7 +95,7 @@ class OpenIdConnect:
         if "code" not in given:
             raise ProblemError(403, f"the provider refused: {ascii(given.get('error', ''))[:80]}")
         about, keys = await self.provider()
-        token = await self._token(about["token_endpoint"], given["code"], begun.verifier)
+        token = await self.fetch_token(about["token_endpoint"], given["code"], begun.verifier)
         claims = self._claims(token, keys, about["issuer"])
         if not hmac.compare_digest(str(claims.get("nonce", "")).encode(), begun.nonce.encode()):
             raise ProblemError(403, "the provider's token is for another login")
@@ -139,7 +139,8 @@ class OpenIdConnect:
             raise ProblemError(403, "the provider's token is not valid", "log in again") from None
         return found.claims
 
-    async def _token(self, url: str, code: str, verifier: str) -> str:
+    async def fetch_token(self, url: str, code: str, verifier: str) -> str:
+        """The token that the provider gives for a code."""
         try:
             async with self._client() as client:
                 answer: Any = await client.fetch_token(url, code=code, code_verifier=verifier)

@@ -20,7 +20,7 @@ from delf_serve.problems import MEDIA, ProblemError
 _BACKLOG: Final = 2048
 _SHUTDOWN_SECONDS: Final = 3
 _IDLE_SECONDS: Final = 30.0
-_REST_SECONDS: Final = 5.0
+REST_SECONDS: Final = 5.0
 """The seconds in which the rest of a request may still come after its answer."""
 _CLOSE_SECONDS: Final = 5.0
 """The seconds in which a client can take the sent bytes before its connection was closed."""
@@ -211,7 +211,7 @@ class Protocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self._watch(_CLOSE_SECONDS, self.abort)
         elif self.cycle.response_complete and not self._in_head:
-            self._watch(_REST_SECONDS if self.cycle.more_body else _IDLE_SECONDS, self._close)
+            self._watch(REST_SECONDS if self.cycle.more_body else _IDLE_SECONDS, self._close)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what cannot be read, unless that would be in the midst of another answer."""

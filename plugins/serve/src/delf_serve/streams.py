@@ -33,13 +33,13 @@ _log = logging.getLogger(__name__)
 BEAT: Final = b": still here\n\n"
 END: Final = b"event: end\ndata: {}\n\n"
 HELLO: Final = b"retry: 1000\n\n"
-_BEAT_SECONDS: Final = 15.0
+BEAT_SECONDS: Final = 15.0
 _AT_ONCE: Final = 100
 _MOST_WAITING: Final = 2000
 _ASKED: Final = (ApprovalRequested, ApprovalVoted, ApprovalEscalated, ApprovalDecided)
 """The events after which others may wait for somebody than before."""
 _CHANGES: Final = (TaskQueued, TaskStarted, TaskResumed, *_ASKED, TaskFinished)
-_GATHER_SECONDS: Final = 0.2
+GATHER_SECONDS: Final = 0.2
 
 
 def frame(event: Event) -> bytes:
@@ -222,7 +222,7 @@ class Streams:
         async def tell() -> None:
             while True:
                 await wake.wait()
-                await asyncio.sleep(_GATHER_SECONDS)
+                await asyncio.sleep(GATHER_SECONDS)
                 wake.clear()
                 names, _ = list(changed), changed.clear()
                 for name in names:
@@ -250,7 +250,7 @@ def _frames(events: Sequence[Event]) -> bytes:
 async def _next(queue: asyncio.Queue[Item | None]) -> Item | None:
     """Return the next frame; an empty one where nothing came for a while."""
     try:
-        async with asyncio.timeout(_BEAT_SECONDS):
+        async with asyncio.timeout(BEAT_SECONDS):
             return await queue.get()
     except TimeoutError:
         return Item(0, b"")

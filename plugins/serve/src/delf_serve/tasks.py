@@ -68,7 +68,7 @@ _log = logging.getLogger(__name__)
 MARK: Final = "serve"
 """The key of a task's ``setup`` that says that a server took it in."""
 _LOOK_SECONDS: Final = 5.0
-_PAGE: Final = 1000
+PAGE: Final = 1000
 """Interrupted tasks that are read at once."""
 _FORGET_SECONDS: Final = 3600.0
 _MOST_LIVES: Final = 5
@@ -211,6 +211,11 @@ class Tasks:
         if self._journal is None:
             self._journal = shared(self._agent)
         return self._journal
+
+    @property
+    def waits(self) -> int:
+        """Count those who wait for a task here."""
+        return len(self._limits)
 
     @property
     def working(self) -> int:
@@ -620,7 +625,7 @@ class Tasks:
         while True:
             with outage.noted(DelfError):
                 place: ListPlace | None = None
-                while found := await self.journal.find(_PAGE, state="interrupted", after=place):
+                while found := await self.journal.find(PAGE, state="interrupted", after=place):
                     for record in found:
                         await self._adopt(record.task_id)
                     place = found[-1].place
