@@ -321,7 +321,7 @@ SCENES: Final[Mapping[str, Scene]] = {
     "approvals": Scene(
         _approvals, ["waits", "irreversible", "Dear Ada,", "approved: shop.write_to"], [LETTER]
     ),
-    "doctor": Scene(_doctor, ["✓ python", "✓ model", "✓ folders", "a task can run"]),
+    "doctor": Scene(_doctor, ["✓ python", "✓ model", "✓ task", "a task can run"]),
 }
 
 

@@ -89,7 +89,7 @@ def test_it_says_which_script_asks_and_what_the_task_has_changed(here):
         shown = approvals("show", name).stdout
         assert "script 2, because the one before failed: ValueError: no stamp" in shown
         assert "! the very same call was made before in this task (call 1)" in shown
-        assert "changed so far in this task: 1\n    desk.send(to='ada')\n" in shown
+        assert "changed so far in this task: 1\n      desk.send(to='ada')\n" in shown
         data = json.loads(approvals("show", name, "--json").stdout)
         assert (data["script"], data["made_before"], len(data["changes"])) == (2, 1, 1)
         assert approvals("reject", name).returncode == 0
@@ -111,7 +111,7 @@ def test_edit(here):
 def test_an_edit_that_does_not_fit_is_told_to_both(here):
     script = f"try:\n    {SEND}\nexcept ApprovalRejected as no:\n    print('told:', no)"
     with running(here, script) as run:
-        done = approvals("edit", run.request(), "--arguments", '{"copies": "many"}')
+        done = approvals("edit", run.request(), "copies=many")
         assert done.returncode == 1
         assert "the edited arguments do not fit" in done.stderr
         assert "the edited arguments do not fit" in run.end()[1]

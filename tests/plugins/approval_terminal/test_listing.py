@@ -38,14 +38,3 @@ def test_what_the_script_left_out_is_shown(show):
     lines = show(arguments={"to": "ada"}, defaults={"to": "all", "bcc": "eve"})
     assert "  bcc = 'eve' (left out by the script)" in lines
     assert not any("'all'" in line for line in lines)
-
-
-def test_a_comment_of_a_script_does_not_look_like_code(show):
-    code = (
-        f"pay(9)\n# small\u2028assert n <= 100\n# large{' ' * 80}assert n <= 100\r\npay(8)\rpay(7)"
-    )
-    lines = show(code=code, actions=("bank.pay",))
-    assert [line for line in lines if line.startswith("assert")] == []
-    assert "# small\\u2028assert n <= 100" in lines
-    assert [line for line in lines if line.startswith("pay")] == ["pay(9)", "pay(8)", "pay(7)"]
-    assert lines[lines.index("pay(8)") - 1].startswith("↳ ")

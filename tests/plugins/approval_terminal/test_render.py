@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from delf.protocols.approval import ApprovalRequest
-from delf_approval_terminal.edit import parse_arguments, parse_value
 from delf_approval_terminal.render import escape, fold, request_text, value_part
 from support.shown import SHOWN
 
@@ -100,10 +99,7 @@ def test_a_padded_argument_paints_no_line_of_its_own(shown, whole):
     assert f"│ note ({len(padded):,} characters) = " in "\n".join(lines)
 
 
-@pytest.mark.parametrize("coloured", [False, True])
-def test_a_comment_of_a_script_does_not_look_like_code(request_for, monkeypatch, coloured):
-    monkeypatch.setenv("TERM", "xterm" if coloured else "dumb")
-    monkeypatch.delenv("NO_COLOR", raising=False)
+def test_a_comment_of_a_script_does_not_look_like_code(request_for):
     code = f"pay(9)\n# small\u2028assert n <= 100\n# large{' ' * 80}assert n <= 100\npay(8)"
     asked = request_for({}, code=code)
     text = re.sub(r"\x1b\[[0-9;]*m", "", request_text(asked, {}, width=80))
@@ -220,41 +216,6 @@ def test_fold():
     assert list(fold("漢字漢", 4)) == ["漢字", "漢"]
     assert list(fold("", 4)) == [""]
     assert escape("a\nb") == "a\\nb"
-
-
-@pytest.mark.parametrize(
-    ("text", "old", "value"),
-    [
-        ("hello there", "x", "hello there"),
-        ("5", "x", "5"),
-        ("'a\\nb'", "x", "a\nb"),
-        ('"5"', "x", "5"),
-        ("5", 1, 5),
-        ("true", False, True),
-        ("True", False, True),
-        ("null", 1, None),
-        ("None", 1, None),
-        ("[1, 2]", [], [1, 2]),
-        ("{'a': (1, 2)}", {}, {"a": (1, 2)}),
-        ('"text"', None, "text"),
-    ],
-)
-def test_values_as_they_are_typed(text, old, value):
-    assert parse_value(text, old) == value
-
-
-@pytest.mark.parametrize("text", ["hello", "[1", "open('x')", "1 +", "__import__('os')"])
-def test_what_is_no_value(text):
-    with pytest.raises(ValueError, match="write JSON or a Python literal"):
-        parse_value(text, 1)
-
-
-def test_all_arguments_at_once():
-    assert parse_arguments('{"a": 1}') == {"a": 1}
-    assert parse_arguments("{'a': None}") == {"a": None}
-    for text in ("5", "[1]", "{1: 2}"):
-        with pytest.raises(ValueError, match="argument"):
-            parse_arguments(text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 
 import pytest
@@ -232,10 +231,6 @@ class TestTurns:
             make_agent(7)
 
 
-async def given_up(messages):
-    raise asyncio.CancelledError
-
-
 async def pieces(messages):
     yield messages
 
@@ -306,9 +301,6 @@ class TestWhatIsShown:
             (lambda messages: [ChatMessage(role="tool", content="")], "no role 'tool'"),
             (lambda messages: [ChatMessage(role="user", content=None)], "is text, not NoneType"),
             (lambda messages: (1 / 0 for _ in messages), "failed: ZeroDivisionError"),
-            (lambda messages: next(iter(())), "failed: RuntimeError: StopIteration"),
-            (lambda messages: sys.exit(3), "failed: RuntimeError: SystemExit(3)"),
-            (given_up, "failed: CancelledError"),
             (pieces, "returned async_generator"),
         ],
     )
@@ -415,24 +407,6 @@ class TestSummaries:
         scripted_model.writes("print('done')")
         make_agent(chat).run("go on")
         assert len(conversation_of(scripted_model.requests[0])) == 4
-
-    async def test_two_tasks_at_once_make_one(self, make_agent, scripted_model):
-        chat = self.filled()
-        both = asyncio.Event()
-
-        async def answer(request):
-            if request.purpose == "summarize":
-                await both.wait()
-                return "It began."
-            both.set()
-            return "```python\nprint(1)\n```"
-
-        scripted_model.default = answer
-        async with make_agent(chat) as agent:
-            await asyncio.gather(agent.arun("a"), agent.arun("b"))
-        purposes = [request.purpose for request in scripted_model.requests]
-        assert purposes.count("summarize") == 1
-        assert len(chat) == 6
 
     def test_asked_for_it_counts_as_the_agent_s(self, make_agent, scripted_model):
         chat = self.filled()

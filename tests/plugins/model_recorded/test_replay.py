@@ -129,8 +129,7 @@ async def test_a_mismatch_shows_the_first_difference(tmp_path):
     assert "some.jsonl" in message
     assert "2 unused entries (of 2)" in message
     assert "line 2" in message
-    assert "message 1 (system)" in message
-    assert "\n-rule two\n+rule 2\n" in message
+    assert "\n-system: rule two\n+system: rule 2\n" in message
     assert "How many" not in message
     assert "--record" in caught.value.hint
 
@@ -138,11 +137,11 @@ async def test_a_mismatch_shows_the_first_difference(tmp_path):
 @pytest.mark.parametrize(
     ("line", "asked", "expected"),
     [
-        (whole(ask()), ask(purpose="summarize"), "recorded 'generate', asked 'summarize'"),
-        (whole(ask()), ask(settings={"seed": 1}), "asked {'seed': 1}"),
-        (whole(ask()), ModelRequest(messages=ask().messages[:1]), "recorded 2, asked 1"),
-        (by_hand("hi", "March", "x"), ask(), "does not contain 'March', 'x'"),
-        (by_hand("hi", purpose="setup"), ask(), "recorded 'setup', asked 'generate'"),
+        (whole(ask()), ask(purpose="summarize"), '-purpose: "generate"\n+purpose: "summarize"'),
+        (whole(ask()), ask(settings={"seed": 1}), '+settings: {"seed": 1}'),
+        (whole(ask()), ModelRequest(messages=ask().messages[:1]), "\n-user: "),
+        (by_hand("hi", "March", "x"), ask(), "-contains: 'March'\n-contains: 'x'"),
+        (by_hand("hi", purpose="setup"), ask(), '-purpose: "setup"\n+purpose: "generate"'),
     ],
 )
 async def test_what_a_mismatch_names(line, asked, expected, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import click
 
@@ -175,34 +175,20 @@ def settle(
 
 @approvals.command("edit", short_help="Approve a call with other arguments.")
 @request_argument
-@click.argument("changes", metavar="[KEY=VALUE]...", nargs=-1)
-@click.option(
-    "--arguments",
-    metavar="JSON",
-    help="Arguments to change, as one object; KEY=VALUE counts before it.",
-)
+@click.argument("changes", metavar="KEY=VALUE...", nargs=-1, required=True)
 @as_json_option
 @click.pass_context
-def edit(
-    ctx: click.Context,
-    request_id: str,
-    changes: tuple[str, ...],
-    arguments: str | None,
-    as_json: bool,
-) -> None:
+def edit(ctx: click.Context, request_id: str, changes: tuple[str, ...], as_json: bool) -> None:
     """Approve a call with other arguments, which are checked again.
 
     KEY=VALUE sets one argument. VALUE is a text if the argument was a text. Otherwise it is read
     as JSON if possible. KEY:=VALUE is always JSON. The other arguments stay as they are.
     """
-    if not changes and arguments is None:
-        raise click.UsageError("name the arguments to change: KEY=VALUE, or --arguments", ctx)
-    given = _object(ctx, arguments)
     pairs = [_pair(ctx, text) for text in changes]
 
     def decide(old: Mapping[str, Any]) -> Any:
         new = {name: _value(ctx, name, text, old, exact=exact) for name, text, exact in pairs}
-        return Edited(arguments={**given, **new})
+        return Edited(arguments=new)
 
     _answer(ctx, request_id, decide, as_json=as_json)
 
@@ -265,18 +251,6 @@ def _answer(
         click.echo(f"approved, and another person has to, too: {listing.line(record)}")
         return
     click.echo(f"{decided.decision}: {listing.line(record, decided.arguments)}")
-
-
-def _object(ctx: click.Context, text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    try:
-        value: object = json.loads(text)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise click.UsageError("--arguments is not a JSON object", ctx)
-    return cast("dict[str, Any]", value)
 
 
 def _pair(ctx: click.Context, text: str) -> tuple[str, str, bool]:

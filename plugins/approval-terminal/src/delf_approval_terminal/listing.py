@@ -12,7 +12,7 @@ import click
 
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import RequestRecord
-from delf_approval_terminal.render import about, argument_parts, indented, script_lines
+from delf_approval_terminal.render import content_lines
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
 from delf_cli.tables import cut, one_line
@@ -91,26 +91,14 @@ def show(record: RequestRecord) -> None:
     if decided is not None:
         why = f": {one_line(decided.reason)}" if decided.reason else ""
         click.echo(f"{decided.decision} by {one_line(decided.by)}{why}")
-    for text in about(asked, whole=True):
-        click.echo(text)
     click.echo("")
-    if asked.code is not None:
-        click.echo(f"a script, {asked.effect}, with {', '.join(asked.actions)}\n")
-        _show_code(asked.code)
-        return
     if asked.outcome_unknown:
         click.echo("Approve makes the call again, settle says that it did happen, reject gives it")
         click.echo("up.\n")
     click.echo(f"{asked.action}, {asked.effect}")
     width = _columns() - len(_INDENT)
-    for part in argument_parts(asked, asked.arguments, width=width, whole=True):
-        for piece in (piece for text in part.lines for piece in indented(text, width)):
-            click.echo(f"{_INDENT}{piece}")
-
-
-def _show_code(code: str) -> None:
-    for line in script_lines(code, _columns(), plain=not sys.stdout.isatty()):
-        click.echo(line)
+    for piece in content_lines(asked, asked.arguments, width, whole=True)[0]:
+        click.echo(f"{_INDENT}{piece}")
 
 
 def _columns() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pprint
 import re
@@ -237,21 +236,44 @@ def request_text(
     effect = f"{request.effect}, {_EFFECTS.get(request.effect, '')}"
     title = f"{_question(request)} · {effect}{more}"
     lines = [f"{style('┌', mark)} {style(piece, mark)}" for piece in fold(title, width - 2)]
-    bar = style("│", mark)
-    room = width - 3
-    if request.code is not None:
-        head = (_task(request, whole=whole), *about(request, whole=whole), *_script_head(request))
-        lines += [f"{bar} {piece}" for line in head for piece in indented(line, room)]
-        lines += [f"{bar} {line}" for line in script_lines(request.code, room)]
-        lines += _closed(_keys(SCRIPT_MENU, room), mark)
-        return "\n".join(lines) + "\n"
-    parts = argument_parts(request, arguments, width=room, whole=whole, edited=edited)
-    body = [_task(request, whole=whole), *about(request, whole=whole)]
-    body += [line for part in parts for line in part.lines]
-    lines += [f"{bar} {piece}" for line in body for piece in indented(line, room)]
-    menu = _menu(request, edited=edited, unseen=sum(part.unseen for part in parts))
+    bar, room = style("│", mark), width - 3
+    body, unseen = content_lines(request, arguments, room, whole=whole, edited=edited)
+    task = indented(f"task: {_line(request.task, whole=whole)}", room)
+    lines += [f"{bar} {line}" for line in (*task, *body)]
+    menu = SCRIPT_MENU
+    if request.code is None:
+        menu = _menu(request, edited=edited, unseen=unseen)
     lines += _closed(_keys(menu, room), mark)
     return "\n".join(lines) + "\n"
+
+
+def content_lines(
+    request: Any,
+    arguments: Mapping[str, Any],
+    width: int,
+    *,
+    whole: bool,
+    edited: bool = False,
+) -> tuple[list[str], int]:
+    """Return all that a yes is for, in lines of this width, and how many characters are not there.
+
+    Args:
+        request: The request, or its event.
+        arguments: Its arguments, as a person may have edited them.
+        width: The columns.
+        whole: Show every value in full.
+        edited: True where a person changed them.
+    """
+    lines = [*about(request, whole=whole)]
+    if request.code is not None:
+        names = ", ".join(map(escape, request.actions))
+        lines += [f"it may call, as often as it likes: {names}", ""]
+        pieces = [piece for line in lines for piece in indented(line, width)]
+        return [*pieces, *script_lines(request.code, width)], 0
+    parts = argument_parts(request, arguments, width=width, whole=whole, edited=edited)
+    lines += [line for part in parts for line in part.lines]
+    unseen = sum(part.unseen for part in parts)
+    return [piece for line in lines for piece in indented(line, width)], unseen
 
 
 def _closed(lines: Iterator[str], mark: str) -> list[str]:
@@ -336,38 +358,15 @@ def _question(request: ApprovalRequest) -> str:
     return f"approval needed · {action}"
 
 
-def _script_head(request: ApprovalRequest) -> Iterator[str]:
-    yield f"it may call, as often as it likes: {', '.join(map(escape, request.actions))}"
-    yield ""
-
-
-def script_lines(code: str, width: int, *, plain: bool = False) -> list[str]:
-    """A script in colours, as lines that fit into a width; what goes on with a line has a mark.
+def script_lines(code: str, width: int) -> list[str]:
+    """A script as lines that fit into a width; what goes on with a line has a mark.
 
     Args:
         code: The script; what is not printable is shown as an escape.
         width: Columns.
-        plain: Without colours in any case.
     """
-    lines = [escape(line.replace("\t", "    ")) for line in _LINE_ENDS.split(code.strip("\r\n"))]
-    if plain or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return [piece for line in lines for piece in _marked(line, width)]
-    from rich.console import Console
-    from rich.syntax import Syntax
-
-    console = Console(
-        file=io.StringIO(), force_terminal=True, color_system="standard", legacy_windows=False
-    )
-    syntax = Syntax("", "python", theme="ansi_dark")
-    coloured = syntax.highlight("\n".join(lines)).split("\n", allow_blank=True)
-    with console.capture() as capture:
-        for line, styled in zip(lines, coloured, strict=False):
-            start = 0
-            for piece in _marked(line, width):
-                end = start + len(piece) - len(_GOES_ON) * bool(start)
-                console.print(_GOES_ON * bool(start), styled[start:end], sep="", soft_wrap=True)
-                start = end
-    return [line.rstrip() for line in capture.get().rstrip("\n").split("\n")]
+    lines = (escape(line.replace("\t", "    ")) for line in _LINE_ENDS.split(code.strip("\r\n")))
+    return [piece for line in lines for piece in _marked(line, width)]
 
 
 def _marked(line: str, width: int) -> Iterator[str]:
@@ -383,10 +382,6 @@ def _preview(text: str, *, whole: bool) -> Part:
     """Lay out the effect of a call in the words of the connection."""
     part = _text_part(text.rstrip("\n"), whole=whole)
     return Part(["what would happen:", *(f"    {line}" for line in part.lines)], part.unseen)
-
-
-def _task(request: ApprovalRequest, *, whole: bool) -> str:
-    return f"task: {_line(request.task, whole=whole)}"
 
 
 def about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:

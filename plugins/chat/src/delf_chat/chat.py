@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 import time
@@ -49,7 +50,8 @@ class Chat:
     """A conversation that an agent's tasks continue.
 
     ``len(chat)``, ``chat[0]``, ``chat[-5:]`` and ``for message in chat`` see the messages that
-    the summary does not cover, the newest ``history_window`` of them.
+    the summary does not cover, the newest ``history_window`` of them. Each reads them again:
+    other processes may have added some.
 
     Every method has an asynchronous twin whose name begins with ``a``. With ``persist`` the
     plain ones wait for the database; in memory they never wait.
@@ -110,9 +112,6 @@ class Chat:
         self._store: ConversationStore | None = None if persist else MemoryConversations()
         self._thread: LoopThread | None = None
         self._end: weakref.finalize[..., Chat] | None = None
-        self._seen: ConversationState | None = None
-        self._changes = 0
-        self._summarising: set[str] = set()
 
     @classmethod
     def of(cls, given: Any) -> Self:
@@ -155,7 +154,6 @@ class Chat:
         Tasks that were submitted before stay with theirs.
         """
         self._conversation = check_name("conversation_id", conversation_id)
-        self.changed()
 
     def conversations(self, limit: int = 100) -> Sequence[ConversationRecord]:
         """The conversations of the namespace that have messages, the newest first."""
@@ -183,7 +181,6 @@ class Chat:
         """Add a message."""
         message = make_message(role, content, at=time.time())
         await self.store().append(self._conversation, [message])
-        self.changed()
 
     def clear(self, conversation_id: str | None = None) -> None:
         """Forget all messages of this conversation, or of another one, and its summary."""
@@ -192,7 +189,6 @@ class Chat:
     async def aclear(self, conversation_id: str | None = None) -> None:
         """Forget all messages of this conversation, or of another one, and its summary."""
         await self.store().clear(self.here(conversation_id).conversation_id)
-        self.changed()
 
     def prune(
         self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
@@ -206,9 +202,6 @@ class Chat:
 
         Returns:
             Those that were forgotten, the oldest first.
-
-        Raises:
-            PluginError: When the journal that keeps them cannot do that.
         """
         return self._wait(self.aprune(older_than, keep, dry_run=dry_run))
 
@@ -216,12 +209,8 @@ class Chat:
         self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
     ) -> Sequence[ConversationRecord]:
         """Forget old conversations of the namespace."""
-        store = self.store()
         before = None if older_than is None else time.time() - older_than
-        try:
-            return await store.prune(before, check_count("keep", keep, 0), dry_run=dry_run)
-        finally:
-            self.changed()
+        return await self.store().prune(before, check_count("keep", keep, 0), dry_run=dry_run)
 
     def by_role(self, role: str) -> list[ChatMessage]:
         """The messages of a role."""
@@ -260,16 +249,6 @@ class Chat:
         kind = "kept" if self.persist else "in memory"
         return f"<Chat {self.namespace}/{self._conversation}, {kind}>"
 
-    def reload(self) -> ConversationState:
-        """Look again at what is kept: other processes may have added to it."""
-        self.changed()
-        return self._state()
-
-    async def areload(self) -> ConversationState:
-        """Look again at what is kept: other processes may have added to it."""
-        self.changed()
-        return await self._load()
-
     # -- the summary --------------------------------------------------------------------
 
     def needs_compression(self) -> bool:
@@ -290,11 +269,7 @@ class Chat:
         Raises:
             ConversationCompressionError: When it failed; no message was dropped.
         """
-        thread = LoopThread("delf-chat-summary")
-        try:
-            return call(self.acompress(), thread.loop)
-        finally:
-            thread.stop()
+        return call(self.acompress(), self._loop())
 
     async def acompress(self) -> bool:
         """Summarise all but the newest ``keep`` messages now."""
@@ -314,10 +289,7 @@ class Chat:
 
     async def fold(self, conversation: str, ask: Ask) -> bool:
         """Summarise what is over ``keep`` in a conversation, asking a given model."""
-        try:
-            return await fold(self.store(), conversation, self.kept, ask)
-        finally:
-            self.changed()
+        return await fold(self.store(), conversation, self.kept, ask)
 
     # -- for the agent ------------------------------------------------------------------
 
@@ -352,24 +324,6 @@ class Chat:
                 self._store = self._journal.conversations(self.namespace)
             return self._store
 
-    def changed(self) -> None:
-        """Forget the view of the conversation: it does not hold any more."""
-        with self._lock:
-            self._changes += 1
-            self._seen = None
-
-    def begin_summary(self, conversation: str) -> bool:
-        """Take the right to summarise a conversation; False when another task has it."""
-        with self._lock:
-            free = conversation not in self._summarising
-            self._summarising.add(conversation)
-            return free
-
-    def end_summary(self, conversation: str) -> None:
-        """Give that right back."""
-        with self._lock:
-            self._summarising.discard(conversation)
-
     # -- closing ------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -395,27 +349,22 @@ class Chat:
     # -- waiting ------------------------------------------------------------------------
 
     def _state(self) -> ConversationState:
-        seen = self._seen
-        return seen if seen is not None else self._wait(self._load())
+        return self._wait(self.astate())
 
-    async def _load(self) -> ConversationState:
-        changes = self._changes
-        state = await self.store().load(self._conversation, self.history_window)
-        with self._lock:
-            if changes == self._changes:
-                self._seen = state
-        return state
+    async def astate(self) -> ConversationState:
+        """The conversation as it is kept now."""
+        return await self.store().load(self._conversation, self.history_window)
 
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something to its end from synchronous code."""
-        if not self.persist:
-            return _finish(work)
+    def _loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._thread is None:
                 self._thread = LoopThread("delf-chat")
                 self._end = weakref.finalize(self, self._thread.stop)
-            loop = self._thread.loop
-        return call(work, loop)
+            return self._thread.loop
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something to its end from synchronous code."""
+        return call(work, self._loop()) if self.persist else _finish(work)
 
 
 def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -492,7 +441,6 @@ class ChatTurns:
             make_message("assistant", answer, at=now, task_id=task_id),
         ]
         await self._chat.store().append(self._conversation, pair)
-        self._chat.changed()
 
     async def _has(self, task_id: str) -> bool:
         store = self._chat.store()
@@ -508,8 +456,6 @@ class ChatTurns:
     async def _summarise(self, summarise: Summarise, warn: Warn) -> bool:
         """Tell whether anything became a part of the summary. A failure is a warning."""
         chat, conversation = self._chat, self._conversation
-        if not chat.begin_summary(conversation):
-            return False  # another task of this process is at it
 
         async def ask(question: str) -> str:
             return await summarise(chat.summarizer_llm, question)
@@ -520,5 +466,3 @@ class ChatTurns:
             why = error.message if isinstance(error, DelfError) else repr(error)
             await warn(f"the conversation was not summarised, and nothing of it is lost: {why}")
             return True  # a part of it may have been
-        finally:
-            chat.end_summary(conversation)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from delf.errors import DelfError
 from delf.plugins.journals import need_durable_journal
@@ -91,7 +90,6 @@ def chat(ctx: click.Context, **given: Any) -> None:
     delf chat list
     """  # noqa: D301 - click's mark for lines that stay as they are
     if ctx.invoked_subcommand is not None:
-        _refuse_options(ctx, ctx.invoked_subcommand)
         return
     if given["conversation"] is not None and given["last"]:
         raise click.UsageError("--conversation and --last cannot be used together", ctx)
@@ -109,16 +107,6 @@ def chat(ctx: click.Context, **given: Any) -> None:
     log_to_stderr(state)
     if not _talk(state, options, last=given["last"]):
         ctx.exit(FAILED)
-
-
-def _refuse_options(ctx: click.Context, command: str) -> None:
-    """Options of a conversation are none of the commands about conversations."""
-    typed = ParameterSource.COMMANDLINE
-    for param in ctx.command.params:
-        given = param.expose_value and ctx.get_parameter_source(param.name or "") is typed
-        if given:
-            hint = f"options of {command} stand after it: delf chat {command} --help"
-            raise click.UsageError(f"{param.opts[0]} does nothing for {command}; {hint}", ctx)
 
 
 def _talk(state: State, options: Options, *, last: bool) -> bool:

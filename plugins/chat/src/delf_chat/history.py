@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast, get_args
@@ -60,30 +59,22 @@ async def transformed(
     name = getattr(transform, "__name__", type(transform).__name__)
     given = list(messages)
 
-    def call() -> Any:
+    def work() -> Any:
         result = transform(given)
         return result if inspect.isawaitable(result) else _listed(result)
 
     try:
         if inspect.iscoroutinefunction(transform):
             result = await transform(given)
-        else:
-            result = await in_own_thread(call, "delf-transform")
+        else:  # it may block
+            result = await in_own_thread(work, "delf-transform")
             result = await result if inspect.isawaitable(result) else result
         return [_given(item) for item in _listed(result)]
-    except ConfigurationError as error:
-        raise DelfError(
-            f"history_transform {name} failed: {error.message}", hint=error.hint
-        ) from error
-    except DelfError:
-        raise
-    except (Exception, asyncio.CancelledError) as error:
-        own = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and own is not None and own.cancelling():
-            raise
-        raise DelfError(
-            f"history_transform {name} failed: {type(error).__name__}: {error}"
-        ) from error
+    except Exception as error:
+        own = isinstance(error, DelfError)
+        why = error.message if own else f"{type(error).__name__}: {error}"
+        hint = error.hint if own else None
+        raise DelfError(f"history_transform {name} failed: {why}", hint=hint) from error
 
 
 def _listed(result: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.errors import AgentStateError, DelfError
-from delf.events import Event, TaskFinished, Warned
+from delf.events import Event, TaskFinished
 from delf.sync import running_loop
 from delf_chat.chat import Chat, chat_of
 from delf_chat.lines import LineReader, history_file, open_reader
@@ -64,7 +64,6 @@ class Repl:
         self._manner = manner
         self._screen = output.Screen()
         self._tally = Tally(agent)
-        self._warned: set[str] = set()
 
     async def run(self) -> bool:
         """Do what is asked until ``/exit`` or the end of the input.
@@ -111,7 +110,8 @@ class Repl:
             if isinstance(event, TaskFinished):
                 loop.call_soon_threadsafe(ended.set)
 
-        listeners: list[Callable[[Event], None]] = [self._narrator(), self._tally, look]
+        narrator = Narrator(self._screen, verbose=self._manner.verbose, root=Path.cwd())
+        listeners: list[Callable[[Event], None]] = [narrator, self._tally, look]
         listeners += [live] if live is not None else []
         work = asyncio.ensure_future(
             self._agent.arun(
@@ -146,19 +146,6 @@ class Repl:
         finally:
             if live is not None:
                 live.stop()
-
-    def _narrator(self) -> Callable[[Event], None]:
-        """Tells of a task; a warning is told once in a session."""
-        narrator = Narrator(self._screen, verbose=self._manner.verbose, root=Path.cwd())
-
-        def tell(event: Event) -> None:
-            if isinstance(event, Warned):
-                if event.message in self._warned:
-                    return
-                self._warned.add(event.message)
-            narrator(event)
-
-        return tell
 
     def _live(self) -> LiveStatus | None:
         if self._screen.console is None:

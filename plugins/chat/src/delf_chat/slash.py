@@ -16,7 +16,7 @@ from delf_chat.checks import check_name
 from delf_cli.errors import report, say
 from delf_cli.ids import short_id
 from delf_cli.output import Screen, counted
-from delf_cli.tables import one_line
+from delf_cli.tables import aligned, one_line, terminal_width
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -153,7 +153,7 @@ class _Session:
                 hint="/list shows them; /new ID begins one",
             )
         self.chat.switch(rest)
-        state = await self.chat.areload()
+        state = await self.chat.astate()
         count = counted(len(state.messages), "message")
         self.screen.line(f"conversation {rest}, {count}", "dim")
 
@@ -165,7 +165,7 @@ class _Session:
             self.screen.line("there is none yet", "dim")
 
     async def history(self, rest: str) -> None:
-        state = await self.chat.areload()
+        state = await self.chat.astate()
         messages = state.messages
         if rest:
             if not rest.isdecimal():
@@ -225,16 +225,18 @@ _ACTIONS: Final[Mapping[str, Callable[[_Session, str], Awaitable[None]]]] = {
 def conversation_lines(
     records: Sequence[ConversationRecord], present: str | None = None
 ) -> list[str]:
-    """Conversations as lines of a table, fit for a terminal; a star marks the present one."""
-    names = [one_line(record.conversation) for record in records]
-    width = max(map(len, names), default=0)
-    return [
-        f"{'*' if record.conversation == present else ' '} {name:<{width}}  "
-        f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(record.updated_at))}  "
-        f"{counted(record.messages, 'message'):>13}  "
-        f"{one_line(record.title)[:60]}"
-        for name, record in zip(names, records, strict=True)
+    """Conversations as lines of a table; a star marks the present one."""
+    rows = [
+        (
+            ("* " if record.conversation == present else "") + one_line(record.conversation),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(record.updated_at)),
+            counted(record.messages, "message"),
+            one_line(record.title),
+        )
+        for record in records
     ]
+    head = ("conversation", "last", "messages", "title")
+    return aligned(rows, head, terminal_width(), whole=False) if rows else []
 
 
 def _cut(text: str) -> str:

@@ -118,6 +118,6 @@ class RecordedModel:
         entry = (same or entries)[0]
         return RecordingMismatch(
             f"{self._path}: none of the {len(entries)} unused entries (of {self._count}) matches "
-            f"this request; the next, line {entry.line}, differs in "
+            f"this request; the next, line {entry.line}, differs:\n"
             f"{difference.explain(entry, asked)}"
         )
