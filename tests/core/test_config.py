@@ -65,10 +65,6 @@ def test_it_is_frozen():
         make_config({}).timeout = 3
 
 
-def test_a_journal_in_memory_is_none():
-    assert make_config({"llm": "m", "journal": "memory"}).journal == "none"
-
-
 def test_a_channel_that_is_given_is_told_to_be_named() -> None:
     with pytest.raises(AgentConfirmationError) as caught:
         make_config({"approvals": [object()]})

@@ -27,7 +27,7 @@ from delf.errors import (
 )
 from delf.llm import HIDDEN, SETTINGS, LLMConfig, as_llm_config
 from delf.protocols.rules import ApprovalRule
-from delf.types import IN_PROCESS, ApprovalMode, ConfirmMode, FlowMode, Isolation
+from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
 
 PREFIX: Final = "DELF_"
 """The prefix of variables that are settings."""
@@ -248,11 +248,6 @@ class AgentConfig(BaseModel):
         """A time may be written with its unit, as ``5m``."""
         found = _TIME.fullmatch(value) if isinstance(value, str) else None
         return value if found is None else float(found[1]) * _UNITS[found[2]]
-
-    @field_validator("journal")
-    @classmethod
-    def _in_memory_is_none(cls, value: str) -> str:
-        return IN_PROCESS if value == "memory" else value
 
     @field_serializer("providers", "api_key_for")
     def _without_keys(self, providers: dict[str, str]) -> dict[str, str]:

@@ -73,7 +73,7 @@ def test_comments_and_layout_may_change(folder):
 def test_a_program_vouches_for_its_own_folder(folder, monkeypatch):
     (folder / "delf.toml").write_text("[agent]\ntimeout = 5\nllm = 'scripted'\n")
     assert load_project(folder, environ={}, trust=True).agent.timeout == 5
-    assert Agent.from_project(folder, trust=True, journal="memory").config.timeout == 5
+    assert Agent.from_project(folder, trust=True, journal="none").config.timeout == 5
     for path in (folder, folder / "delf.toml"):
         with pytest.raises(FolderNotTrustedError, match="is not trusted yet"):
             Agent.from_project(path)

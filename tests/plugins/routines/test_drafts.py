@@ -32,7 +32,7 @@ def agent(store, sent, scripted_model, delf_host):
         sent.append(text)
         return "sent"
 
-    with Agent(tools=[orders, send], llm="scripted", host=delf_host, journal="memory") as made:
+    with Agent(tools=[orders, send], llm="scripted", host=delf_host, journal="none") as made:
         yield made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from weakref import WeakKeyDictionary
 
 from delf.errors import UnknownRequestError, UnknownTaskError
@@ -20,9 +20,10 @@ from delf.events import (
 )
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import TaskRecord
+from delf.records import dataclass
 
 
-@dataclass
+@dataclass(slots=True)
 class _Entry:
     events: list[Event] = field(default_factory=list[Event])
     size: int = 0

@@ -17,15 +17,16 @@ import platform
 import secrets
 import shutil
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from delf.errors import ConfigurationError
+from delf.machine.own_files import is_own_folder, read_own, write_own
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
@@ -312,15 +313,20 @@ class Measurements:
         Args:
             about: What it is: its name, version and options.
         """
-        path = self._path(about)
+        if not is_own_folder(self._folder):
+            return None
         try:
-            if not (_is_own(self._folder) and _is_own(path)):
-                return None
-            told: Any = json.loads(path.read_text(encoding="utf-8"))
-            if told["about"] != [*about, *_here()]:
-                return None
-            return _read(told["measured"])
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            told: Any = json.loads(read_own(self._path(about)) or b"")
+            measured: dict[str, Any] = told["measured"]
+            reached = tuple(measured.pop("reached"))
+            return Measured(**measured, reached=reached)
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            RecursionError,
+        ):  # none, or a damaged one
             return None
 
     def keep(self, about: Sequence[str], measured: Measured) -> None:
@@ -330,28 +336,12 @@ class Measurements:
             about: As of :meth:`known`.
             measured: What was found.
         """
-        content = json.dumps({"about": [*about, *_here()], "measured": asdict(measured)})
-        with contextlib.suppress(OSError):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not _is_own(self._folder):
-                return
-            descriptor, name = tempfile.mkstemp(dir=self._folder)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(content)
-            Path(name).replace(self._path(about))
+        with contextlib.suppress(OSError, ConfigurationError):
+            write_own(self._path(about), json.dumps({"measured": asdict(measured)}))
 
     def _path(self, about: Sequence[str]) -> Path:
         digest = hashlib.sha256(json.dumps([*about, *_here()]).encode()).hexdigest()
-        return self._folder / f"{digest[:32]}.json"
-
-
-def _read(told: Mapping[str, Any]) -> Measured:
-    """A measurement as it was kept."""
-    reached = tuple(map(str, told["reached"]))
-    values = {name: value for name, value in told.items() if name != "reached"}
-    if not all(value is None or isinstance(value, bool) for value in values.values()):
-        raise ValueError("not a measurement")
-    return Measured(reached=reached, **values)
+        return self._folder / f"{digest}.json"
 
 
 def _here() -> list[str]:
@@ -366,14 +356,6 @@ def _cache_folder() -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("delf")
-
-
-def _is_own(path: Path) -> bool:
-    """Tell whether nobody else can write there."""
-    about = path.lstat()
-    kind = stat.S_IFMT(about.st_mode)
-    own = about.st_uid == os.getuid() and not about.st_mode & 0o077
-    return own and kind in (stat.S_IFDIR, stat.S_IFREG)
 
 
 # -- the scripts -----------------------------------------------------------------------------

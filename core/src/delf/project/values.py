@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, cast
 
 from delf.environment import FileText, Source, SourcedText, source_of
 from delf.errors import ConfigurationError, EnvironmentKeyError
+from delf.records import dataclass
 
 Path = tuple[str, ...]
 

@@ -7,10 +7,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any, Final, Literal, Protocol, get_args, runtime_checkable
 
 from delf.errors import ConfigurationError
+from delf.records import dataclass
 
 Right = Literal["read", "run", "decide", "delete"]
 RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
