@@ -118,13 +118,6 @@ def test_an_edit_that_does_not_fit_is_told_to_both(here):
     assert sent(here) == []
 
 
-def test_remember_for_the_task(here):
-    with running(here, f"{SEND}\n{SEND}") as run:
-        assert approvals("approve", run.request(), "--remember", "task").returncode == 0
-        assert run.end()[0] == 0
-    assert sent(here) == ["ada 2", "ada 2"]
-
-
 def test_what_is_remembered_passes_in_other_processes_until_it_is_revoked(here, journal):
     with running(here, SEND, env=journal) as run:
         name = run.request()
@@ -186,17 +179,6 @@ def rest() -> None:
     while not os.path.exists("go"):
         time.sleep(0.02)
 '''
-
-
-def test_an_answer_that_comes_late_is_refused(here):
-    with running(here, SEND) as run:
-        name = run.request()
-        approvals("approve", name)
-        run.end()
-    late = approvals("reject", name, "--reason", "no")
-    assert late.returncode == 1
-    assert f"the request '{name}' is not pending any more: it was approved by cli" in late.stderr
-    assert sent(here) == ["ada 2"]
 
 
 def test_an_answer_to_a_request_that_expired_is_refused(here):
@@ -293,19 +275,6 @@ def test_on_a_terminal_a_shortened_id_is_asked_about(here, journal):
                 assert terminal.wait() == status
         assert run.end()[0] == 0
     assert sent(here) == ["ada 2"]
-
-
-def test_an_id_that_fits_several(here):
-    script = "await asyncio.gather(desk.close(1), desk.close(2))"
-    with running(here, script) as run:
-        names = {run.request(), run.request()}
-        done = approvals("approve", "req_")
-        assert done.returncode == 1
-        assert "more than one request begins with 'req_'" in done.stderr
-        for name in names:
-            assert approvals("approve", name).returncode == 0
-        assert run.end()[0] == 0
-    assert sorted(sent(here)) == ["closed 1", "closed 2"]
 
 
 def test_without_a_journal_for_several_processes(here):

@@ -60,21 +60,6 @@ def test_every_command_ends_alike(tmp_path, words):
     assert (done.returncode, failure_lines(done.stderr.decode())) == (NOBODY_READS, [])
 
 
-@pytest.mark.parametrize("words", ["nonsense", "--bad", "runs show zzz", "run"])
-def test_so_it_is_when_nobody_reads_what_went_wrong(tmp_path, words):
-    with unread_pipe() as err:
-        done = subprocess.run(
-            [DELF, *words.split()],
-            cwd=tmp_path,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=err,
-            timeout=60,
-        )
-    assert (done.returncode, done.stdout) == (NOBODY_READS, b"")
-
-
 def long_answer(here: Path) -> list[str]:
     llm = write_recording(here / "answers.jsonl", f"for n in range({LINES}): print(n)")
     return ["run", "x", "--llm", llm]

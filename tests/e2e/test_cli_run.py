@@ -134,19 +134,6 @@ def test_events_come_before_the_task_is_over(here):
         assert process.wait(20) == 0
 
 
-@pytest.mark.parametrize("flags", [["--events"], []])
-def test_a_reader_that_goes_away_is_no_failure(here, flags):
-    llm = model(here, "for n in range(200): await add(n, n)\nprint('x' * 1_000_000)")
-    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, *flags]
-    with start(
-        command, cwd=here, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        process.stdout.close()
-        said = process.stderr.read().decode()
-        assert process.wait(20) == 141
-    assert failure_lines(said) == []
-
-
 def test_output_files(here):
     script = "add_to_output_files('sums.csv', [{'a': 1}])\nadd_to_output_files('n.json', {})"
     llm = model(here, f"{script}\nprint('made')")

@@ -138,18 +138,6 @@ def test_progress_does_not_write_into_a_question(here):
         assert terminal.wait() == 0
 
 
-def test_reject_with_a_reason_that_the_script_reads(here):
-    script = "try:\n    await send('ada')\nexcept ApprovalRejected as no:\n    print('told:', no)"
-    with start(here, script) as terminal:
-        terminal.expect(SEND)
-        terminal.send("r\n")
-        terminal.expect("reason (may be empty): ")
-        terminal.send("not today\n")
-        assert terminal.wait() == 0
-    assert "told: send was rejected: not today" in terminal.text
-    assert sent(here) == []
-
-
 def test_arguments_are_edited_until_they_fit_and_shown_before_the_call(here):
     with start(here, "print(await send('ada', copies=2))") as terminal:
         terminal.expect(SEND)
@@ -247,15 +235,3 @@ def test_a_request_that_expires_gives_the_terminal_back(here):
         assert terminal.wait() == 0
     assert sent(here) == ["bob: "]
     assert "nobody answered within 1 s" in terminal.text
-
-
-def test_the_demo(tmp_path):
-    with TerminalProcess([DELF, "demo"], env=environment(), cwd=tmp_path) as terminal:
-        terminal.expect("1. A question")
-        terminal.expect("Gyokuro Asahi")
-        terminal.expect("2. A change")
-        terminal.expect("approval needed · shop.write")
-        terminal.expect("? help\n> ")
-        terminal.send("a\n")
-        assert "Purchase orders placed: " in terminal.expect("done · ")
-        assert terminal.wait() == 0

@@ -235,13 +235,6 @@ async def test_an_effect_that_grew_is_refused_or_asks_in_a_repair(
     assert sent == []
 
 
-async def test_a_schema_whose_parameters_look_the_same_is_another_one(report, run, sent):
-    report(actions={"send": replace(SEND, schema="0" * 16)}, script="await send('a', month)")
-    response, _ = await run()
-    assert "send: the schema of its arguments is another one" in response.error
-    assert sent == []
-
-
 async def test_an_expired_login_is_told_and_no_model_is_asked(
     report, run, sent, scripted_model, store
 ):

@@ -124,7 +124,6 @@ async def test_nothing_of_a_file_runs_where_it_is_read(store, tmp_path):
     (store.folder / "conftest.py").write_text(f"{HEAD}# ///\n{code}")
     assert store.find("thing").script
     assert store.names() == ["conftest", "thing"]
-    assert store.strays() == ["__init__.py"]
     assert not bait.exists()
 
 

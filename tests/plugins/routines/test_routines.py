@@ -119,33 +119,10 @@ def test_a_test_reaches_no_service_and_tells_what_differs(saved, here):
     assert (here / "sent.txt").read_text() == before
 
 
-DRIFTS = {
-    ", cc: str": "it has a new required parameter cc: str",
-    "": None,
-    ', cc: str = ""': "since the routine income was saved, send: it has a new parameter cc",
-}
-
-
-@pytest.mark.parametrize(("more", "told"), DRIFTS.items())
-def test_what_became_of_its_actions_is_told_before_anything_is_done(saved, here, more, told):
-    (here / "tools.py").write_text(TOOLS.format(more=more))
-    before = (here / "sent.txt").read_text()
-    done = saved("run", "income", "--tools", "tools.py")
-    is_refused = bool(told) and "required" in told
-    assert done.exit_code == (1 if is_refused else 0), done.output
-    if told:
-        assert told in " ".join(done.output.split())
-    assert ((here / "sent.txt").read_text() == before) is is_refused
-
-
-def test_an_action_that_is_gone_or_asks_more_is_refused(saved, here):
+def test_an_action_that_is_gone_is_refused(saved, here):
     done = saved("run", "income")
     assert done.exit_code == 1
     assert "send: it is not there any more" in " ".join(done.output.split())
-    text = TOOLS.format(more="").replace('effect="write"', 'effect="irreversible"')
-    (here / "tools.py").write_text(text)
-    done = saved("run", "income", "--tools", "tools.py")
-    assert "its effect was write, and is irreversible" in " ".join(done.output.split())
 
 
 @pytest.fixture
@@ -197,21 +174,6 @@ def test_the_actions_as_they_are_now_are_taken_as_a_diff(saved, here):
     assert "nothing of income changes" in saved("diff", "income").output
 
 
-def test_it_asks_whoever_a_task_asks(saved, here):
-    text = TOOLS.format(more="").replace("confirm=False", "confirm=True")
-    (here / "tools.py").write_text(text)
-    done = saved("run", "income", "--tools", "tools.py", "--approve", "none")
-    assert done.exit_code == 1
-    assert "rejected" in done.output
-
-
-def test_a_strangers_routine_has_no_effect_before_the_folder_is_trusted(saved, run, monkeypatch):
-    monkeypatch.delenv("DELF_TRUST")
-    done = run("run", "income", "--tools", "tools.py")
-    assert done.exit_code == 2
-    assert "trust" in done.output
-
-
 def test_a_task_that_is_no_call_of_a_routine_says_how_one_is_written(saved, run, here):
     done = run(
         "--trust", str(here), "run", "do it", "--strategy", "routine", "--llm", "none:no model"
@@ -246,11 +208,5 @@ def test_a_later_run_is_kept_and_tested_against(saved, here):
     path.write_text(path.read_text().replace("euros", "{'euros' if month == '2026-10' else 'x'}"))
     assert "it answers '2 x' in place of '2 euros'" in saved("test").stdout
     assert saved("remove", "revenue", "--yes").exit_code == 0
-    assert not [*(here / "routines/cases").iterdir()]
-
-
-def test_it_is_renamed_and_removed(saved, here):
-    assert saved("rename", "income", "revenue").exit_code == 0
-    assert saved("test").stdout == "revenue: ok\n"
-    assert saved("remove", "revenue", "--yes").exit_code == 0
     assert "There is no routine yet" in saved("list").output
+    assert not [*(here / "routines/cases").iterdir()]

@@ -283,14 +283,6 @@ async def test_fan_out_is_limited(bench):
     assert response.text == "3"
 
 
-async def test_depth_is_limited(bench):
-    bench.worker("deep", "connections: {workers: {allow_workers: [deep]}}")
-    bench.answers("go down", "print(await workers.call('deep', 'go down'))")
-    response = await bench.run("print(await workers.call('deep', 'go down'))", max_depth=3)
-    assert "tasks deep" in response.error
-    assert len(bench.children) == 3
-
-
 async def test_the_question_says_which_worker_asks(bench):
     @tool(effect="write")
     def pay(n: int) -> str:

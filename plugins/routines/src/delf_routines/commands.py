@@ -235,9 +235,6 @@ def check(ctx: click.Context, names: tuple[str, ...]) -> None:
     state = state_of(ctx)
     store = _store(state)
     wrong = 0
-    for file in () if names else store.strays():
-        click.echo(f"{visible(file)}: its name is not a name of a routine")
-        wrong += 1
     tools: list[ToolDescription] | None = None
     for name in names or store.names():
         try:

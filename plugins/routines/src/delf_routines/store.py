@@ -40,12 +40,6 @@ class RoutineStore:
         found = (path.stem for path in self.folder.glob("*.py") if path.is_file())
         return sorted(filter(is_name, found))
 
-    def strays(self) -> list[str]:
-        """The names of its files that can be no routine's."""
-        if not self.folder.is_dir():
-            return []
-        return sorted(path.name for path in self.folder.glob("*.py") if not is_name(path.stem))
-
     def versions(self) -> list[tuple[str, int, int]]:
         """Name, time and size of each file: another list where one has changed."""
         paths = (self.path(name) for name in self.names())
