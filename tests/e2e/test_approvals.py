@@ -227,7 +227,7 @@ def test_the_same_request_is_answered_once_its_task_was_resumed(here, journal, m
 
 
 def test_a_process_that_does_not_take_the_answer(here, monkeypatch):
-    monkeypatch.setattr(answering, "_SECONDS", 0.2)
+    monkeypatch.setattr(answering, "SECONDS", 0.2)
     with running(here, SEND) as run:
         name = run.request()
         os.kill(run.process.pid, signal.SIGSTOP)

@@ -62,7 +62,7 @@ def office(google: GoogleServer) -> str:
     )
     google.gmail.deliver(USER, message.as_bytes())
     google.gmail.box("bob@example.com")
-    book = google.sheets._new(
+    book = google.sheets.new_book(
         google.drive.add("Bills", "application/vnd.google-apps.spreadsheet").id, {}
     )
     names = ("no", "day", "net", "file")
@@ -169,7 +169,7 @@ def killed(project: DelfProject, google: GoogleServer, script: str, method: str,
     llm = project.model(script)
     command = project.command("run", "Do it.", *FLAGS, "--llm", llm, "--approve", "all")
     process = program.start(
-        command, cwd=project.root, env=project._environ({}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        command, cwd=project.root, env=project.environment({}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
         ended = threading.Event()
@@ -190,7 +190,7 @@ def made_again(project: DelfProject, task: str) -> tuple[int, str, str]:
     """Resume a task, and say that its interrupted call is to be made again: a person is asked."""
     process = program.start(
         project.command("resume", task, "--approve", "all", "--wait-approvals"),
-        cwd=project.root, env=project._environ({}), stdin=subprocess.DEVNULL,
+        cwd=project.root, env=project.environment({}), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

@@ -101,13 +101,13 @@ def test_a_folder_with_odd_characters(tmp_path):
 def test_which_model(monkeypatch, environ, recorded, model):
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    chosen, why = command._choose_model(None, recorded=recorded)
+    chosen, why = command.choose_model(None, recorded=recorded)
     assert chosen.startswith(model)
     assert "k" not in why.split()
 
 
 def test_a_given_model(tmp_path):
-    assert command._choose_model("m", recorded=False)[0] == "m"
+    assert command.choose_model("m", recorded=False)[0] == "m"
     result = delf("demo", "--llm", "recorded:nope.jsonl", cwd=tmp_path)
     assert result.returncode == 2
     assert "there is no recording" in result.stderr

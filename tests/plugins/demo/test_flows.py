@@ -10,7 +10,9 @@ from delf_demo.shop import make_shop
 @pytest.mark.parametrize("flows", ["off", "show", "guard"])
 def test_the_demonstration_asks_about_its_orders_alone(flows, tmp_path):
     make_shop(tmp_path / "shop.db")
-    (tmp_path / "delf.toml").write_text(command._config(f"recorded:{command.RECORDING}", tmp_path))
+    (tmp_path / "delf.toml").write_text(
+        command.shop_config(f"recorded:{command.RECORDING}", tmp_path)
+    )
     asked = []
     with Agent.from_project(
         tmp_path,

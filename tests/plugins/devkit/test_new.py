@@ -48,9 +48,7 @@ def install(package: Path) -> str:
 
 
 def test_there_is_one_for_every_hook() -> None:
-    assert {kind: (what.hook, what.spec) for kind, what in KINDS.items()} == {
-        spec.kind: (hook, spec.__name__) for hook, spec in HOOKS.items()
-    }
+    assert set(KINDS) == {spec.kind for spec in HOOKS.values()}
 
 
 PYTEST = ("-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider")

@@ -39,7 +39,7 @@ class TestSheets(ConnectionContract):
 
     @pytest.fixture
     def connection(self, google: GoogleServer, connect: Any) -> Any:
-        google.sheets._new(
+        google.sheets.new_book(
             google.drive.add("Bills", "application/vnd.google-apps.spreadsheet").id, {}
         )
         return connect(Sheets)

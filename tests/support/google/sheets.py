@@ -80,13 +80,13 @@ class SheetsService:
         drive.deleters["spreadsheet"] = lambda key: self.books.pop(key, None)
 
     def _created(self, key: str, title: str, media: bytes | None, kind: str | None) -> None:
-        book = self._new(key, {"title": title})
+        book = self.new_book(key, {"title": title})
         if media is not None:
             for row, line in enumerate(csv.reader(io.StringIO(media.decode()))):
                 for column, text in enumerate(line):
                     book.sheets[0].cells[row, column] = {"userEnteredValue": _typed(text)}
 
-    def _new(self, key: str, properties: dict[str, Any]) -> Book:
+    def new_book(self, key: str, properties: dict[str, Any]) -> Book:
         properties = {
             "title": "Untitled spreadsheet",
             "locale": "en_US",
@@ -103,7 +103,7 @@ class SheetsService:
     def create(self, call: Call) -> Any:
         title = call.body.get("properties", {}).get("title", "Untitled spreadsheet")
         file = self.drive.add(title, KIND, owner=call.user)
-        book = self._new(file.id, call.body.get("properties", {}))
+        book = self.new_book(file.id, call.body.get("properties", {}))
         if sheets := call.body.get("sheets"):
             book.sheets.clear()
             for sheet in sheets:

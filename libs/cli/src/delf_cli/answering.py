@@ -28,7 +28,7 @@ from delf.protocols.rules import ApprovalRule
 from delf.values.encoding import to_jsonable_or_repr
 from delf_cli.ids import check_names
 
-_SECONDS: Final = 15.0
+SECONDS: Final = 15.0
 """The seconds that the other process has for an answer; it takes it at once unless it is stopped.
 """
 _LOOK_SECONDS: Final = 1.0
@@ -273,7 +273,7 @@ async def _decided(
     journal: SharedJournal, request_id: str, live: AsyncIterator[Event], note: int
 ) -> ApprovalDecided | ApprovalVoted:
     """Wait for the decision of the request, by this answer or another."""
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         event = await _next(live)
         if isinstance(event, ApprovalDecided) and event.request_id == request_id:
@@ -290,7 +290,7 @@ async def _decided(
                 return record.decided
             _check_waits(record)
     raise DelfError(
-        f"the process of {request_id!r} has not taken the answer within {_SECONDS:g} s",
+        f"the process of {request_id!r} has not taken the answer within {SECONDS:g} s",
         hint="it may still; delf approvals show tells",
     )
 
@@ -302,7 +302,7 @@ async def _check_edit(
     live: AsyncIterator[Event],
 ) -> None:
     """Wait until the edited arguments were found to fit."""
-    call_id, deadline = record.requested.call_id, time.monotonic() + _SECONDS
+    call_id, deadline = record.requested.call_id, time.monotonic() + SECONDS
     later: list[Event] = list(await journal.read(decided.task_id, decided.seq))
     while time.monotonic() < deadline:
         for event in later:

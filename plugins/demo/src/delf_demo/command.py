@@ -87,13 +87,13 @@ def demo(
     The first is a question that takes several queries. The second changes data, so it asks
     first: on a terminal you decide, elsewhere it is rejected.
     """
-    model, why = _choose_model(llm, recorded=recorded)
+    model, why = choose_model(llm, recorded=recorded)
     kept = make or keep
     with _folder(kept) as folder:
         tables, rows = make_shop(folder / "shop.db")
         config = folder / _CONFIG
         # What is gone after the demo has no place in the user's list of tasks.
-        text = _config(model, folder) + (_journal(folder) if web or kept is None else "")
+        text = shop_config(model, folder) + (_journal(folder) if web or kept is None else "")
         config.write_text(text, encoding="utf-8")
         if kept is not None:  # a folder that is gone later is trusted for each command instead
             said = {_CONFIG: items_of(_CONFIG, text)}
@@ -171,7 +171,7 @@ def _delf(ctx: click.Context, arguments: list[str]) -> int:
     return int(program.main([*debug, *arguments], standalone_mode=False) or 0)
 
 
-def _choose_model(llm: str | None, *, recorded: bool) -> tuple[str, str]:
+def choose_model(llm: str | None, *, recorded: bool) -> tuple[str, str]:
     """The model's name, and who it is in words."""
     if llm and recorded:
         raise click.UsageError("--llm and --recorded cannot be used together")
@@ -184,7 +184,7 @@ def _choose_model(llm: str | None, *, recorded: bool) -> tuple[str, str]:
     return f"recorded:{RECORDING}", "a recording made by hand (--llm MODEL asks a model)"
 
 
-def _config(model: str, folder: Path) -> str:
+def shop_config(model: str, folder: Path) -> str:
     """A ``delf.toml`` for the shop; what it names lies beside it."""
     if model == f"recorded:{RECORDING}":
         shutil.copyfile(RECORDING, folder / _ANSWERS)

@@ -7,7 +7,7 @@ import re
 import shutil
 import string
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from delf import __version__
-from delf.hookspecs import DISTRIBUTION, PLUGIN_API
+from delf.hookspecs import DISTRIBUTION, HOOKS, PLUGIN_API
 from delf.packages.official import PLUGIN_PREFIX, all_packages, module_of, package_of
 
 if TYPE_CHECKING:
@@ -38,77 +38,40 @@ class Kind:
     """The differences between kinds.
 
     Args:
-        hook: Its hook.
-        spec: What the hook returns.
         capability: The module of the capability.
         suffix: How its class's name ends.
         summary: A line about it, with the name filled in.
         extra: Further fields of the spec.
     """
 
-    hook: str
-    spec: str
     capability: str
     suffix: str
     summary: str
-    extra: str = ""
+    extra: Sequence[str] = ()
 
 
 KINDS: Final[Mapping[str, Kind]] = {
-    "connection": Kind(
-        "delf_connections", "ConnectionSpec", "connection", "", "The items of {title}."
-    ),
+    "connection": Kind("connection", "", "The items of {title}."),
     "sandbox": Kind(
-        "delf_sandbox_backends",
-        "SandboxSpec",
-        "backend",
-        "Backend",
-        "Scripts in a process of {title}.",
-        '\n        isolation="process",',
+        "backend", "Backend", "Scripts in a process of {title}.", ['isolation="process"']
     ),
-    "model": Kind(
-        "delf_models",
-        "ModelSpec",
-        "model",
-        "Model",
-        "The models of {title}.",
-        '\n        serves=("{name}/*",),',
-    ),
-    "approval": Kind(
-        "delf_approval_channels", "ApprovalSpec", "channel", "Channel", "Asks through {title}."
-    ),
-    "journal": Kind("delf_journals", "JournalSpec", "journal", "Journal", "Events in {title}."),
-    "memory": Kind("delf_memory_stores", "MemorySpec", "store", "Store", "Facts in {title}."),
-    "prefilter": Kind(
-        "delf_prefilters",
-        "PrefilterSpec",
-        "prefilter",
-        "Prefilter",
-        "Tools chosen by {title}.",
-        '\n        modes=("{name}",),',
-    ),
-    "embedder": Kind(
-        "delf_embedders",
-        "EmbedderSpec",
-        "embedder",
-        "Embedder",
-        "Embeddings of {title}.",
-        '\n        serves=("{name}/*",),',
-    ),
+    "model": Kind("model", "Model", "The models of {title}.", ['serves=("{name}/*",)']),
+    "approval": Kind("channel", "Channel", "Asks through {title}."),
+    "journal": Kind("journal", "Journal", "Events in {title}."),
+    "memory": Kind("store", "Store", "Facts in {title}."),
+    "prefilter": Kind("prefilter", "Prefilter", "Tools chosen by {title}.", ['modes=("{name}",)']),
+    "embedder": Kind("embedder", "Embedder", "Embeddings of {title}.", ['serves=("{name}/*",)']),
     "format": Kind(
-        "delf_file_formats",
-        "FormatSpec",
         "format",
         "Format",
         "Files of {title} as rows.",
-        '\n        endings=(".{name}",),\n        writes=(".{name}",),',
+        ['endings=(".{name}",)', 'writes=(".{name}",)'],
     ),
-    "strategy": Kind(
-        "delf_strategies", "StrategySpec", "strategy", "Strategy", "Tasks done by {title}."
-    ),
-    "observer": Kind("delf_observers", "ObserverSpec", "observer", "Observer", "Tells {title}."),
-    "command": Kind("delf_commands", "CommandSpec", "command", "", "Runs {title}."),
+    "strategy": Kind("strategy", "Strategy", "Tasks done by {title}."),
+    "observer": Kind("observer", "Observer", "Tells {title}."),
+    "command": Kind("command", "", "Runs {title}."),
 }
+_HOOKS: Final = {spec.kind: (hook, spec.__name__) for hook, spec in HOOKS.items()}
 
 
 @click.command("new")
@@ -165,7 +128,7 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
     short = name.removeprefix(PLUGIN_PREFIX).removeprefix(prefix)
     package = f"{prefix}{short}"
     _check_name(short, kind, package)
-    what = KINDS[kind]
+    what, (hook, spec) = KINDS[kind], _HOOKS[kind]
     title = short.replace("-", " ").title()
     variable = short.replace("-", "_")
     class_name = title.replace(" ", "") + what.suffix
@@ -181,10 +144,10 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
         "factory": _FACTORIES.get(kind, class_name).format(variable=variable),
         "summary": what.summary.format(title=title),
         "kind": kind,
-        "hook": what.hook,
-        "spec": what.spec,
+        "hook": hook,
+        "spec": spec,
         "capability": what.capability,
-        "extra": what.extra.format(name=short),
+        "extra": "".join(f"\n        {field.format(name=short)}," for field in what.extra),
         "api": str(PLUGIN_API),
         "requirements": ", ".join(
             f'"{requirement}"'

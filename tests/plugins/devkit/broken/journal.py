@@ -34,6 +34,10 @@ class Durable(InProcessJournal):
         if tasks is not None:
             self._tasks = tasks
 
+    @property
+    def kept(self):
+        return self._tasks
+
 
 class TestGoodDurable(JournalContract):
     durable = True
@@ -46,7 +50,7 @@ class TestGoodDurable(JournalContract):
     @pytest.fixture
     def reopen(self, journal):
         async def again():
-            return Durable(journal._tasks)
+            return Durable(journal.kept)
 
         return again
 
@@ -267,7 +271,7 @@ class TestTwoOverwriteEachOther(TestGoodDurable):
 
     @pytest.fixture
     def reopen(self, journal):
-        return lambda: Durable(dict(journal._tasks))
+        return lambda: Durable(dict(journal.kept))
 
 
 class TestNeverEndsClosing(Suite):

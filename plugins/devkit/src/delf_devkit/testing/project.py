@@ -136,9 +136,9 @@ class DelfProject:
 
         out, err, before = _Stream(), _Stream(), set(sys.modules)
         with self._monkeypatch.context() as patch:
-            for name in set(os.environ) - set(self._environ(environ)):
+            for name in set(os.environ) - set(self.environment(environ)):
                 patch.delenv(name)
-            for name, value in self._environ(environ).items():
+            for name, value in self.environment(environ).items():
                 patch.setenv(name, value)
             patch.chdir(self.root)
             patch.setattr(sys, "path", [str(self.site), *sys.path])
@@ -163,7 +163,7 @@ class DelfProject:
         result = subprocess.run(  # noqa: S603 - this interpreter, no shell
             self.command(*arguments),
             cwd=self.root,
-            env=self._environ(environ),
+            env=self.environment(environ),
             input=stdin,
             capture_output=True,
             text=True,
@@ -178,7 +178,8 @@ class DelfProject:
         code = "import sys; from delf_cli.main import main; sys.argv[0] = 'delf'; sys.exit(main())"
         return [sys.executable, "-c", code, *arguments]
 
-    def _environ(self, extra: Mapping[str, str]) -> dict[str, str]:
+    def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
+        """Return all variables of a run: the user's without keys, the project's, and ``extra``."""
         kept = {
             name: value
             for name, value in os.environ.items()
