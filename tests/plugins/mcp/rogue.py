@@ -7,7 +7,6 @@ a call, and the call's ``answer``.
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 MODE = sys.argv[1]
@@ -63,8 +62,6 @@ def answer(message):
     method, number = message["method"], message["id"]
     params = message.get("params") or {}
     if method == "initialize":
-        if MODE == "dead at once":
-            os._exit(3)
         names = ("resources", "prompts") if MODE == "circles" else ()
         able = {"tools": {"listChanged": True}, **{name: {} for name in names}}
         told = {"protocolVersion": "2025-11-25", "capabilities": able}
@@ -125,9 +122,6 @@ def called(number):
                     method="notifications/progress", params={"progressToken": token, "progress": n}
                 )
                 send(method="notifications/progress", params={"progress": "none"})
-        case "late":
-            time.sleep(1.5)
-            return send(id=number, result=ANSWER)
         case "changes":
             state["tools"] = LATER
             send(method="notifications/tools/list_changed")

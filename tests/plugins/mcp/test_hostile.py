@@ -1,9 +1,7 @@
 """Servers that misbehave: an error in time that names the server, and no harm to the others."""
 
 import asyncio
-import json
 import logging
-import sys
 import time
 from contextlib import asynccontextmanager
 
@@ -13,7 +11,7 @@ from delf import Agent
 from delf.errors import ConnectionUnavailableError, ToolException, ToolExecutionError
 from delf.protocols.approval import Approved
 from delf.testing import ScriptedModel, TestHost
-from plugins.mcp.conftest import ROGUE, invoke, run
+from plugins.mcp.conftest import invoke, run
 from support.until import until
 
 
@@ -220,15 +218,6 @@ async def test_what_a_server_logs_is_told_to_nobody(rogue, caplog) -> None:
     assert loud == []
 
 
-async def test_a_schema_of_a_result_is_no_trap(rogue) -> None:
-    trap = {"type": "object", "properties": {"a": {"pattern": "^(a|a)*$"}}}
-    tools = [{"name": "good", "inputSchema": OBJECT, "outputSchema": trap}]
-    content = {"a": "a" * 40 + "!"}
-    does = {"tools": tools, "answer": {"content": [], "structuredContent": content}}
-    async with soon():
-        assert await invoke(rogue("plain", does=does), "good") == content
-
-
 async def test_a_schema_of_arguments_is_no_trap(rogue) -> None:
     parts = {
         f"p{n}": {"anyOf": [{"$ref": f"#/$defs/p{n + 1}"}, {"$ref": f"#/$defs/p{n + 1}"}]}
@@ -304,10 +293,9 @@ async def test_a_word_of_effects_that_means_nothing_is_told(rogue) -> None:
         {"outputSchema": {"type": "object"}},
     ],
 )
-@pytest.mark.parametrize("word", ["pay", "*"])
-async def test_a_tool_that_became_another_asks_again(rogue, change, word) -> None:
+async def test_a_tool_that_became_another_asks_again(rogue, change) -> None:
     does = {"tools": [tool("pay")], "later": [tool("pay", **change), tool("fresh")]}
-    srv = rogue("changes", does=does, effects={word: "read"})
+    srv = rogue("changes", does=does, effects={"*": "read"})
     assert [action.effect for action in await srv.actions()] == ["read"]
     await invoke(srv, "pay")
     async with soon():
@@ -317,12 +305,9 @@ async def test_a_tool_that_became_another_asks_again(rogue, change, word) -> Non
     assert any("'pay' is not as it was" in notice for notice in srv.notices())
 
 
-@pytest.mark.parametrize("word", ["pay", "*"])
-async def test_a_tool_that_became_another_between_two_runs_asks_until_it_is_accepted(
-    rogue, word
-) -> None:
+async def test_a_tool_that_became_another_between_two_runs_asks_until_it_is_accepted(rogue) -> None:
     async def effects(**change):
-        srv = rogue("plain", does={"tools": [tool("pay", **change)]}, effects={word: "read"})
+        srv = rogue("plain", does={"tools": [tool("pay", **change)]}, effects={"*": "read"})
         (action,) = await srv.actions()
         return action.effect, srv
 
@@ -336,24 +321,6 @@ async def test_a_tool_that_became_another_between_two_runs_asks_until_it_is_acce
     srv.believe()
     assert (await effects(**other))[0] == "read"
     assert (await effects())[0] == "irreversible"
-
-
-async def test_a_tool_that_was_gone_for_a_run_is_still_known(rogue) -> None:
-    for tools in ([tool("pay")], [tool("look")]):
-        srv = rogue("plain", does={"tools": tools}, effects={"*": "read"})
-        assert {action.effect for action in await srv.actions()} == {"read"}
-    srv = rogue("plain", does={"tools": [tool("pay", description="Pays.")]}, effects={"*": "read"})
-    assert [action.effect for action in await srv.actions()] == ["irreversible"]
-
-
-async def test_where_nothing_can_be_kept_effects_hold_for_the_process(
-    rogue, monkeypatch, tmp_path, caplog
-) -> None:
-    (tmp_path / "full").write_text("")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "full"))
-    srv = rogue("plain", does={"tools": [tool("pay")]}, effects={"pay": "read"})
-    assert [action.effect for action in await srv.actions()] == ["read"]
-    assert "known only to this process" in caplog.text
 
 
 @pytest.mark.parametrize("covers", ["call", "action"])
@@ -379,15 +346,6 @@ async def test_no_yes_from_before_holds_for_a_tool_that_became_another(
             await until(srv.is_stale)
         assert (await agent.arun("Pay.")).text == "done"
     assert asked == ["rogue.pay"] * (2 if change else 1)
-
-
-async def test_hints_that_change_change_nothing(rogue) -> None:
-    does = {"tools": [tool("pay")], "later": [tool("pay", annotations=READ_ONLY)]}
-    srv = rogue("changes", does=does)
-    await invoke(srv, "pay")
-    async with soon():
-        await until(srv.is_stale)
-    assert [action.effect for action in await srv.actions()] == ["irreversible"]
 
 
 # -- what it asks -------------------------------------------------------------------------------
@@ -443,9 +401,7 @@ async def test_no_question_only_reads(rogue) -> None:
     assert {request.effect for request in asked} == {"irreversible"}
 
 
-@pytest.mark.parametrize(
-    "name", ["question", "message", "arguments", "preview", "reason", "action", "approve", "desc"]
-)
+@pytest.mark.parametrize("name", ["question", "arguments", "action"])
 async def test_a_field_takes_nobodys_place(rogue, name) -> None:
     def fields(default):
         return {name: {"type": "string", "default": default}}
@@ -573,14 +529,3 @@ async def test_variables_are_secrets_by_their_names(rogue) -> None:
     assert "tok-5ecret-77" not in repr(srv.settings)
     assert "lamp-room-42" not in repr(srv.settings)
     del model
-
-
-async def test_variables_in_a_file_are_secrets_too(rogue, tmp_path) -> None:
-    from delf_mcp import MCP
-
-    env = {"API_TOKEN": "tok-5ecret-78"}
-    entry = {"command": sys.executable, "args": [ROGUE, "plain"], "env": env}
-    path = tmp_path / "mcp.json"
-    path.write_text(json.dumps({"mcpServers": {"rogue": entry}}))
-    response, _, _ = await run(MCP(name="rogue", config=str(path)), "print('tok-' + '5ecret-78')")
-    assert "tok-5ecret-78" not in response.text

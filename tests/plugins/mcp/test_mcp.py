@@ -116,11 +116,6 @@ async def test_a_server_that_cannot_start_says_what_it_wrote(open_mcp) -> None:
         await open_mcp(env={"BREAKS": "1"}).actions()
 
 
-async def test_a_program_that_is_missing_is_an_error(open_mcp) -> None:
-    with pytest.raises(ConnectionUnavailableError, match="/no/such/program"):
-        await open_mcp(command="/no/such/program", args=[]).actions()
-
-
 async def test_a_program_that_is_no_server_is_an_error_in_time(open_mcp) -> None:
     srv = open_mcp(command="sleep", args=["60"], start_timeout=0.5)
     with pytest.raises(ConnectionUnavailableError, match=r"did not start within 0\.5 s"):
@@ -132,7 +127,7 @@ async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(open_mcp, tmp
     srv = open_mcp(env={"MARKER": str(marker)})
     actions = {action.name: action for action in await srv.actions()}
     work = asyncio.ensure_future(actions["slow"].call(seconds=30.0))
-    await asyncio.sleep(0.5)  # it is under way
+    await until(tmp_path.joinpath("marker-begun").exists)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
@@ -184,17 +179,6 @@ async def test_a_tool_that_a_server_adds_is_there_for_the_next_task(open_mcp, pr
         assert not srv.is_stale()
 
 
-async def test_a_server_that_was_started_again_is_asked_for_its_tools_anew(open_mcp) -> None:
-    srv = open_mcp()
-    names = {action.name for action in await srv.actions()}
-    assert not srv.is_stale()
-    with pytest.raises(ToolExecutionError):
-        await invoke(srv, "die")
-    await invoke(srv, "add", a=1, b=2)
-    assert {action.name for action in await srv.actions()} == names
-    assert not srv.is_stale()
-
-
 # -- what it may ask ----------------------------------------------------------------------------
 
 
@@ -237,15 +221,6 @@ async def test_the_server_may_ask_the_model_if_a_person_agrees(remote) -> None:
     assert "lamps" in asked[-1].preview
     assert "Be short." in model.prompts[-1]
     assert response.trace.usage.total_tokens > 0
-
-
-async def test_the_server_may_not_ask_the_model_if_nobody_agrees(remote) -> None:
-    response, _, model = await run(
-        remote, THINK, lambda request: request.action != "srv.sampling", retry_count=0
-    )
-    assert not response.status
-    assert "does not want" in (response.error or "")
-    assert len(model.prompts) == 1
 
 
 async def test_roots_are_told(open_mcp, tmp_path) -> None:

@@ -50,11 +50,3 @@ async def test_a_tool_that_does_not_keep_its_word_gives_its_text(rogue, protocol
     srv = rogue("plain", does=does, protocol=protocol)
     response, _, _ = await run(srv, "print(await rogue.good())")
     assert response.text == "a dot"
-
-
-async def test_a_result_that_does_not_fit_what_was_declared_is_given(rogue) -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    answer = {"content": [], "structuredContent": {"n": None}}
-    srv = rogue("plain", does={"tools": [tool("good", outputSchema=schema)], "answer": answer})
-    response, _, _ = await run(srv, "print(await rogue.good())")
-    assert response.text == "{'n': None}"

@@ -153,17 +153,6 @@ async def test_the_clients_user_may_change_what_is_done(served, shop, mode) -> N
 
 
 @every_era
-async def test_a_change_that_does_not_fit_does_nothing(served, shop, mode) -> None:
-    async def change(context, params):
-        return ElicitResult(action="accept", content={"approve": True, "count": "many"})
-
-    async with Client(served.server(), mode=mode, elicitation_callback=change) as client:
-        result = await client.call_tool("shop_sell", {"lamp": "anna", "count": 1})
-    assert result.is_error
-    assert shop.sold == []
-
-
-@every_era
 async def test_what_a_call_says_is_its_progress(served, mode) -> None:
     told = []
 
@@ -255,13 +244,3 @@ async def test_a_whole_task_is_done_with_its_approvals(served, shop, model, mode
         result = await client.call_tool("run", {"task": "Sell Anna."})
     assert result.content[0].text == "40.0 sold anna"
     assert shop.sold == ["anna"]
-
-
-@every_era
-async def test_a_task_that_fails_is_an_error(served, model, mode) -> None:
-    for _ in range(4):
-        model.writes("1 / 0")
-    async with Client(served.server(), mode=mode) as client:
-        result = await client.call_tool("run", {"task": "Divide."})
-    assert result.is_error
-    assert "ZeroDivisionError" in result.content[0].text

@@ -210,10 +210,12 @@ EFFECTS = [
 
 
 @pytest.mark.parametrize(("method", "effect", "operation_id"), EFFECTS)
-async def test_effects(method: str, effect: str, operation_id: str) -> None:
-    (action,) = (
-        await actions_of(spec({"/x": {method: {"operationId": operation_id, "responses": {}}}}))
-    ).values()
+async def test_effects_come_from_method_and_name(
+    method: str, effect: str, operation_id: str
+) -> None:
+    claims = {"x-delf-effect": "read", "x-safe": True}
+    operation = {"operationId": operation_id, "responses": {}, **claims}
+    (action,) = (await actions_of(spec({"/x": {method: operation}}))).values()
     assert action.effect == effect
 
 

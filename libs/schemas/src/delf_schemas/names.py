@@ -41,11 +41,7 @@ def snake(text: str) -> str:
 
 @lru_cache(4096)
 def method_name(name: str) -> str:
-    """A readable name for a method, not unique yet.
-
-    Args:
-        name: What a service calls it.
-    """
+    """A readable name for a method, not unique yet."""
     return _callable(snake(name), "call")
 
 

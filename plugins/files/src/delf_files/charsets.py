@@ -48,11 +48,7 @@ class _Candidate(NamedTuple):
 
 
 def guess(data: bytes) -> tuple[str, str]:
-    """Find the encoding that a text was probably written in, and its name for people.
-
-    Args:
-        data: The text. It is neither ASCII nor UTF-8.
-    """
+    """Find the encoding that a text was probably written in, and its name for people."""
     sample = _sample_of(data)
     latin = _latin_share(sample)
     best, most = (LATIN, "Windows-1252"), max(latin, _ENOUGH - 0.01)

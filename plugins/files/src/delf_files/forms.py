@@ -32,11 +32,7 @@ _BEGINNINGS: Final = (
 
 
 def form_of(head: bytes) -> str | None:
-    """Name what bytes begin as; None for text, and for what is not known.
-
-    Args:
-        head: The first bytes of a file.
-    """
+    """Name what bytes begin as; None for text, and for what is not known."""
     for beginning, form in _BEGINNINGS:
         if head.startswith(beginning):
             return form
@@ -47,9 +43,6 @@ def form_of(head: bytes) -> str | None:
 
 def check_form(head: bytes) -> None:
     """Refuse as a table or JSON what is none.
-
-    Args:
-        head: The first bytes of a file.
 
     Raises:
         ValueError: With what it is.

@@ -13,10 +13,6 @@ from delf.values.json_reader import MOST_NAMED, JSONReader, listed
 def read_json(text: str, about: str) -> Any:
     """The value of a file of JSON.
 
-    Args:
-        text: The file.
-        about: The file, as notes call it.
-
     Raises:
         ValueError: When it is not JSON.
     """
@@ -43,10 +39,6 @@ def _values_of_lines(reader: JSONReader, text: str) -> list[Any] | None:
 
 def read_json_lines(text: str, about: str) -> list[Any]:
     """The values of a file with one on each line; lines that are broken are left out and told.
-
-    Args:
-        text: The file.
-        about: The file, as notes call it.
 
     Raises:
         ValueError: When no line can be read.
@@ -88,9 +80,6 @@ class Lines:
 
     def values(self, lines: Iterable[str]) -> Iterator[Any]:
         """The values, one after the other.
-
-        Args:
-            lines: The text of the file.
 
         Raises:
             ValueError: At the end, when no line can be read.

@@ -36,12 +36,6 @@ class Table:
 def write_table(path: str, ending: str, copy: str, about: str) -> Table:
     """Write separated values again, row by row.
 
-    Args:
-        path: The file.
-        ending: Of its name; ``.tsv`` means tabs.
-        copy: Where to.
-        about: The file, as notes call it.
-
     Raises:
         ValueError: When it is no such table.
     """
@@ -86,13 +80,7 @@ def write_table(path: str, ending: str, copy: str, about: str) -> Table:
 
 
 def utf8_of(path: str, copy: str, about: str) -> str:
-    """The path of the same text in UTF-8: the file itself, or a copy.
-
-    Args:
-        path: The file.
-        copy: Where the copy would be.
-        about: The file, as notes call it.
-    """
+    """The path of the same text in UTF-8: the file itself, or a copy."""
     encoding = encoding_of_file(path, about)
     if encoding == "utf-8":
         return path
@@ -103,11 +91,6 @@ def utf8_of(path: str, copy: str, about: str) -> str:
 
 def write_lines(path: str, copy: str, about: str) -> None:
     """Write lines of JSON again, without those that are none, which is told.
-
-    Args:
-        path: The file, in UTF-8.
-        copy: Where to.
-        about: The file, as notes call it.
 
     Raises:
         ValueError: When no line is JSON.
@@ -120,11 +103,6 @@ def write_lines(path: str, copy: str, about: str) -> None:
 
 def write_values(path: str, copy: str, about: str) -> None:
     """Write a list of JSON, or values one after another, as lines of JSON.
-
-    Args:
-        path: The file, in UTF-8.
-        copy: Where to.
-        about: The file, as notes call it.
 
     Raises:
         ValueError: When it is not JSON.

@@ -27,9 +27,6 @@ class SqliteFormat:
     async def parts(self, path: str) -> Sequence[str]:
         """The names of the tables and views.
 
-        Args:
-            path: Absolute, on the host.
-
         Raises:
             ToolExecutionError: When the file cannot be read.
         """

@@ -28,11 +28,6 @@ def decode(data: bytes, encoding: str | None = None, about: str = "the file") ->
 
     What was guessed, and bytes that are not text, are noted.
 
-    Args:
-        data: The bytes.
-        encoding: What it is, if that is known.
-        about: The file, as notes call it.
-
     Raises:
         ValueError: When it is not text in that encoding, or the encoding is unknown.
     """

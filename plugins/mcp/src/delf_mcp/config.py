@@ -24,9 +24,6 @@ _VARIABLE: Final = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 def servers_in(path: Path) -> dict[str, dict[str, Any]]:
     """The servers of a file, by name.
 
-    Args:
-        path: The file.
-
     Raises:
         ConnectionFileNotFoundError: When it is not there.
         ConnectionConfigurationError: When it is no such file.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -10,14 +9,13 @@ import mcp_types as types
 
 from delf.protocols.approval import NO_REASON, ApprovalRequest, Approved, Decision, Edited, Rejected
 from delf.terminal import visible
+from delf_mcp.questions import INDENT, inside
 
 _APPROVE: Final = "approve"
 _REASON: Final = "reason"
 _LONGEST: Final = 2000
 _CHANGES: Final = 3
 _SHORT: Final = 80
-_INDENT: Final = "    "
-_LINE_ENDS: Final = re.compile("\r\n|\r|\n")
 _KINDS: Final[dict[type, str]] = {
     bool: "boolean",
     int: "integer",
@@ -27,20 +25,16 @@ _KINDS: Final[dict[type, str]] = {
 
 
 def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
-    """The question: what would be done, and a form whose fields can change it.
-
-    Args:
-        request: What waits for a decision.
-    """
+    """The question: what would be done, and a form whose fields can change it."""
     lines = list(_asked(request))
     if request.changed:
         lines.append("It has changed since it was shown; this is what would be done now.")
     if request.preview:
-        lines += ["What would happen:", *_inside(request.preview)]
+        lines += ["What would happen:", *inside(request.preview)]
     if request.reason:
-        lines += ["Asked because:", *_inside(request.reason)]
+        lines += ["Asked because:", *inside(request.reason)]
     for change in request.changes[-_CHANGES:]:
-        lines += ["Changed so far:", *_inside(change)]
+        lines += ["Changed so far:", *inside(change)]
     fields: dict[str, Any] = {
         _APPROVE: {"type": "boolean", "title": "Approve", "description": "Let it be done."},
         _REASON: {"type": "string", "title": "Reason", "description": "Why not."},
@@ -57,7 +51,7 @@ def _asked(request: ApprovalRequest) -> Iterator[str]:
     """All that a yes would allow: nobody can see more of it elsewhere."""
     if request.code is not None:
         yield f"May this script run? It may call {', '.join(map(visible, request.actions))}:"
-        yield from _inside(request.code)
+        yield from inside(request.code)
         return
     again = (
         " It was interrupted, and whether it happened is not known."
@@ -69,28 +63,18 @@ def _asked(request: ApprovalRequest) -> Iterator[str]:
         return
     yield f"May this be done?{again} {visible(request.action)} with"
     for name, value in request.arguments.items():
-        lines = _inside(value if isinstance(value, str) and "\n" in value else repr(value))
+        lines = inside(value if isinstance(value, str) and "\n" in value else repr(value))
         size = len(value) if isinstance(value, str) else 0
-        label = f"{_INDENT}{visible(name)}{f' ({size:,} characters)' if size > _SHORT else ''} ="
+        label = f"{INDENT}{visible(name)}{f' ({size:,} characters)' if size > _SHORT else ''} ="
         if len(lines) == 1:
-            yield f"{label} {lines[0].removeprefix(_INDENT)}"
+            yield f"{label} {lines[0].removeprefix(INDENT)}"
         else:
             yield label
-            yield from (_INDENT + line for line in lines)
-
-
-def _inside(text: str) -> list[str]:
-    """A text of somebody else in lines that cannot be taken for ours."""
-    return [_INDENT + visible(line) for line in _LINE_ENDS.split(text.rstrip("\r\n"))]
+            yield from (INDENT + line for line in lines)
 
 
 def decision_of(request: ApprovalRequest, result: Any) -> Decision:
-    """Read the decision of the client's user.
-
-    Args:
-        request: What they were asked about.
-        result: What the client sent.
-    """
+    """Read the decision of the client's user."""
     if not isinstance(result, types.ElicitResult) or result.action != "accept":
         return Rejected()
     content: Mapping[str, Any] = result.content or {}

@@ -22,7 +22,6 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _STEADY_SECONDS: Final = 60.0
 _CLOSE_SECONDS: Final = 10.0
-_MOST_FAILURES: Final = 4
 
 Streams = tuple[Any, Any]
 
@@ -121,15 +120,8 @@ class Link:
     async def _pause(self) -> None:
         """Wait until the server may be started again."""
         wait = self._not_before - time.monotonic()
-        if wait <= 0:
-            return
-        if self._failures > _MOST_FAILURES:
-            raise ConnectionUnavailableError(
-                f"{self._name}: its MCP server ended {self._failures} times in a row; "
-                f"it is not started again for {wait:.0f} s",
-                hint="start it by hand to see why",
-            )
-        await asyncio.sleep(wait)
+        if wait > 0:
+            await asyncio.sleep(wait)
 
     async def _start(self) -> Client:
         self._stop, self._ending = asyncio.Event(), Ending(self._gone)
@@ -260,13 +252,7 @@ class WatchedStream:
 async def watched(
     transport: AbstractAsyncContextManager[Streams], ending: Ending, sieve: Callable[[Any], None]
 ) -> AsyncGenerator[Streams]:
-    """A transport whose end is noticed, and whose messages are looked at.
-
-    Args:
-        transport: The transport.
-        ending: Called when the server has gone.
-        sieve: Looks at each message.
-    """
+    """A transport whose end is noticed, and whose messages are looked at."""
     async with transport as (read, write):
         yield WatchedStream(read, ending, sieve), write
 

@@ -129,13 +129,6 @@ async def whole_list(
 ) -> list[Any]:
     """All pages of a list.
 
-    Args:
-        ask: Gives a page.
-        items: The page's field of items.
-        most: The most items.
-        hint: What to do about more.
-        options: For each page.
-
     Raises:
         ListError: When the list is too long or too large, or goes in a circle.
     """

@@ -168,12 +168,6 @@ def login(
 ) -> httpx2.Auth | None:
     """Make the login for requests to a server; None where there is none.
 
-    Args:
-        name: The connection's name.
-        settings: How, and as whom.
-        learned: Called with each secret that is had.
-        open_url: Shows an address to the user.
-
     Raises:
         ConnectionConfigurationError: When settings are missing.
     """

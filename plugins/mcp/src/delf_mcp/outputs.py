@@ -14,7 +14,6 @@ import mcp_types as types
 
 _MOST: Final = 1000
 _MOST_BYTES: Final = 50_000_000
-_UNKNOWN: Final = "application/octet-stream"
 
 
 class Outputs:
@@ -24,12 +23,7 @@ class Outputs:
         self._paths: dict[str, Path] = {}
 
     def links(self, task_id: str, files: Mapping[str, str]) -> list[types.ContentBlock]:
-        """Links to a task's files.
-
-        Args:
-            task_id: The task.
-            files: Paths by name.
-        """
+        """Links to a task's files."""
         found: list[types.ContentBlock] = []
         for name, path in files.items():
             uri = f"delf://{task_id}/{quote(name, safe='')}"
@@ -53,15 +47,11 @@ class Outputs:
             raise ValueError(f"there is no resource {uri!r}")
         data = await asyncio.to_thread(_content, path)
         kind = _type_of(path.name)
-        if kind.startswith("text/") or kind == "application/json":
-            try:
-                text = data.decode("utf-8")
-            except UnicodeDecodeError:
-                kind = _UNKNOWN
-            else:
-                return types.TextResourceContents(uri=uri, mime_type=kind, text=text)
-        blob = base64.b64encode(data).decode("ascii")
-        return types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob)
+        try:
+            return types.TextResourceContents(uri=uri, mime_type=kind, text=data.decode())
+        except UnicodeDecodeError:
+            blob = base64.b64encode(data).decode("ascii")
+            return types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob)
 
 
 def _content(path: Path) -> bytes:
@@ -76,4 +66,4 @@ def _content(path: Path) -> bytes:
 
 
 def _type_of(name: str) -> str:
-    return mimetypes.guess_type(name)[0] or _UNKNOWN
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"

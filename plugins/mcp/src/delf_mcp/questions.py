@@ -6,14 +6,14 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import mcp_types as types
 
 from delf.terminal import visible
 
-_INDENT: Final = "    "
+INDENT: Final = "    "
 _LINE_ENDS: Final = re.compile("\r\n|\r|\n")
 _MOST: Final = 100_000
 """Characters of a question; nobody looks through more."""
@@ -30,17 +30,12 @@ class Unshowable(Exception):  # noqa: N818 - it ends a question, and is no fault
 def form_question(server: str, message: str, schema: Mapping[str, Any]) -> str:
     """The question of a form: the server's words, and what it says of each field.
 
-    Args:
-        server: The server's name, as the user knows it.
-        message: What it asks.
-        schema: The form.
-
     Raises:
         Unshowable: When it is too long to be shown.
     """
     lines = [
         f"The MCP server {visible(server)} asks you; what you approve is sent to it. In its words:",
-        *_inside(message),
+        *inside(message),
     ]
     listed = schema.get("properties")
     fields = cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}
@@ -51,16 +46,12 @@ def form_question(server: str, message: str, schema: Mapping[str, Any]) -> str:
     for name, field in fields.items():
         about = json.dumps(field, ensure_ascii=False)
         mark = ", required" if name in required else ""
-        lines += _inside(f"{json.dumps(name, ensure_ascii=False)}{mark}: {about}")
+        lines += inside(f"{json.dumps(name, ensure_ascii=False)}{mark}: {about}")
     return _whole(lines)
 
 
 def url_question(server: str, params: types.ElicitRequestURLParams) -> str:
     """The question whether an address is to be opened.
-
-    Args:
-        server: The server's name, as the user knows it.
-        params: What it asks.
 
     Raises:
         Unshowable: When it is too long to be shown.
@@ -68,20 +59,15 @@ def url_question(server: str, params: types.ElicitRequestURLParams) -> str:
     return _whole(
         [
             f"The MCP server {visible(server)} wants you to open an address in your browser:",
-            *_inside(params.url),
+            *inside(params.url),
             "In its words:",
-            *_inside(params.message),
+            *inside(params.message),
         ]
     )
 
 
 def model_question(server: str, model: str, params: types.CreateMessageRequestParams) -> str:
     """The question whether the agent's model may be asked.
-
-    Args:
-        server: The server's name, as the user knows it.
-        model: The agent's, which would be asked.
-        params: All that it asks.
 
     Raises:
         Unshowable: When it is too long to be shown.
@@ -94,7 +80,7 @@ def model_question(server: str, model: str, params: types.CreateMessageRequestPa
     if params.temperature is not None:
         lines.append(f"Temperature {params.temperature:g}.")
     if params.stop_sequences:
-        lines += ["The answer ends at:", *_inside(_json(params.stop_sequences))]
+        lines += ["The answer ends at:", *inside(_json(params.stop_sequences))]
     unheard = {
         "model": params.model_preferences,
         "context of": params.include_context if params.include_context != "none" else None,
@@ -104,15 +90,15 @@ def model_question(server: str, model: str, params: types.CreateMessageRequestPa
         if wish:
             lines += [
                 f"It also wishes for this {name}, which it does not get:",
-                *_inside(_json(wish)),
+                *inside(_json(wish)),
             ]
     if params.system_prompt:
-        lines += ["System prompt, in its words:", *_inside(params.system_prompt)]
+        lines += ["System prompt, in its words:", *inside(params.system_prompt)]
     for number, message in enumerate(params.messages, 1):
         lines.append(f"Message {number} of {len(params.messages)}, as {visible(message.role)}:")
         given: Any = message.content
         for block in cast("list[Any]", given if isinstance(given, list) else [given]):
-            lines += _inside(_told(block))
+            lines += inside(_told(block))
     return _whole(lines)
 
 
@@ -134,9 +120,9 @@ def _json(value: Any) -> str:
     return json.dumps(plain, ensure_ascii=False, default=str)
 
 
-def _inside(text: str) -> Iterator[str]:
-    """The server's text in lines that cannot be taken for ours."""
-    return (_INDENT + visible(line) for line in _LINE_ENDS.split(text.rstrip("\r\n")))
+def inside(text: str) -> list[str]:
+    """A text of somebody else in lines that cannot be taken for ours."""
+    return [INDENT + visible(line) for line in _LINE_ENDS.split(text.rstrip("\r\n"))]
 
 
 def _whole(lines: list[str]) -> str:

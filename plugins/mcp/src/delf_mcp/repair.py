@@ -18,11 +18,7 @@ _TOLD: Final = f"delf/{secrets.token_hex(8)}"
 
 
 def needs_repair(text: str) -> bool:
-    """Return true where a message holds data, or half a character.
-
-    Args:
-        text: A message.
-    """
+    """Return true where a message holds data, or half a character."""
     return '"structuredContent"' in text or _HALF.search(text) is not None
 
 
@@ -31,9 +27,6 @@ def repaired(text: str) -> str:
 
     One of them in one tool's description is not worth the whole list. What gets lost in a tool's
     result is noted in it, for :func:`tell`.
-
-    Args:
-        text: A message.
 
     Raises:
         ValueError: When it is not JSON.
@@ -52,11 +45,7 @@ def repaired(text: str) -> str:
 
 
 def tell(meta: Mapping[str, Any] | None) -> None:
-    """Note what was lost while a result was read.
-
-    Args:
-        meta: What goes with the result.
-    """
+    """Note what was lost while a result was read."""
     for told in (meta or {}).get(_TOLD, ()):
         note(told)
 

@@ -27,10 +27,6 @@ _LONGEST_ENDING: Final = 10
 def result_of(tool: str, result: types.CallToolResult) -> Any:
     """A tool's result: what it declared, if it gives that; else its text, or a list of its pieces.
 
-    Args:
-        tool: The tool.
-        result: As it came.
-
     Raises:
         ToolException: When the tool says that it failed.
     """
@@ -43,11 +39,7 @@ def result_of(tool: str, result: types.CallToolResult) -> Any:
 
 
 def files_of(blocks: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
-    """Pictures, sounds and resources among pieces of content, as files.
-
-    Args:
-        blocks: The pieces.
-    """
+    """Pictures, sounds and resources among pieces of content, as files."""
     for number, block in enumerate(blocks, 1):
         if isinstance(block, (types.ImageContent, types.AudioContent)):
             yield f"{number}{_ending(block.mime_type)}", _bytes(block.data)
@@ -100,11 +92,7 @@ def _piece(block: Any) -> Any:
 
 
 def blocks_of(text: str) -> list[types.ContentBlock]:
-    """A result as pieces of content: the other way of :func:`content_of`, which reads them.
-
-    Args:
-        text: The result as JSON, bytes in base64.
-    """
+    """A result as pieces of content: the other way of :func:`content_of`, which reads them."""
     value = json.loads(text)
     pieces = cast("list[Any]", value) if isinstance(value, list) else [value]
     if any(_is_media(piece) for piece in pieces):

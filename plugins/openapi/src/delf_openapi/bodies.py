@@ -104,11 +104,6 @@ def _rank_of(media: str) -> int:
 def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | None:
     """The body of an operation, or None when none can be sent.
 
-    Args:
-        document: Follows references.
-        raw: What ``requestBody`` holds.
-        taken: Keywords that parameters have.
-
     Raises:
         SpecError: When it cannot be read.
     """

@@ -31,11 +31,6 @@ _FORMATS: Final = {
 def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str, Any]:
     """A schema, and under ``components`` all that it refers to.
 
-    Args:
-        document: Follows references.
-        schema: The schema.
-        sent: Whether it is of what is sent.
-
     Raises:
         SpecError: When a reference leads nowhere, or to too much.
     """

@@ -44,10 +44,6 @@ class Cache:
     def document(self, uri: str, limit: int) -> Source:
         """Return a document: the kept one if its file is as it was, or its URL was read today.
 
-        Args:
-            uri: Its address.
-            limit: The most bytes.
-
         Raises:
             SpecError: When it cannot be used.
             ConnectionUnavailableError: When it is not available, and none is kept.

@@ -16,12 +16,7 @@ _OTHER_MEANING: Final = ("[[", "&&", "--", "~~")
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Tell whether a text holds the pattern; True where only the service can find out.
-
-    Args:
-        pattern: As JavaScript writes it.
-        text: The text.
-    """
+    """Tell whether a text holds the pattern; True where only the service can find out."""
     validator = _validator(pattern)
     return validator is None or validator.is_valid(text)
 

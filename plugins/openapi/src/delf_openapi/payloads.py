@@ -23,12 +23,6 @@ def write_body(
 ) -> tuple[bytes, str]:
     """A body's bytes and its Content-Type.
 
-    Args:
-        document: Follows references.
-        body: What the operation takes.
-        value: Plain data.
-        boundary: Makes the boundary of a multipart body.
-
     Raises:
         Misfit: When the value cannot be written so.
     """

@@ -21,12 +21,6 @@ def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str)
     A word is an action's name, an operationId or a tag (``tag:pets`` where a name is equal). It
     can also be a pattern of names (``repos_*``) or of paths (``/repos/*``, ``GET /repos/*``).
 
-    Args:
-        spots: All operations.
-        wanted: The words.
-        which: ``allow``, ``confirm`` or ``effects``, for messages.
-        where: The connection, for messages.
-
     Raises:
         ConnectionConfigurationError: When a word of ``allow`` means nothing.
         AgentConfirmationError: When one of ``confirm`` does.

@@ -21,12 +21,7 @@ _FLOWS: Final = {
 
 
 def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
-    """A specification of version 2.0 in the form of 3.0.
-
-    Args:
-        document: Follows references.
-        tree: The specification.
-    """
+    """A specification of version 2.0 in the form of 3.0."""
     paths = tree.get("paths")
     made: dict[str, Any] = {}
     if isinstance(paths, dict):

@@ -48,10 +48,6 @@ class Tokens:
     async def get(self, url: str, *, instead_of: str | None = None) -> str:
         """A token, the one at hand or a new one. Calls at once share one request.
 
-        Args:
-            url: Where tokens are had.
-            instead_of: A token that was refused.
-
         Raises:
             ToolExecutionError: When none is given, or it would be asked for without TLS.
         """

@@ -70,13 +70,7 @@ class Responses:
         self._known: dict[tuple[str, str], SchemaUnmarshaller | str] = {}
 
     def typed(self, operation: Operation, answer: Answer, body: Any) -> Typed:
-        """A body as the specification declares it.
-
-        Args:
-            operation: What was called.
-            answer: What came.
-            body: Its body, parsed.
-        """
+        """A body as the specification declares it."""
         if kind_of(answer.media or "application/json") != "json" or isinstance(body, bytes):
             return Typed(body)
         found = self._schema(operation, answer)

@@ -23,9 +23,6 @@ _FLOAT: Final = re.compile(
 def parse_yaml(data: bytes) -> Any:
     """YAML as plain data.
 
-    Args:
-        data: The document, in UTF-8.
-
     Raises:
         SpecError: When it is none, nested too deeply, or would grow beyond all bounds.
     """

@@ -146,9 +146,6 @@ class SQL(Connection):
     async def context(self, task: str) -> str | None:
         """The schema in a few lines, what fits the task first.
 
-        Args:
-            task: The user's task in plain words.
-
         Raises:
             SQLSchemaError: When the schema cannot be read.
             ConnectionUnavailableError: When the database does not answer.

@@ -56,10 +56,6 @@ class Database:
     async def run(self, work: Callable[[Any], T], *, reader: bool) -> T:
         """Do something with a session, in a thread. What is not committed is rolled back.
 
-        Args:
-            work: What to do.
-            reader: With a session that cannot change anything.
-
         Raises:
             ConnectionUnavailableError: When the database does not answer.
             TimeoutError: When it did not end in time, and was ended.

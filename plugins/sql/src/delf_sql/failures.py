@@ -29,12 +29,7 @@ class SQLSchemaError(DelfError):
 
 
 def problem_of(error: BaseException, backend: Backend) -> Problem | None:
-    """Return the problem behind an error; None for an error of no database.
-
-    Args:
-        error: Any exception.
-        backend: Whose driver may have raised it.
-    """
+    """Return the problem behind an error; None for an error of no database."""
     problem = backend.explain(error)
     if problem is not None:
         return problem
@@ -46,12 +41,7 @@ def problem_of(error: BaseException, backend: Backend) -> Problem | None:
 
 
 def unavailable(error: BaseException, backend: Backend) -> ConnectionUnavailableError:
-    """The error for a database that cannot be reached.
-
-    Args:
-        error: Why.
-        backend: Of that database.
-    """
+    """The error for a database that cannot be reached."""
     problem = problem_of(error, backend)
     text = problem.text if problem is not None else type(error).__name__
     return _unreachable(text, backend)
@@ -66,12 +56,7 @@ def _unreachable(text: str, backend: Backend) -> ConnectionUnavailableError:
 
 
 def lost(text: str, backend: Backend) -> OutcomeUnknownError:
-    """The error for a write whose answer was lost: it may be committed, or not.
-
-    Args:
-        text: Why.
-        backend: Of that database.
-    """
+    """The error for a write whose answer was lost: it may be committed, or not."""
     return OutcomeUnknownError(
         backend.target.scrub(
             f"{backend.target.label}: the write was sent and its answer was lost "
@@ -82,14 +67,7 @@ def lost(text: str, backend: Backend) -> OutcomeUnknownError:
 
 
 def failure(problem: Problem, backend: Backend, *, reader: bool, timeout: float) -> DelfError:
-    """The error for a statement that failed.
-
-    Args:
-        problem: What went wrong.
-        backend: Of that database.
-        reader: Whether it was a query.
-        timeout: Seconds that it had.
-    """
+    """The error for a statement that failed."""
     text = backend.target.scrub(problem.text[:_LONGEST])
     if problem.cause == "unavailable":
         if problem.lost and not reader:

@@ -303,28 +303,15 @@ _GRAMMARS: Final[dict[Dialect, frozenset[str]]] = {
 
 
 def known_functions(dialect: Dialect) -> frozenset[str]:
-    """The functions that ``query`` may call without being told.
-
-    Args:
-        dialect: Of which database.
-    """
+    """The functions that ``query`` may call without being told."""
     return _FUNCTIONS.get(dialect, _EVERYWHERE | _ELSEWHERE)
 
 
 def grammar_words(dialect: Dialect) -> frozenset[str]:
-    """Words that stand before a parenthesis without being called.
-
-    Args:
-        dialect: Of which database.
-    """
+    """Words that stand before a parenthesis without being called."""
     return _GRAMMARS.get(dialect, _GRAMMAR)
 
 
 def is_listed(name: str, listed: Iterable[str]) -> bool:
-    """Tell whether a user lists a function, by its name or by a pattern as ``st_*``.
-
-    Args:
-        name: As the database folds it.
-        listed: The setting ``functions``.
-    """
+    """Tell whether a user lists a function, by its name or by a pattern as ``st_*``."""
     return any(fnmatchcase(name, pattern) for pattern in listed)

@@ -113,10 +113,6 @@ def check_query(
 def check_write(text: str, dialect: Dialect) -> Statement:
     """A statement that may be run as a write.
 
-    Args:
-        text: What the script gave.
-        dialect: Of which database.
-
     Raises:
         ToolRefusedError: When it is not one changing statement.
     """
@@ -230,12 +226,7 @@ def _calls(tokens: Sequence[Token]) -> Iterable[tuple[Token | None, Token]]:
 
 
 def named(tokens: Sequence[Token], dialect: Dialect) -> tuple[frozenset[str], frozenset[str]]:
-    """The names that stand before a parenthesis, and those that stand after a dot.
-
-    Args:
-        tokens: Of a query.
-        dialect: Of which database.
-    """
+    """The names that stand before a parenthesis, and those that stand after a dot."""
     calls = [name for _, name in _calls(tokens)]
     attributes = [
         name

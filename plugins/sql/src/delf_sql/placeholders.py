@@ -75,13 +75,7 @@ class Bound:
 
 
 def find_holes(text: str, tokens: Sequence[Token], *, named: bool) -> list[Hole]:
-    """The placeholders of one style.
-
-    Args:
-        text: The statement.
-        tokens: Of that text.
-        named: Look for ``:name``; otherwise for ``?``.
-    """
+    """The placeholders of one style."""
     holes: list[Hole] = []
     for index, token in enumerate(tokens):
         if token.kind != "operator" or token.text != (":" if named else "?"):
@@ -146,12 +140,6 @@ def bind(
 
 def without_holes(text: str, tokens: Sequence[Token], params: Params, dialect: Dialect) -> str:
     """The text as a parser takes it: a number of the same length in each placeholder's place.
-
-    Args:
-        text: A statement.
-        tokens: Of that text.
-        params: What is to be bound.
-        dialect: Whose driver is to take it.
 
     Raises:
         ToolRefusedError: When placeholders and parameters do not fit.

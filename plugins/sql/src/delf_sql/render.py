@@ -29,12 +29,7 @@ _RESERVE_FOR_NOTE: Final = 120
 
 
 def quoted(name: str, dialect: Dialect) -> str:
-    """A name as a statement has to write it.
-
-    Args:
-        name: The bare name.
-        dialect: For which database.
-    """
+    """A name as a statement has to write it."""
     plain = _PLAIN if dialect in _FOLDS else _FOLDED
     if plain.fullmatch(name) and name.lower() not in _RESERVED:
         return name
@@ -43,23 +38,13 @@ def quoted(name: str, dialect: Dialect) -> str:
 
 
 def relation_name(relation: Relation, dialect: Dialect) -> str:
-    """A table's name as a statement has to write it, with its schema where that is needed.
-
-    Args:
-        relation: The table.
-        dialect: For which database.
-    """
+    """A table's name as a statement has to write it, with its schema where that is needed."""
     name = quoted(relation.name, dialect)
     return f"{quoted(relation.schema, dialect)}.{name}" if relation.schema else name
 
 
 def table_line(table: Table, dialect: Dialect) -> str:
-    """``orders(id int pk, customer_id int -> customers.id, total numeric) -- What was sold``.
-
-    Args:
-        table: With its columns.
-        dialect: For which database.
-    """
+    """``orders(id int pk, customer_id int -> customers.id, total numeric) -- What was sold``."""
     columns = ", ".join(_column(column, dialect) for column in table.columns)
     kind = "view " if table.relation.kind == "view" else ""
     if table.broken is not None:
@@ -91,13 +76,7 @@ def _one_line(text: str, longest: int) -> str:
 
 
 def whole_schema(tables: Sequence[Table], dialect: Dialect, budget: int) -> str | None:
-    """All tables with their columns; None when that is longer than the budget.
-
-    Args:
-        tables: All of them.
-        dialect: For which database.
-        budget: The most characters.
-    """
+    """All tables with their columns; None when that is longer than the budget."""
     text = "\n".join(table_line(table, dialect) for table in tables)
     return text if len(text) <= budget else None
 
@@ -109,15 +88,7 @@ def partial_schema(
     budget: int,
     name: str,
 ) -> str:
-    """Return the part that fits: tables with columns, then names, then where to ask for more.
-
-    Args:
-        detailed: Tables that fit the task, the best first.
-        others: All other tables, the best first.
-        dialect: For which database.
-        budget: The most characters.
-        name: What scripts call the connection.
-    """
+    """Return the part that fits: tables with columns, then names, then where to ask for more."""
     lines: list[str] = []
     left = budget - _RESERVE_FOR_NOTE
     for_details = left // 2

@@ -65,12 +65,7 @@ def collect(
 
 
 def too_large(max_bytes: int, rows: int) -> ToolExecutionError:
-    """The error for a result that holds more than it may.
-
-    Args:
-        max_bytes: What it may hold.
-        rows: After how many rows it was too much.
-    """
+    """The error for a result that holds more than it may."""
     return ToolExecutionError(
         f"the result is larger than {max_bytes / 1e6:g} MB after {rows} rows: select fewer columns "
         "or rows, or aggregate in SQL"

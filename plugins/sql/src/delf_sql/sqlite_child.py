@@ -95,11 +95,7 @@ class Work(NamedTuple):
 
 
 def weight(row: Sequence[Any]) -> int:
-    """About how many bytes a row holds.
-
-    Args:
-        row: Of any database.
-    """
+    """About how many bytes a row holds."""
     size = _ROW_BYTES
     parts: list[Any] = [row]
     while parts:
@@ -116,12 +112,7 @@ def weight(row: Sequence[Any]) -> int:
 
 
 def send(pipe: BinaryIO, message: Any) -> None:
-    """Write a frame.
-
-    Args:
-        pipe: To the other side.
-        message: Plain values.
-    """
+    """Write a frame."""
     data = marshal.dumps(message)
     pipe.write(_LENGTH.pack(len(data)))
     pipe.write(data)
@@ -130,9 +121,6 @@ def send(pipe: BinaryIO, message: Any) -> None:
 
 def receive(pipe: BinaryIO) -> Any:
     """Read a frame.
-
-    Args:
-        pipe: From the other side.
 
     Raises:
         EOFError: When the other side has ended.
@@ -187,11 +175,7 @@ class _Session:
         self._deadline = 0.0
 
     def run(self, work: Work) -> tuple[Any, ...]:
-        """Do what is asked, within the time.
-
-        Args:
-            work: The statement.
-        """
+        """Do what is asked, within the time."""
         self._deadline = time.monotonic() + self._opening.timeout
         signal.setitimer(signal.ITIMER_REAL, self._opening.timeout + _GRACE_SECONDS)
         try:
@@ -324,12 +308,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def is_reading_pragma(name: str | None, argument: str | None) -> bool:
-    """Tell whether a pragma only tells something.
-
-    Args:
-        name: Which.
-        argument: What it is given.
-    """
+    """Tell whether a pragma only tells something."""
     lower = (name or "").lower()
     return lower in _READING_PRAGMAS or (lower in _TELLING_PRAGMAS and argument is None)
 

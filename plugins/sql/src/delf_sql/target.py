@@ -102,10 +102,6 @@ class Target:
 def make_target(name: str, settings: SQLSettings) -> Target:
     """The target that settings describe.
 
-    Args:
-        name: The connection's name, for messages.
-        settings: Validated settings.
-
     Raises:
         ConnectionConfigurationError: When they name no database, or two.
     """

@@ -161,10 +161,6 @@ def _patient(base: Any) -> Any:
 def parse(text: str, dialect: Dialect) -> list[Any]:
     """The trees of a text, as sqlglot reads it.
 
-    Args:
-        text: Of :func:`normalise`.
-        dialect: Of which database.
-
     Raises:
         SqlglotError: When it is not a statement that sqlglot knows.
         RecursionError: When it is nested too deeply.
@@ -175,10 +171,6 @@ def parse(text: str, dialect: Dialect) -> list[Any]:
 
 def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
     """The statement in the form in which it is sent, and its tokens.
-
-    Args:
-        text: What a script gave.
-        dialect: Of which database.
 
     Raises:
         ToolRefusedError: For anything that is not surely read as the database reads it.

@@ -45,11 +45,7 @@ def plain(value: Any) -> Any:
 
 
 def holds_text(value: Any) -> bool:
-    """Tell whether a value, or a part of it, is such a text.
-
-    Args:
-        value: Of a driver.
-    """
+    """Tell whether a value, or a part of it, is such a text."""
     if isinstance(value, Mapping):
         return any(map(holds_text, cast("Mapping[Any, Any]", value).values()))
     if isinstance(value, _LISTS):

@@ -18,9 +18,6 @@ class ExcelFormat:
     async def parts(self, path: str) -> Sequence[str]:
         """The names of the sheets, in their order.
 
-        Args:
-            path: Absolute, on the host.
-
         Raises:
             ToolExecutionError: When the workbook cannot be read.
         """

@@ -27,10 +27,6 @@ def sheet_names(path: str) -> list[str]:
 def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
     """The rows of a sheet as records; the first row that is not empty names the columns.
 
-    Args:
-        path: The workbook.
-        name: The sheet; the first when None.
-
     Raises:
         ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
     """

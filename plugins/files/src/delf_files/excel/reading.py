@@ -45,10 +45,6 @@ def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
     Rows without any value are left out. Columns without a name get one if they hold anything.
     A formula gives the value that was stored with it, or its text if none was.
 
-    Args:
-        path: The workbook.
-        name: The sheet; the first when None.
-
     Raises:
         ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
     """
@@ -62,11 +58,7 @@ def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
 
 
 def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:
-    """Rows as records, in their place; the first names the columns.
-
-    Args:
-        rows: Those with any value.
-    """
+    """Rows as records, in their place; the first names the columns."""
     if not rows:
         return []
     width = max(map(len, rows))
@@ -126,13 +118,7 @@ def _sheet(book: Any, name: str | None) -> Any:
 
 
 def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
-    """The error for a file that is not a workbook, with what it is instead where that shows.
-
-    Args:
-        path: The file.
-        ending: Of its name.
-        error: What the library says.
-    """
+    """The error for a file that is not a workbook, with what it is instead where that shows."""
     with Path(path).open("rb") as file:
         head = file.read(LOOKED_AT)
     if not head.startswith(_BEGINNINGS.get(ending, b"PK")):
@@ -148,12 +134,7 @@ def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
 
 
 def no_sheet(name: str | None, names: Sequence[str]) -> ToolExecutionError:
-    """The error for a sheet that is not there.
-
-    Args:
-        name: The one that was asked for.
-        names: Of those that are there.
-    """
+    """The error for a sheet that is not there."""
     listed = ", ".join(map(repr, names)) or "none"
     return ToolExecutionError(f"there is no sheet {name!r}; the sheets: {listed}")
 

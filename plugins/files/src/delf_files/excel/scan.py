@@ -85,10 +85,6 @@ class Sheet(NamedTuple):
 def check_sheet(path: str, part: str) -> Sheet:
     """Refuse a sheet that would take much memory.
 
-    Args:
-        path: The workbook.
-        part: The sheet's name in the archive.
-
     Returns:
         Whether it has formulas, and which cells were merged.
 

@@ -26,9 +26,6 @@ _LIKE_AN_ESCAPE: Final = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
 def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
     """A workbook with a sheet for each part.
 
-    Args:
-        parts: Rows by the name of their sheet.
-
     Raises:
         ToolExecutionError: When there are more rows, columns or characters than Excel takes.
     """

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 def make_backend(target: Target, settings: SQLSettings) -> Backend:
     """The backend for a target.
 
-    Args:
-        target: The database.
-        settings: What a statement may take.
-
     Raises:
         OptionalDependencyError: When its driver is not installed.
     """

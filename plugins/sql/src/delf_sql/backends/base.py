@@ -70,11 +70,7 @@ class Written:
         self.rows += fetched.rows
 
     def warn(self, warnings: Iterable[str]) -> None:
-        """Keep the first warnings.
-
-        Args:
-            warnings: Of one execution.
-        """
+        """Keep the first warnings."""
         if len(self.warnings) < _MOST_WARNINGS:
             self.warnings |= dict.fromkeys(warnings)
 
@@ -93,11 +89,6 @@ def can_batch(statement: Statement, bounds: Sequence[Bound]) -> bool:
 
 def import_driver(module: str, extra: str, what: str) -> ModuleType:
     """A driver that comes with an extra.
-
-    Args:
-        module: The module to import.
-        extra: The extra of this distribution that installs it.
-        what: What it is for.
 
     Raises:
         OptionalDependencyError: When it is not installed.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -145,11 +145,7 @@ class DuckdbBackend(EngineBackend):
             driver.execute(f"SET {setting}")
 
     def stop(self, session: sa.Connection) -> None:
-        """Interrupt its statement.
-
-        Args:
-            session: Of :meth:`session`.
-        """
+        """Interrupt its statement."""
         _raw(session).interrupt()
 
     def read(
@@ -188,23 +184,12 @@ class DuckdbBackend(EngineBackend):
     def _bind(self, statement: Statement, params: Params) -> Bound:
         return bind(statement.text, statement.tokens, params, "duckdb", for_duckdb)
 
-    def _ask(self, session: sa.Connection, text: str, **values: Any) -> Iterable[Sequence[Any]]:
-        return _raw(session).execute(text, values).fetchall()
-
     def version(self, session: sa.Connection) -> str:
-        """DuckDB's version.
-
-        Args:
-            session: A reader's.
-        """
+        """DuckDB's version."""
         return f"DuckDB {duckdb.__version__}"
 
     def explain(self, error: BaseException) -> Problem | None:
-        """Explain DuckDB's error.
-
-        Args:
-            error: Any exception.
-        """
+        """Explain DuckDB's error."""
         cause = origin(error)
         if not isinstance(cause, duckdb.Error):
             return super().explain(error)

@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, ClassVar, Final
 
 import sqlalchemy as sa
@@ -79,11 +79,7 @@ class EngineBackend:
 
     @contextlib.contextmanager
     def session(self, *, reader: bool) -> Generator[sa.Connection]:
-        """A connection of the pool.
-
-        Args:
-            reader: One that cannot change anything.
-        """
+        """A connection of the pool."""
         engine = self._engine(reader)
         connection = self._connect(engine)
         try:
@@ -139,22 +135,14 @@ class EngineBackend:
         """Undo whatever its statement left in the session, which is rolled back already."""
 
     def stop(self, session: sa.Connection) -> None:
-        """End its statement from another thread, as its driver can.
-
-        Args:
-            session: Of :meth:`session`.
-        """
+        """End its statement from another thread, as its driver can."""
         driver = _driver(session)
         call = next((name for name in _STOPS if callable(getattr(driver, name, None))), None)
         if call is not None:
             getattr(driver, call)()
 
     def discard(self, session: sa.Connection) -> None:
-        """Let no other statement have it.
-
-        Args:
-            session: Of :meth:`session`.
-        """
+        """Let no other statement have it."""
         session.invalidate()
 
     def dispose(self) -> None:
@@ -233,9 +221,9 @@ class EngineBackend:
 
     # -- the catalogue ------------------------------------------------------------------
 
-    def _ask(self, session: sa.Connection, text: str, **values: Any) -> Iterable[Sequence[Any]]:
-        """The rows of a statement of :attr:`catalogue`, by the driver itself."""
-        raise NotImplementedError
+    def _ask(self, session: sa.Connection, text: str, **values: Any) -> Sequence[sa.Row[Any]]:
+        """The rows of a statement of :attr:`catalogue`, which is in the driver's own words."""
+        return session.exec_driver_sql(text, values).fetchall()
 
     def relations(self, session: sa.Connection) -> list[Relation]:
         """All tables and views, or those of the schema that names count from."""
@@ -298,22 +286,14 @@ class EngineBackend:
                         column.references = f"{place}.{theirs}"
 
     def version(self, session: sa.Connection) -> str:
-        """Return its name, and its version where the dialect knows it.
-
-        Args:
-            session: A reader's.
-        """
+        """Return its name, and its version where the dialect knows it."""
         number = getattr(session.dialect, "server_version_info", None) or ()
         return " ".join([self.target.label, ".".join(map(str, number))]).strip()
 
     # -- failures -----------------------------------------------------------------------
 
     def explain(self, error: BaseException) -> Problem | None:
-        """Explain an error of SQLAlchemy, or of the driver behind it.
-
-        Args:
-            error: Any exception.
-        """
+        """Explain an error of SQLAlchemy, or of the driver behind it."""
         if not isinstance(error, SQLAlchemyError):
             return None
         cause = getattr(error, "orig", None)
@@ -328,11 +308,7 @@ def _driver(session: sa.Connection) -> Any:
 
 
 def cut_socket(descriptor: int) -> None:
-    """End a connection under a driver that waits for a server which is not there any more.
-
-    Args:
-        descriptor: Of its socket, which the driver itself closes.
-    """
+    """End a connection under a driver that waits for a server which is not there any more."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
         same.shutdown(socket.SHUT_RDWR)
 
@@ -345,10 +321,6 @@ def _type(kind: Any, session: sa.Connection) -> str:
 
 
 def origin(error: BaseException) -> BaseException:
-    """The driver's exception behind one of SQLAlchemy's.
-
-    Args:
-        error: Any exception.
-    """
+    """The driver's exception behind one of SQLAlchemy's."""
     cause = getattr(error, "orig", None)
     return cause if isinstance(error, DBAPIError) and cause is not None else error

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -144,11 +144,7 @@ class _Connection(_Base):
         self._force_close()
 
     def prepare(self, text: str) -> None:
-        """Let the server prepare a statement, and forget it again.
-
-        Args:
-            text: With ``?`` for values.
-        """
+        """Let the server prepare a statement, and forget it again."""
         self._execute_command(COMMAND.COM_STMT_PREPARE, text)
         packet = self._read_packet()
         _, number, columns, params = struct.unpack_from("<BIHH", packet.get_all_data())
@@ -234,11 +230,7 @@ class MysqlBackend(EngineBackend):
         return f"max_execution_time = {max(1, round(self._settings.statement_timeout * 1000))}"
 
     def stop(self, session: sa.Connection) -> None:
-        """Kill what the server is still at, which rolls it back, and leave the connection.
-
-        Args:
-            session: Of :meth:`session`.
-        """
+        """Kill what the server is still at, which rolls it back, and leave the connection."""
         driver = _raw(session)
         try:
             with contextlib.closing(self._open(STOP_SECONDS)) as killer:
@@ -285,26 +277,15 @@ class MysqlBackend(EngineBackend):
             for (name,) in _rows(driver, asked, names):
                 raise unlisted(name)
 
-    def _ask(self, session: sa.Connection, text: str, **values: Any) -> Iterable[Sequence[Any]]:
-        return _rows(_raw(session), text, values)
-
     def version(self, session: sa.Connection) -> str:
-        """The server's product and version.
-
-        Args:
-            session: A reader's.
-        """
+        """The server's product and version."""
         driver = _raw(session)
         number = re.match(r"(?:5\.5\.5-)?([\d.]+)", driver.get_server_info())
         product = "MariaDB" if _is_mariadb(driver) else "MySQL"
         return f"{product} {number.group(1) if number else ''}".strip()
 
     def explain(self, error: BaseException) -> Problem | None:
-        """Explain an error of PyMySQL.
-
-        Args:
-            error: Any exception.
-        """
+        """Explain an error of PyMySQL."""
         error = origin(error)
         if not isinstance(error, MySQLError):
             return super().explain(error)
@@ -326,7 +307,7 @@ def _raw(session: sa.Connection) -> _Connection:
 
 
 def _rows(
-    driver: _Connection, text: str, values: Sequence[Any] | Mapping[str, Any] | None = None
+    driver: _Connection, text: str, values: Sequence[Any] | None = None
 ) -> Sequence[Sequence[Any]]:
     with driver.cursor() as cursor:
         cursor.execute(text, values)

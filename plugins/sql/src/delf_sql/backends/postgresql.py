@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -159,11 +158,7 @@ class PostgresBackend(EngineBackend):
         driver.autocommit = False
 
     def stop(self, session: sa.Connection) -> None:
-        """Cancel its statement on the server, or leave a server that does not answer.
-
-        Args:
-            session: Of :meth:`session`.
-        """
+        """Cancel its statement on the server, or leave a server that does not answer."""
         driver = _raw(session)
         try:
             driver.cancel_safe(timeout=STOP_SECONDS)
@@ -172,11 +167,7 @@ class PostgresBackend(EngineBackend):
                 cut_socket(driver.fileno())
 
     def discard(self, session: sa.Connection) -> None:
-        """Close the socket, whatever the server is at.
-
-        Args:
-            session: Of :meth:`session`.
-        """
+        """Close the socket, whatever the server is at."""
         if _raw(session).info.transaction_status is TransactionStatus.ACTIVE:
             _raw(session).pgconn.finish()
         super().discard(session)
@@ -211,24 +202,13 @@ class PostgresBackend(EngineBackend):
         if row is not None:
             raise unlisted(row[0])
 
-    def _ask(self, session: sa.Connection, text: str, **values: Any) -> Iterable[Sequence[Any]]:
-        return _raw(session).execute(text.encode(), values).fetchall()
-
     def version(self, session: sa.Connection) -> str:
-        """The server's version.
-
-        Args:
-            session: A reader's.
-        """
+        """The server's version."""
         number = _raw(session).info.server_version
         return f"PostgreSQL {number // 10000}.{number % 10000}"
 
     def explain(self, error: BaseException) -> Problem | None:
-        """Explain an error of psycopg.
-
-        Args:
-            error: Any exception.
-        """
+        """Explain an error of psycopg."""
         error = origin(error)
         if not isinstance(error, psycopg.Error):
             return super().explain(error)

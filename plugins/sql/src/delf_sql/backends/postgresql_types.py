@@ -27,11 +27,7 @@ WHERE t.typtype OPERATOR(pg_catalog.=) ANY ('{e,d}') AND t.typarray OPERATOR(pg_
 
 
 def register_texts(driver: psycopg.Connection[Any]) -> None:
-    """Give what Python cannot say as text: infinity, years BC or above 9999, 24:00, months, ranges.
-
-    Args:
-        driver: A connection.
-    """
+    """Give as text what Python cannot say: infinity, years BC, 24:00, months, ranges."""
     from psycopg.types.string import TextLoader
 
     for name, loader in _loaders().items():
@@ -102,11 +98,7 @@ def _tolerant(own: type[Loader], not_with: tuple[bytes, ...] = ()) -> type[Loade
 
 
 def register_made_here(driver: psycopg.Connection[Any]) -> None:
-    """Let arrays of enums and of domains be lists.
-
-    Args:
-        driver: A connection in a transaction.
-    """
+    """Let arrays of enums and of domains be lists."""
     from psycopg.pq import Format
     from psycopg.types import TypeInfo
 

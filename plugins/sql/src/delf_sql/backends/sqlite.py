@@ -83,9 +83,6 @@ class _Child:
     def run(self, work: Work) -> Fetched:
         """Run a statement.
 
-        Args:
-            work: Which.
-
         Raises:
             _SqliteError: What SQLite says.
             TimeoutError: When it took too long.
@@ -161,9 +158,6 @@ class SqliteBackend:
         """A process of the pool; a reader's has the file open for reading only.
 
         A reader keeps no state, and a writer opens the file again for each write.
-
-        Args:
-            reader: One that cannot change anything.
         """
         pool = self._pool(reader)
         place = pool.connect()
@@ -264,12 +258,7 @@ class SqliteBackend:
         ]
 
     def tables(self, session: _Child, relations: Sequence[Relation]) -> list[Table]:
-        """These with their columns.
-
-        Args:
-            session: A reader's.
-            relations: Of :meth:`relations`.
-        """
+        """These with their columns."""
         return [self._table(session, relation) for relation in relations]
 
     def _table(self, session: _Child, relation: Relation) -> Table:
@@ -305,19 +294,11 @@ class SqliteBackend:
         return f"SQLite {sqlite3.sqlite_version}"
 
     def stop(self, session: _Child) -> None:
-        """End the process of a statement.
-
-        Args:
-            session: Of :meth:`session`.
-        """
+        """End the process of a statement."""
         session.stop()
 
     def discard(self, session: _Child) -> None:
-        """End the process, and roll back what a killed writer left, which a reader may not.
-
-        Args:
-            session: Of :meth:`session`.
-        """
+        """End the process, and roll back what a killed writer left, which a reader may not."""
         session.close()
         if not session.is_reader:
             self._recover()
@@ -333,11 +314,7 @@ class SqliteBackend:
             pool.dispose()
 
     def explain(self, error: BaseException) -> Problem | None:
-        """Explain SQLite's error.
-
-        Args:
-            error: Any exception.
-        """
+        """Explain SQLite's error."""
         if not isinstance(error, _SqliteError):
             return None
         text = first_line(str(error))
