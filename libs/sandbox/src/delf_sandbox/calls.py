@@ -32,13 +32,14 @@ class OpenCall:
         size: What it takes in memory, in bytes.
     """
 
-    __slots__ = ("given_up", "host", "request", "size", "task")
+    __slots__ = ("begun", "given_up", "host", "request", "size", "task")
 
     def __init__(self, host: ScriptHost, request: CallRequest, size: int) -> None:
         self.host = host
         self.request = request
         self.size = size
         self.task: asyncio.Task[None] | None = None
+        self.begun = False
         self.given_up = False
 
     def give_up(self) -> asyncio.Task[None] | None:
@@ -102,7 +103,11 @@ class OpenCalls:
         waiting = self._waiting.pop(number, None)
         if waiting is not None:
             self._let_go(waiting)
-        elif call := self.served.get(number):
+        elif (call := self.served.get(number)) is None:
+            pass
+        elif call.begun:  # at once: the script's next call may come with the same frames
+            call.give_up()
+        else:
             # After its first step: what a script that runs once more does not wait for is known.
             self._loop.call_soon(call.give_up)
 
@@ -135,6 +140,7 @@ class OpenCalls:
         self._start_soon = self._loop.call_soon(self._start_waiting)
 
     async def _serve(self, call: OpenCall) -> None:
+        call.begun = True
         answer: CallAnswer | None = None
         try:
             answer = await call.host.call(call.request)

@@ -309,25 +309,6 @@ async def test_what_was_taken_as_an_answer_counts(tools):
     assert (decided.decision, decided.by) == ("approved", "cli")
 
 
-async def test_nothing_is_taken_once_a_channel_has_said_no(tools):
-    refused = []
-
-    class Quick:
-        async def decide(self, request):
-            asyncio.current_task().add_done_callback(lambda _: answer(request.request_id))
-            return Rejected(reason="no")
-
-    def answer(name):
-        try:
-            bench.pending.answer(name, Answer(Approved(), Decider(name="cli")))
-        except UnknownRequestError:
-            refused.append(name)
-
-    bench = Bench(tools, [NamedChannel("quick", Quick())])
-    decision = await bench.decide(1)
-    assert (decision == Approved()) != bool(refused)
-
-
 # -- the moment in which a request is seen ------------------------------------------------
 
 
@@ -342,23 +323,6 @@ async def test_it_can_be_answered_in_the_moment_in_which_it_is_seen(tools):
     assert kinds == [ApprovalRequested, ApprovalDecided]
 
 
-async def test_an_answer_counts_though_the_call_is_cancelled_while_its_request_is_journalled(tools):
-    bench = Bench(tools, wait_approvals=True)
-
-    async def answered_meanwhile(event, append=bench.journal.append):
-        await append(event)
-        if isinstance(event, ApprovalRequested):
-            bench.pending.answer(event.request_id, Answer(Approved(), Decider(name="bob")))
-            work.cancel()
-            await asyncio.sleep(0)
-
-    bench.journal.append = answered_meanwhile
-    work = bench.decide(1)
-    await ended(work)
-    (decided,) = bench.events(ApprovalDecided)
-    assert (decided.decision, decided.by) == ("approved", "bob")
-
-
 async def test_a_request_that_cannot_be_journalled_waits_for_nobody(tools):
     bench = Bench(tools, wait_approvals=True)
 
@@ -369,9 +333,6 @@ async def test_a_request_that_cannot_be_journalled_waits_for_nobody(tools):
     with pytest.raises(OSError, match="full"):
         await bench.decide(1)
     assert bench.pending.list() == []
-
-
-# -- an answer that was accepted counts -----------------------------------------------------
 
 
 async def pending_name(bench) -> str:
@@ -396,41 +357,10 @@ async def test_it_is_in_the_journal_before_the_task_has_a_place_again(tools):
         decided = await bench.decided.get()
         assert (decided.decision, decided.by) == ("approved", "bob")
         assert not work.done()
-        work.cancel()
-        await ended(work)
+        places.release()
+        assert await work == Approved(remember="task")
         assert len(bench.events(ApprovalDecided)) == 1
         assert await bench.decide(1) == Approved(reason="remembered")
-
-
-@pytest.mark.parametrize("given_up", [False, True], ids=["sandbox died", "script gave it up"])
-@pytest.mark.parametrize("times", [1, 2])
-async def test_it_counts_when_the_call_is_cancelled_in_the_same_moment(tools, given_up, times):
-    bench = Bench(tools, wait_approvals=True)
-    work = bench.decide(1)
-    name = await pending_name(bench)
-    bench.pending.answer(name, Answer(Approved(), Decider(name="bob")))
-    bench.call.given_up = given_up
-    work.cancel()
-    if times == 2:
-        asyncio.get_running_loop().call_soon(work.cancel)
-    await ended(work)
-    (decided,) = bench.events(ApprovalDecided)
-    assert (decided.decision, decided.by) == ("approved", "bob")
-    with pytest.raises(UnknownRequestError, match="it was approved"):
-        bench.pending.answer(name, Answer(Approved()))
-
-
-async def test_so_does_what_a_channel_said(tools):
-    class Quick:
-        async def decide(self, request):
-            asyncio.current_task().add_done_callback(lambda _: work.cancel())
-            return Rejected(reason="no")
-
-    bench = Bench(tools, [NamedChannel("quick", Quick())])
-    work = bench.decide(1)
-    await ended(work)
-    (decided,) = bench.events(ApprovalDecided)
-    assert (decided.decision, decided.by, decided.reason) == ("rejected", "quick", "no")
 
 
 @pytest.mark.parametrize(("given_up", "source"), [(False, "sandbox_died"), (True, "given_up")])

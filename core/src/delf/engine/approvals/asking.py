@@ -10,10 +10,9 @@ from typing import Any, Final
 
 from delf.engine.approvals.ballot import Ballot, votes_in
 from delf.engine.approvals.channels import NamedChannel, ask_channels
-from delf.engine.approvals.decision import Answer, unanswered
+from delf.engine.approvals.decision import Answer
 from delf.engine.approvals.pending import Count
 from delf.engine.approvals.shared import Approvals
-from delf.engine.calls.call import Call
 from delf.engine.journal.log import TaskLog
 from delf.engine.task import TaskRequest
 from delf.errors import UndecidedCallError
@@ -47,57 +46,38 @@ class Asking:
         self._voting: set[asyncio.Future[Any]] = set()
 
     async def answer(
-        self,
-        request: ApprovalRequest,
-        call: Call | None,
-        told: Awaitable[None],
-        *,
-        since: float | None,
-    ) -> tuple[Answer, asyncio.CancelledError | None]:
-        """Wait for the answer.
-
-        Once accepted it counts, also for a call that is cancelled meanwhile: that is returned
-        beside it.
+        self, request: ApprovalRequest, told: Awaitable[None], *, since: float | None
+    ) -> Answer:
+        """Wait for the answer. Cancelled meanwhile, the request takes none any more.
 
         Args:
             request: The request; it can be answered before anybody sees it.
-            call: The call; None for a whole script.
             told: Lets those who look on see it.
             since: Since when it waits, where others saw it wait before.
         """
         pending = self._shared.pending
         count = self._counting(request, since)
         answer = pending.open(request, count)
-        escalating: asyncio.Task[None] | None = None
-        asking: asyncio.Task[Answer | None] | None = None
-        cancelled: asyncio.CancelledError | None = None
+        work: list[asyncio.Task[Any]] = []
         how = "cancelled"
         failures: list[str] = []
         try:
-            try:
-                await told
-                escalating = self._escalating(request, since)
-                asking = asyncio.ensure_future(
-                    self._ask_channels(request, failures, count, again=since is not None)
-                )
-                said = await self._first_answer(request, asking, answer, failures)
-            except asyncio.CancelledError as error:
-                cancelled = error
-                said = _said_by_now(asking) or cut_short(call)
+            await told
+            work += self._escalating(request, since)
+            is_again = since is not None
+            asking = asyncio.create_task(
+                self._ask_channels(request, failures, count, again=is_again)
+            )
+            work.append(asking)
+            said = await self._first_answer(request, asking, answer, failures)
             if not pending.withdraw(request.request_id):
-                while not answer.done():  # whoever gave it was told that it counts
-                    try:
-                        await asyncio.wait({answer})
-                    except asyncio.CancelledError as error:
-                        cancelled = error
-                said = answer.result()
+                said = await answer  # whoever gave it in the same moment was told that it counts
             how = type(said.decision).__name__.lower()
+            return said
         finally:
-            for work in (asking, escalating):
-                if work is not None:
-                    work.cancel()
+            for each in work:
+                each.cancel()
             pending.close(request.request_id, how)
-        return said, cancelled
 
     async def _first_answer(
         self,
@@ -181,11 +161,11 @@ class Asking:
 
     def _escalating(
         self, request: ApprovalRequest, since: float | None
-    ) -> asyncio.Task[None] | None:
+    ) -> list[asyncio.Task[None]]:
         """Let further people decide once nobody has for as long as the rule says."""
         rule = ApprovalRule.of(request.rule)
         if rule is None or rule.escalate_after is None:
-            return None
+            return []
         waited = 0.0 if since is None else time.time() - since
         seconds, to = rule.escalate_after * 60 - waited, rule.escalate_to
 
@@ -197,7 +177,7 @@ class Asking:
                 if isinstance(named.channel, SupportsEscalation):
                     await self._tell_escalated(named, request)
 
-        return asyncio.ensure_future(escalate())
+        return [asyncio.create_task(escalate())]
 
     async def _tell_escalated(self, named: NamedChannel, request: ApprovalRequest) -> None:
         channel: Any = named.channel
@@ -217,11 +197,6 @@ class Asking:
         return await ask_channels(channels, request, self._task, redactor, failures, count)
 
 
-def cut_short(call: Call | None) -> Answer:
-    """The answer to a request that was cut short, with its call."""
-    return unanswered(given_up=call is not None and call.given_up)
-
-
 def _nobody(failures: Sequence[str]) -> str:
     """The reason of a no that nobody gave, with the channels that failed."""
     return f"{_UNASKED} ({'; '.join(failures)}); {_TO_DO}" if failures else NOBODY
@@ -231,10 +206,3 @@ def _undecided(request: ApprovalRequest, why: str) -> UndecidedCallError:
     return UndecidedCallError(
         f"{request.action} was begun and then interrupted, its end is not recorded, and {why}"
     )
-
-
-def _said_by_now(asking: asyncio.Task[Answer | None] | None) -> Answer | None:
-    """Return the answer of a channel that has given one."""
-    if asking is None or not asking.done() or asking.cancelled():
-        return None
-    return asking.result()

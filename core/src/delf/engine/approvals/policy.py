@@ -11,12 +11,13 @@ from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from delf.engine.approvals.asking import Asking, cut_short
+from delf.engine.approvals.asking import Asking
 from delf.engine.approvals.channels import NamedChannel, copy_of
 from delf.engine.approvals.decision import (
     Answer,
     decision_data,
     recorded,
+    unanswered,
     why_not,
     with_secrets,
 )
@@ -358,21 +359,23 @@ class TaskApprovals:
                 request = replace(request, request_id=asked.request_id, origins=asked.origins)
             told = self._tell(request, None if lapsed else asked)
             said = self._said_by_mode(request)
-            if said is None:
+            is_open = True
+            try:
+                if said is not None:
+                    await told
+                    is_open = False
+                    return await self._take(request, said, call)
                 with self._clock.stopped():
                     async with self.permit.given_up():
                         since = None if asked is None else asked.at
-                        said, cut = await self._asking.answer(request, call, told, since=since)
-                        answer = await self._take(request, said, call)
-                        if cut is not None:
-                            raise cut
-                        return answer
-            try:
-                await told
+                        said = await self._asking.answer(request, told, since=since)
+                        is_open = False
+                        return await self._take(request, said, call)
             except asyncio.CancelledError:
-                await self._take(request, cut_short(call), call)
+                if is_open:
+                    given_up = call is not None and call.given_up
+                    await self._take(request, unanswered(given_up=given_up), call)
                 raise
-            return await self._take(request, said, call)
 
     def _said_by_mode(self, request: ApprovalRequest) -> Answer | None:
         """The answer to a request about which nobody is asked; None where somebody is."""
