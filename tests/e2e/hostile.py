@@ -56,6 +56,7 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf journal check": (),
     "delf journal export": ("copy.jsonl",),
     "delf journal import": ("README",),
+    "delf journal prune": ("--keep", "1"),
     "delf journal size": (),
     "delf mcp effects": ("x",),
     "delf mcp serve": (),

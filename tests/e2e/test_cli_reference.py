@@ -157,7 +157,7 @@ OF_TASKS = {
         "delf runs code",
         "delf runs prune",
     ),
-    "delf journal size",
+    *("delf journal size", "delf journal prune"),
 }
 OF_APPROVALS = {
     f"delf approvals {name}"
@@ -262,6 +262,7 @@ def test_json_of_tasks(here):
     pruned = written(here, "runs", "prune", "--keep", "1", "--json")
     checked("delf runs prune", [pruned])
     checked("delf journal size", [written(here, "journal", "size", "--json")])
+    checked("delf journal prune", [written(here, "journal", "prune", "--dry-run", "--json")])
     assert name in pruned["tasks"]
 
 

@@ -89,7 +89,7 @@ def test_a_secret_in_another_option_is_given_again(here: Path) -> None:
     task, _ = killed_while_it_waits(here, *flags)
     failed = delf("resume", task, cwd=here)
     assert failed.returncode == 2
-    assert "give that option again" in failed.stderr
+    assert "give it again: --llm" in failed.stderr
 
 
 def test_given_paths_are_those_of_the_present_folder(here: Path, tmp_path: Path) -> None:

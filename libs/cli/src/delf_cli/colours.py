@@ -22,7 +22,7 @@ def choose(when: When) -> None:
     """
     if when == "auto":
         return
-    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
+    for name in ("NO_COLOR", "FORCE_COLOR"):
         os.environ.pop(name, None)
     os.environ["NO_COLOR" if when == "never" else "FORCE_COLOR"] = "1"
 
@@ -31,7 +31,7 @@ def chosen() -> bool | None:
     """Tell whether there are colours wherever it is written to; None leaves it to the stream."""
     if os.environ.get("NO_COLOR"):
         return False
-    if os.environ.get("FORCE_COLOR") or os.environ.get("CLICOLOR_FORCE"):
+    if os.environ.get("FORCE_COLOR"):
         return True
     return False if os.environ.get("TERM") == "dumb" else None
 

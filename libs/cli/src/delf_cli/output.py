@@ -197,16 +197,7 @@ def response_json(response: Response, **more: Any) -> str:
         response: The response.
         more: Fields to put before its own.
     """
-    try:
-        return json_text({**more, **response.to_dict()})
-    except UnsupportedValueError:
-        fields = {n: v for n, v in vars(response).items() if n not in ("exception", "events")}
-        trace = {n: v for n, v in vars(response.trace).items() if not n.startswith("_")}
-        calls = [dataclasses.asdict(call) for call in response.trace.tool_calls]
-        models = [dataclasses.asdict(call) for call in response.trace.model_calls]
-        lines = [dataclasses.asdict(line) for line in response.trace.timeline]
-        trace.update(tool_calls=calls, model_calls=models, timeline=lines)
-        return json_text({**more, **fields, "trace": trace})
+    return json_text({**more, **response.to_dict()})
 
 
 def failure_json(error: str, **more: Any) -> str:

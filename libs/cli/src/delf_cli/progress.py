@@ -156,7 +156,6 @@ class LiveStatus:
         self._doing = doing
         self._calls = 0
         self._running: dict[int, str] = {}
-        self._written = 0
         self._spinner: Spinner | None = None
         self._printed = deque[str]([""], maxlen=_LAST_LINES + 1)
 
@@ -183,10 +182,6 @@ class LiveStatus:
         if live is not None:
             live.stop()
 
-    def on_delta(self, text: str) -> None:
-        """Count what a model has written."""
-        self._written += text.count("\n")
-
     def __call__(self, event: ev.Event) -> None:
         """Take an event."""
         match event:
@@ -194,7 +189,6 @@ class LiveStatus:
                 self._doing = REPLAYING
             case ev.StepStarted():
                 self._doing = _DOING.get(event.step, event.step)
-                self._written = 0
                 if event.step == "generate" and event.attempt > 1:
                     self._doing = f"writing script {event.attempt}"
             case ev.Printed():
@@ -224,8 +218,6 @@ class LiveStatus:
         from rich.text import Text
 
         parts = [self._doing]
-        if self._written:
-            parts[0] += f", {counted(self._written, 'line')}"
         running = list(self._running.values())
         if running:
             more = f" and {len(running) - 1} more" if len(running) > 1 else ""

@@ -362,8 +362,7 @@ def _do(
         started = await setup.start(agent)
         kept.append(setup.keeps and started is agent)
         try:
-            told = {"listeners": listeners, "on_delta": live.on_delta if live else None}
-            return await do(started, told)
+            return await do(started, {"listeners": listeners})
         finally:
             await started.astop()
 
@@ -435,30 +434,24 @@ def as_before(state: State, options: Options, record: Mapping[str, Any]) -> Opti
         ) from None
     state.config = state.config or record["config"]
     flags = {name: value for name, value in options.flags.items() if value is not None}
-    for name, value in record["flags"].items():
-        if name not in flags and REDACTED in repr(value):
-            raise ConfigurationError(
-                f"the option of the task that sets {name!r} holds a secret, which the journal "
-                "does not keep",
-                hint="give that option again",
-            )
-    overrides = [*record["overrides"], *options.overrides]
-    held = [text for text in record["overrides"] if REDACTED in text]
     given = {text.partition("=")[0] for text in options.overrides}
-    for text in held:
-        name = text.partition("=")[0]
-        if name not in given:
+    overrides = [text for text in record["overrides"] if text.partition("=")[0] not in given]
+    kept = {
+        f"--{name.replace('_', '-')}": v for name, v in record["flags"].items() if name not in flags
+    }
+    kept |= {f"--set {text.partition('=')[0]}=…": text for text in overrides}
+    for option, value in kept.items():
+        if REDACTED in repr(value):
             raise ConfigurationError(
-                f"the value of --set {name}=… is a secret, which the journal does not keep",
-                hint=f"give it again: --set {name}=…",
+                f"the option {option} of the task holds a secret, which the journal does not keep",
+                hint=f"give it again: {option}",
             )
-        overrides.remove(text)
     return replace(
         options,
         flags={**options.flags, **record["flags"], **flags},
         connections=options.connections or tuple(record["connections"]),
         tool_files=options.tool_files or tuple(record["tool_files"]),
-        overrides=tuple(overrides),
+        overrides=(*overrides, *options.overrides),
     )
 
 

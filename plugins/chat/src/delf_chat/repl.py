@@ -118,7 +118,6 @@ class Repl:
                 task,
                 self._manner.timeout,
                 listeners=listeners,
-                on_delta=live.on_delta if live is not None else None,
                 setup=self._manner.setup,
             )
         )

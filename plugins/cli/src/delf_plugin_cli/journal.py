@@ -18,7 +18,7 @@ from delf.protocols.journal import JournalSize, SharedJournal, SupportsUpkeep
 from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import counted, json_text
-from delf_plugin_cli.runs import as_json_option
+from delf_plugin_cli.runs import as_json_option, prune
 
 _FORMAT: Final = {"delf_journal": 1}
 _SQLITE: Final = b"SQLite format 3\x00"
@@ -28,7 +28,7 @@ _AT_ONCE: Final = 32
 
 @click.group("journal", cls=LazyGroup, group="journal ", bare="size")
 def journal() -> None:
-    """Manage the journal: its size, damage, copies.
+    """Manage the journal: its size, old tasks, copies.
 
     \b
     delf journal size
@@ -57,6 +57,9 @@ def size(ctx: click.Context, as_json: bool) -> None:
     listed = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
     click.echo(f"{counted(sum(states.values()), 'task')} ({listed or 'none'})")
     click.echo(counted(found.events, "event"))
+
+
+journal.add_command(prune, "prune")
 
 
 @journal.command("check")

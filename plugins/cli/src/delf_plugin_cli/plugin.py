@@ -11,7 +11,7 @@ from delf.specs import CommandSpec
 _COMMANDS: Final = (
     ("resume", "Resume a task whose process died.", "resume:resume"),
     ("runs", "Look at the tasks in the journal.", "runs:runs"),
-    ("journal", "Manage the journal: its size, damage, copies.", "journal:journal"),
+    ("journal", "Manage the journal: its size, old tasks, copies.", "journal:journal"),
     ("quickstart", "Ask three questions and write delf.toml.", "quickstart:quickstart"),
     ("migrate", "Import the data of another framework.", "migrate:migrate"),
     ("config", "Show the configuration, and change it.", "config:config"),

@@ -24,6 +24,7 @@ from delf.plugins.discovery import installed, normalise
 from delf.plugins.shapes import faults, has, members
 from delf.protocols import approval, connection, embedder, formats, journal, model, sandbox
 from delf.specs import FormatSpec, JournalSpec, Spec
+from delf_plugin_cli.sources import is_installed
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
@@ -263,7 +264,7 @@ def _of_imports(distribution: metadata.Distribution, module: str, folder: Path) 
             continue
         # Of what is installed as it lies in a folder, nothing says which modules it has.
         found = {normalise(owner) for owner in owners.get(top, ())} | {normalise(top)}
-        if top not in owners and top.startswith("delf_") and not _is_installed(normalise(top)):
+        if top not in owners and top.startswith("delf_") and not is_installed(normalise(top)):
             found.add(PLUGIN_PREFIX + normalise(top.removeprefix("delf_")))
         plugins = {owner for owner in found - {own} if _is_plugin(owner)}
         if plugins:
@@ -308,16 +309,8 @@ def _owners(_installed: Hashable) -> Mapping[str, Sequence[str]]:
     return metadata.packages_distributions()
 
 
-def _is_installed(distribution: str) -> bool:
-    try:
-        metadata.distribution(distribution)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
-
-
 def _is_plugin(distribution: str) -> bool:
-    if not _is_installed(distribution):
+    if not is_installed(distribution):
         return False
     points = metadata.distribution(distribution).entry_points
     # One of delf's own libraries that brings a plugin, too, is a library.
