@@ -67,8 +67,6 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf memory import": ("README",),
     "delf memory list": (),
     "delf memory search": ("fact",),
-    "delf memory show": ("1",),
-    "delf memory stats": (),
     "delf migrate delfhos": (),
     "delf plugins": (),
     "delf plugins available": (),

@@ -179,7 +179,7 @@ OF_THE_REST = {
 
 OF_PLUGINS = {
     *(f"delf routines {name}" for name in ("list", "show", "history")),
-    *("delf memory", *(f"delf memory {name}" for name in ("list", "search", "show", "stats"))),
+    *("delf memory", *(f"delf memory {name}" for name in ("list", "search"))),
     *("delf google status", "delf audit show", "delf audit verify", "delf schedule list"),
     *(f"delf workers {name}" for name in ("list", "show", "run", "check")),
     *("delf runs stop", "delf migrate delfhos"),
@@ -378,15 +378,12 @@ def test_json_of_conversations_and_of_the_demo(here):
 
 
 def test_json_of_what_is_remembered(here):
-    checked("delf memory stats", [written(here, "memory", "stats", "--json")])
     assert delf("memory", "add", "The office is in Graz.", cwd=here).returncode == 0
     source = ("--source", "Ada")
     assert delf("memory", "add", "Ada is the contact.", *source, cwd=here).returncode == 0
     checked("delf memory list", written(here, "memory", "list", "--json"))
     checked("delf memory", written(here, "memory", "--json"))
     checked("delf memory search", written(here, "memory", "search", "office", "--json"))
-    checked("delf memory show", written(here, "memory", "show", "1", "--json"))
-    checked("delf memory stats", [written(here, "memory", "stats", "--json")])
 
 
 def test_json_of_workers(here):

@@ -123,7 +123,7 @@ async def test_broken_compression_is_an_error() -> None:
 
 
 async def _web(url: str) -> None:
-    web = Web(private=["127.0.0.1"], ports=[], rate=0, robots=False)
+    web = Web(private=["127.0.0.1"], ports=[], rate=0)
     try:
         await web.scrape(url)
     finally:

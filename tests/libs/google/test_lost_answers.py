@@ -73,7 +73,6 @@ CHANGES: dict[str, Callable[[Any, str], Awaitable[Any]]] = {
     "drive.update content": lambda c, key: c.update(key, content="three"),
     "drive.update folder": lambda c, key: c.update(key, name="d.txt", folder="Old"),
     "drive.trash": lambda c, key: c.trash(key),
-    "drive.restore": lambda c, key: c.restore(key),
     "drive.delete": lambda c, key: c.delete(key),
     "drive.share": lambda c, key: c.share(key, BOB),
     "docs.create": lambda c, key: c.create("More", "# Two"),

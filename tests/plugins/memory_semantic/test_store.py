@@ -5,7 +5,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,6 @@ from delf.notes import notes_of_call
 from delf.protocols.context import PluginContext
 from delf.testing import MemoryContract, PluginContract
 from delf_memory_semantic import store as store_module
-from delf_memory_semantic.nearest import VectorIndex
 from delf_memory_semantic.store import SemanticStore
 
 
@@ -268,31 +266,6 @@ async def test_more_facts_than_a_statement_takes_are_saved_at_once(context: Plug
         await store.aclose()
     finally:
         sa.event.remove(sa.Engine, "connect", limit)
-
-
-async def test_words_and_vectors_are_searched_at_once_and_by_all(
-    context: PluginContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = SemanticStore(context)
-    await store.save(["The office is in Turin."])
-    await store.search("office")
-    searches = 5
-    together = threading.Barrier(2 * searches, timeout=30)
-    by_words, nearest = store._database.with_words, VectorIndex.nearest
-
-    def meeting_words(query: str, limit: int) -> dict[int, float]:
-        together.wait()
-        return by_words(query, limit)
-
-    def meeting_vectors(index: VectorIndex, vector: Any, limit: int) -> list[tuple[int, float]]:
-        together.wait()
-        return nearest(index, vector, limit)
-
-    monkeypatch.setattr(store._database, "with_words", meeting_words)
-    monkeypatch.setattr(VectorIndex, "nearest", meeting_vectors)
-    found = await asyncio.gather(*(store.search("office") for _ in range(searches)))
-    assert all(len(facts) == 1 for facts in found)
-    await store.aclose()
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ Serve = Callable[[str, Reply], str]
 
 @pytest.fixture
 async def site() -> AsyncIterator[RawServer]:
-    """A site without a robots.txt whose pages a test puts in place with ``serve``."""
+    """A site whose pages a test puts in place with ``serve``."""
     async with raw_server() as running:
         running.answer = lambda seen: Reply(404, b"nothing here")
         yield running

@@ -54,8 +54,6 @@ async def inner_server() -> AsyncIterator[Inner]:
 
 def page_of(kind: str, target: str, seen: Seen) -> Reply:
     """What the public server answers."""
-    if seen.path == "/robots.txt":
-        return Reply(302, b"", {"Location": target}) if kind == "robots" else Reply(404)
     if kind == "hops" and "again" not in parse_qs(seen.query):
         return Reply(302, b"", {"Location": "/?again=1"})
     if kind in ("redirect", "hops"):
@@ -120,7 +118,7 @@ async def test_no_attempt_reaches_the_own_network(
                 "name": f"http://named.test:{own}/",
                 "rebind": f"http://rebound.test:{port}/",
             }.get(kind, f"http://public.test:{port}/")
-            options = {"private": [PUBLIC], "ports": [], "rate": 0, "cache_seconds": 0}
+            options = {"private": [PUBLIC], "ports": [], "rate": 0}
             web = Web(resolve=resolve, **options)
             results: list[object] = []
             for ask in (web.scrape, web.feed, web.links):
@@ -139,7 +137,7 @@ async def test_no_attempt_reaches_the_own_network(
 
 async def test_the_inner_server_is_reached_where_that_is_allowed() -> None:
     async with inner_server() as inner:
-        web = Web(private=["127.0.0.0/8"], ports=[], rate=0, robots=False)
+        web = Web(private=["127.0.0.0/8"], ports=[], rate=0)
         page = await web.scrape(f"http://2130706433:{inner.port}/")
         assert SECRET in page["text"]
         assert inner.connections == 1

@@ -19,7 +19,7 @@ from delf.errors import (
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused
 from delf.testing import ScriptedModel, TestHost
 from delf_web import Web
-from support.raw_http import RawServer, Reply, Seen
+from support.raw_http import Reply, Seen
 
 ARTICLE = """
 <nav><a href="/menu">Menu</a></nav>
@@ -217,19 +217,14 @@ async def test_a_circle_of_redirects_ends(web, serve) -> None:
 
 @pytest.mark.parametrize("status", [404, 410, 429, 500, 503])
 async def test_a_failed_answer_is_an_error_that_says_which(status, open_web, serve) -> None:
-    web = open_web(robots=False)
+    web = open_web()
     with pytest.raises(ToolExecutionError, match=str(status)):
         await web.scrape(serve("/", Reply(status, b"<p>sorry</p>")))
 
 
 async def test_nobody_there_is_an_error(web) -> None:
-    with pytest.raises(ToolRefusedError, match=r"robots\.txt"):
-        await web.scrape("http://127.0.0.1:1/")
-
-
-async def test_nobody_there_is_an_error_without_robots(open_web) -> None:
     with pytest.raises(ToolExecutionError, match="cannot be reached"):
-        await open_web(robots=False).scrape("http://127.0.0.1:1/")
+        await web.scrape("http://127.0.0.1:1/")
 
 
 async def test_a_large_page_is_refused_before_it_is_read(open_web, serve) -> None:
@@ -267,7 +262,7 @@ async def test_a_server_that_stays_silent_is_left(open_web) -> None:
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     with pytest.raises(ToolExecutionError, match=r"did not answer within 0\.2 s"):
-        await open_web(timeout=0.2, robots=False).scrape(f"http://127.0.0.1:{port}/")
+        await open_web(timeout=0.2).scrape(f"http://127.0.0.1:{port}/")
     server.close()
 
 
@@ -321,18 +316,6 @@ async def test_a_page_that_takes_too_long_ends_with_its_process(open_web, serve)
         await reading
     assert time.monotonic() - start < 20
     assert "Lamps" in (await web.scrape(serve("/a", html(ARTICLE))))["text"]
-
-
-@pytest.mark.slow
-async def test_a_robots_txt_cannot_keep_this_loop_busy(open_web, serve) -> None:
-    robots(serve, "User-agent: *\n" + "".join(f"Disallow: /*{n}*a*$\n" for n in range(28_000)))
-    url = serve("/" + "a" * 3000 + "b", html(ARTICLE))
-    reading = asyncio.create_task(open_web().scrape(url))
-    while not reading.done():
-        before = time.monotonic()
-        await asyncio.sleep(0.01)
-        assert time.monotonic() - before < 5
-    assert "Lamps" in (await reading)["text"]
 
 
 async def test_a_long_content_type_is_read_at_once(web, serve) -> None:
@@ -408,57 +391,9 @@ def test_a_network_that_is_none_is_known_at_the_start() -> None:
 # -- manners ------------------------------------------------------------------------------------
 
 
-def robots(serve, text: str, status: int = 200) -> None:
-    serve("/robots.txt", Reply(status, text.encode(), {"Content-Type": "text/plain"}))
-
-
-async def test_robots_are_respected(web, serve) -> None:
-    robots(serve, "User-agent: *\nDisallow: /private\nAllow: /private/open\n")
-    with pytest.raises(ToolRefusedError, match=r"robots\.txt"):
-        await web.scrape(serve("/private/a", html(ARTICLE)))
-    assert "Lamps" in (await web.scrape(serve("/private/open", html(ARTICLE))))["text"]
-
-
-async def test_robots_are_asked_once_by_name(open_web, serve, site) -> None:
-    robots(serve, "User-agent: delf-test\nDisallow: /\nUser-agent: *\nAllow: /\n")
-    refused = open_web(user_agent="delf-test")
-    with pytest.raises(ToolRefusedError):
-        await refused.scrape(serve("/a", html(ARTICLE)))
-    web = open_web()
-    await asyncio.gather(*(web.links(serve(f"/{n}", html(ARTICLE))) for n in range(5)))
-    assert [seen.path for seen in site.seen].count("/robots.txt") == 2
-    assert {seen.header("User-Agent") for seen in site.seen} == {"delf-test", "delf"}
-
-
-async def test_a_site_whose_robots_cannot_be_had_is_left_alone(web, serve) -> None:
-    robots(serve, "sorry", 503)
-    with pytest.raises(ToolRefusedError):
-        await web.scrape(serve("/a", html(ARTICLE)))
-
-
-async def test_robots_can_be_left_out(open_web, serve) -> None:
-    robots(serve, "User-agent: *\nDisallow: /\n")
-    assert (await open_web(robots=False).scrape(serve("/a", html(ARTICLE))))["text"]
-
-
-async def test_a_page_is_asked_for_once(web, serve, site) -> None:
-    url = serve("/a", html(ARTICLE))
-    await asyncio.gather(web.scrape(url), web.links(url), web.tables(f"{url}#part"))
-    await web.scrape(url)
-    assert [seen.path for seen in site.seen].count("/a") == 1
-
-
-async def test_a_page_is_forgotten_in_time(open_web, serve, site) -> None:
-    web = open_web(cache_seconds=0)
-    url = serve("/a", html(ARTICLE))
-    await web.links(url)
-    await web.links(url)
-    assert [seen.path for seen in site.seen].count("/a") == 2
-
-
 async def test_one_host_is_asked_as_often_as_the_rate_says(open_web, serve, site) -> None:
     times: list[float] = []
-    web = open_web(rate=20, robots=False)
+    web = open_web(rate=20)
     urls = [serve(f"/{number}", html("x")) for number in range(4)]
     answer = site.answer
 
@@ -471,14 +406,6 @@ async def test_one_host_is_asked_as_often_as_the_rate_says(open_web, serve, site
     await asyncio.gather(*map(web.links, urls))
     assert len(times) == 4
     assert all(at - start > 0.049 * number for number, at in enumerate(sorted(times)))
-
-
-async def test_a_site_may_want_more_time(open_web, serve, site: RawServer) -> None:
-    robots(serve, "User-agent: *\nCrawl-delay: 0.2\n")
-    web = open_web()
-    start = time.monotonic()
-    await asyncio.gather(*(web.links(serve(f"/{number}", html("x"))) for number in range(3)))
-    assert time.monotonic() - start >= 0.4
 
 
 async def test_no_cookie_goes_from_page_to_page(web, serve, site) -> None:

@@ -288,9 +288,6 @@ class Shell(delf_shell.connection.Shell):
         timeout: float = ...,
         max_output_bytes: int = ...,
         environment: Sequence[str] = ...,
-        confine: bool = ...,
-        network: bool = ...,
-        readable: Sequence[str] = ...,
     ) -> None: ...
 
 class Web(delf_web.connection.Web):
@@ -306,13 +303,11 @@ class Web(delf_web.connection.Web):
         others: Literal['allow', 'ask', 'refuse'] | None = ...,
         private: Sequence[str] = ...,
         ports: Sequence[int] = ...,
-        robots: bool = ...,
         user_agent: str = ...,
         rate: float = ...,
         timeout: float = ...,
         read_timeout: float = ...,
         max_bytes: int = ...,
-        cache_seconds: float = ...,
     ) -> None: ...
 
 class WebSearch(delf_web.search.connection.WebSearch):
@@ -332,8 +327,6 @@ class WebSearch(delf_web.search.connection.WebSearch):
         domains: Sequence[str] = ...,
         results: int = ...,
         timeout: float = ...,
-        price: Any = ...,
-        price_per_search: float | None = ...,
     ) -> None: ...
 
 class Workers(delf_workers.connection.Workers):

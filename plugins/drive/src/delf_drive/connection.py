@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
 import hashlib
 import mimetypes
 from collections.abc import Mapping
@@ -29,7 +28,6 @@ from delf_drive.records import (
     leads_to_folder,
     permission_of,
     quoted,
-    rows_of,
     type_of,
 )
 from delf_google.addresses import address
@@ -50,7 +48,7 @@ _EXPORTS: Final = {
     f"{NATIVE}presentation": "text/plain",
 }
 _TOP: Final = ("", "/", "root")
-_OF_ITSELF: Final = frozenset({"update", "restore", "trash", "delete"})
+_OF_ITSELF: Final = frozenset({"update", "trash", "delete"})
 """The operations on a shortcut itself, and not on its target."""
 _SOURCES: Final = {f"{NATIVE}document": "text/markdown", f"{NATIVE}spreadsheet": "text/csv"}
 
@@ -184,16 +182,6 @@ class Drive(GoogleConnection):
                 f"{content['name']} ({content['type']}) is not text in UTF-8; download it"
             ) from None
 
-    @action("get", effect="read")
-    async def rows(self, file: str) -> list[dict[str, str]]:
-        """The rows of a CSV file, or of a spreadsheet's first sheet, by the names in its first row,
-        every value as text.
-        """  # noqa: D205 - the model reads the whole paragraph
-        try:
-            return rows_of(await self.text(file))
-        except csv.Error as error:
-            raise ToolRefusedError(f"{file} cannot be read as rows: {error}; use text") from None
-
     @action("list_permissions", effect="read", trust=_PERMISSION)
     async def list_permissions(self, file: str) -> list[PermissionInfo]:
         """List the people who may read or change a file."""
@@ -307,13 +295,6 @@ class Drive(GoogleConnection):
         kind = _SOURCES.get(str(found["mimeType"]), str(found["mimeType"]))
         request = Request("replace a file", "PATCH", f"upload/{path}", query=query, body=body)
         return file_of(await upload(self.transport, request, data, kind))
-
-    @action("update", effect="write", trust=_TRUST, sinks=["file"])
-    async def restore(self, file: str) -> FileInfo:
-        """Take a file out of the trash, by its id."""
-        found = await self._places.find(file, follow=False)
-        path = f"{_FILES}/{segment(str(found['id']))}"
-        return await self._patch("restore a file", path, {"trashed": False}, {})
 
     @action("delete", effect="write", trust=_TRUST, sinks=["file"])
     async def trash(self, file: str) -> FileInfo:

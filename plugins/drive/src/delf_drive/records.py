@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import datetime as dt
-import io
 from collections.abc import Mapping
 from typing import Any, Final, TypedDict
-
-from delf.values.conversion import unique_names
 
 NATIVE: Final = "application/vnd.google-apps."
 FOLDER: Final = f"{NATIVE}folder"
 SHORTCUT: Final = f"{NATIVE}shortcut"
-_LARGEST_CELL: Final = 2**31 - 1
 FIELDS: Final = (
     "id,name,mimeType,size,modifiedTime,parents,owners/emailAddress,webViewLink,trashed,driveId,"
     "shortcutDetails(targetId,targetMimeType,targetResourceKey)"
@@ -119,28 +114,3 @@ def quoted(text: str) -> str:
     """A text in Drive's query language."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
-
-
-def rows_of(text: str) -> list[dict[str, str]]:
-    """The rows of a table of CSV as records, every value as text; no value is lost.
-
-    A name that is missing or comes again gets a number, and so do values beyond the names.
-
-    Args:
-        text: The file; its first row names the columns.
-
-    Raises:
-        csv.Error: When it is no such table.
-    """
-    csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_CELL))
-    separator = max(",;\t", key=text.partition("\n")[0].count)
-    lines = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row]
-    if not lines:
-        return []
-    header, width = lines[0], max(map(len, lines))
-    named = [*header, *[""] * (width - len(header))]
-    names = unique_names(name.strip() or f"column_{place}" for place, name in enumerate(named, 1))
-    return [
-        dict(zip(names, [*row, *[""] * (len(header) - len(row))], strict=False))
-        for row in lines[1:]
-    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -143,23 +142,6 @@ def list_command(opened: _Opened, as_json: bool) -> None:
         click.echo("Nothing is remembered yet: delf memory add TEXT", err=True)
 
 
-@memory.command("show")
-@click.argument("number", type=int)
-@as_json_option
-@click.pass_obj
-def show(opened: _Opened, number: int, as_json: bool) -> None:
-    """Show one fact, by its number in the list."""
-    found = [fact for fact in opened.use(lambda store: store.list()) if fact.id == number]
-    if not found:
-        raise click.ClickException(f"there is no fact {number}")
-    if as_json:
-        _show(found, as_json)
-        return
-    (fact,) = found
-    click.echo(_visible(fact.content))
-    click.echo(f"from {_visible(fact.source or 'unknown')}, {fact.saved_at:%Y-%m-%d %H:%M} UTC")
-
-
 @memory.command("forget")
 @click.argument("numbers", type=int, nargs=-1, metavar="[NUMBER…]")
 @click.option("--all", "everything", is_flag=True, help="Forget the whole namespace.")
@@ -251,25 +233,6 @@ def _of_delfhos(path: Path, chosen: str | None) -> _Batches:
         raise click.UsageError(f"{path} has several namespaces: --from {' or '.join(names)}")
     wanted = [fact for fact in facts if chosen in (None, fact.namespace)]
     return {"Delfhos": [(fact.content, fact.saved_at) for fact in wanted]} if wanted else {}
-
-
-@memory.command("stats")
-@as_json_option
-@click.pass_obj
-def stats(opened: _Opened, as_json: bool) -> None:
-    """Count facts and their sources."""
-    facts = opened.use(lambda store: store.list())
-    sources = Counter(fact.source or "unknown" for fact in facts)
-    newest = max((fact.saved_at for fact in facts), default=None)
-    if as_json:
-        data = {"facts": len(facts), "sources": dict(sources)}
-        click.echo(json.dumps({**data, "newest": newest and newest.isoformat()}))
-        return
-    click.echo(
-        f"{len(facts)} facts" + (f", the newest of {newest:%Y-%m-%d %H:%M} UTC" if newest else "")
-    )
-    for source, count in sources.most_common(20):
-        click.echo(f"{count:>7}  {_visible(source)}")
 
 
 def _show(facts: Sequence[StoredFact], as_json: bool) -> None:

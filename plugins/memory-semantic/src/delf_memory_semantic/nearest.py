@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from delf_memory_semantic.database import FactDatabase
 
 
 class VectorIndex:
-    """Compares a vector with many vectors of length 1, in several threads at once.
+    """Compares a vector with many vectors of length 1.
 
     Args:
         dimension: The length of a vector.
@@ -33,8 +32,6 @@ class VectorIndex:
 
     def add(self, rows: Sequence[tuple[int, bytes]]) -> None:
         """Add vectors by the numbers of their facts; those of another length are left out.
-
-        Nobody may search meanwhile.
 
         Args:
             rows: Numbers, and vectors as little-endian float32.
@@ -77,8 +74,8 @@ class Nearest:
 
     def __init__(self, database: FactDatabase) -> None:
         self._database = database
-        self._turn = threading.Condition()
-        self._readers = 0
+        # One search at a time: faiss may not search in what is being added to.
+        self._turn = threading.Lock()
         self._index: VectorIndex | None = None
         self._seen = (0, 0)
 
@@ -90,8 +87,8 @@ class Nearest:
             model: What made it.
             limit: How many at most.
         """
-        with self._reading(vector, model) as index:
-            return dict(index.nearest(vector, limit))
+        with self._turn:
+            return dict(self._followed(len(vector), model).nearest(vector, limit))
 
     def likeness(self, vector: Any, model: str, numbers: Iterable[int]) -> dict[int, float]:
         """Return the similarity of some facts, of those that have vectors.
@@ -101,7 +98,8 @@ class Nearest:
             model: What made it.
             numbers: The facts.
         """
-        with self._reading(vector, model) as index:
+        with self._turn:
+            index = self._followed(len(vector), model)
             likes = {number: index.likeness(number, vector) for number in numbers}
         return {number: like for number, like in likes.items() if like is not None}
 
@@ -110,26 +108,11 @@ class Nearest:
         with self._turn:
             self._index = None
 
-    @contextmanager
-    def _reading(self, vector: Any, model: str) -> Generator[VectorIndex]:
-        """The index of all that is stored now; while it changes nobody searches in it."""
-        with self._turn:
-            index = self._index
-            if index is None or self._database.state() != self._seen:
-                self._turn.wait_for(lambda: not self._readers)
-                index = self._followed(len(vector), model)
-            self._readers += 1
-        try:
-            yield index
-        finally:
-            with self._turn:
-                self._readers -= 1
-                self._turn.notify_all()
-
     def _followed(self, dimension: int, model: str) -> VectorIndex:
-        """The index with the facts that are new; a new one if others were changed."""
-        state = self._database.state()
-        index = self._index
+        """The index of all that is stored now; a new one if more than additions came."""
+        state, index = self._database.state(), self._index
+        if index is not None and state == self._seen:
+            return index
         if index is None or state[1] != self._seen[1]:
             index = VectorIndex(dimension)
         for rows in self._database.vectors(model, after=index.highest):

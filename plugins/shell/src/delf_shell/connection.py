@@ -12,12 +12,11 @@ from delf.errors import ToolRefusedError
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf_shell.parse import Pipeline, parse, shown
 from delf_shell.rules import read_rules
-from delf_shell.run import Runner, ShellResult, confinement
+from delf_shell.run import Runner, ShellResult
 from delf_shell.settings import ShellOptions, ShellSettings
 
 # Programs that ask or page would wait for a terminal that is not there.
 _QUIET: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
-_SHELL: Final = "/bin/sh"
 
 
 class Shell(Connection):
@@ -38,17 +37,8 @@ class Shell(Connection):
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)
-        plain = [rule for rule in self.settings.rules if not rule.shell]
-        self._rules = read_rules(plain, self.name)
+        self._rules = read_rules(self.settings.rules, self.name)
         self._folder = Path(self.settings.folder).resolve()
-        self._wrap: tuple[str, ...] = ()
-        if self.settings.confine:
-            self._wrap = confinement(
-                self._folder,
-                self.settings.readable,
-                network=self.settings.network,
-                name=self.name,
-            )
 
     async def context(self, task: str) -> str | None:
         """Return the commands that may run, for the prompt."""
@@ -64,14 +54,6 @@ class Shell(Connection):
         command = str(call.arguments["command"])
         cwd = str(call.arguments.get("cwd", "."))
         where = "" if cwd == "." else f"in {cwd}\n"
-        asks = self._shell_rule(command)
-        if asks is not None:
-            preview = f"{where}by a shell: {command}"
-            return (
-                NeedsApproval(reason="a rule asks", preview=preview)
-                if asks
-                else Allowed(preview=preview)
-            )
         try:
             pipelines = parse(command)
         except ToolRefusedError as error:
@@ -132,28 +114,11 @@ class Shell(Connection):
         runner = Runner(
             folder=self._beneath(cwd),
             environment={**_QUIET, **environment},
-            wrap=self._confined(cwd, environment),
             timeout=seconds,
             max_output_bytes=self.settings.max_output_bytes,
             **({} if context is None else {"tell": context.say}),
         )
-        return await runner.run(self._parsed(command))
-
-    def _parsed(self, command: str) -> tuple[Pipeline, ...]:
-        if self._shell_rule(command) is not None:
-            return (Pipeline("", ((_SHELL.rpartition("/")[2], "-c", command),)),)
-        return parse(command)
-
-    def _shell_rule(self, command: str) -> bool | None:
-        """Tell whether a rule for this very text, to be run by a shell, asks; None without one."""
-        rules = (rule for rule in self.settings.rules if rule.shell)
-        return next((r.approval_required for r in rules if r.pattern == command), None)
-
-    def _confined(self, cwd: str, environment: dict[str, str]) -> tuple[str, ...]:
-        if not self._wrap:
-            return ()
-        kept = [word for item in environment.items() for word in ("--setenv", *item)]
-        return (*self._wrap, *kept, "--chdir", str(self._beneath(cwd)), "--")
+        return await runner.run(parse(command))
 
     def _beneath(self, cwd: str) -> Path:
         folder = (self._folder / cwd).resolve()

@@ -13,21 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypedDict
 
-from delf.errors import ConnectionConfigurationError, ToolExecutionError
+from delf.errors import ToolExecutionError
 from delf_shell.parse import Pipeline, Words
 
 _PIECE: Final = 65_536
 _TOLD_EACH: Final = 0.1
-_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
-_SYSTEM_FILES: Final = (
-    "/etc/alternatives",
-    "/etc/ld.so.cache",
-    "/etc/localtime",
-    "/etc/passwd",
-    "/etc/group",
-    "/etc/nsswitch.conf",
-    "/etc/ssl/certs",
-)
 
 
 class ShellResult(TypedDict):
@@ -112,7 +102,6 @@ class Runner:
     Args:
         folder: Where.
         environment: All their variables.
-        wrap: Words that come before each command, to confine it.
         timeout: Seconds for all of them together.
         max_output_bytes: The most that is kept of what they write.
         tell: Sees what they write, as it comes.
@@ -120,7 +109,6 @@ class Runner:
 
     folder: Path
     environment: Mapping[str, str]
-    wrap: Words = ()
     timeout: float
     max_output_bytes: int
     tell: Callable[[str], None] = _nobody
@@ -186,7 +174,6 @@ class Runner:
             )
         try:
             return await asyncio.create_subprocess_exec(
-                *self.wrap,
                 program,
                 *words[1:],
                 stdin=given,
@@ -216,32 +203,3 @@ async def _end(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-
-
-def confinement(folder: Path, readable: Sequence[str], *, network: bool, name: str) -> Words:
-    """The words of bubblewrap that confine a command to a folder and the system's programs.
-
-    Args:
-        folder: What it may read and write.
-        readable: Other folders that it may read.
-        network: Whether it has a network.
-        name: The connection's name, for messages.
-
-    Raises:
-        ConnectionConfigurationError: When bubblewrap is not installed.
-    """
-    program = shutil.which("bwrap")
-    if program is None:
-        raise ConnectionConfigurationError(
-            f"{name}: confine = true needs the program bwrap, and it is not here",
-            hint="apt-get install bubblewrap, or your system's package of that name",
-        )
-    words = [program, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
-    if network:
-        words += ["--share-net", "--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf"]
-    for path in (*_SYSTEM, *_SYSTEM_FILES):
-        words += ["--ro-bind-try", path, path]
-    words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108 - its own
-    for path in readable:
-        words += ["--ro-bind", path, path]
-    return (*words, "--bind", str(folder), str(folder))

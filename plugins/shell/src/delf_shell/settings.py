@@ -24,9 +24,6 @@ class RuleSettings(BaseModel):
         description="`prefix`: any further words at all may follow the pattern. `reading`: the "
         "same, but a person is asked where they may do more than read what is in the folder.",
     )
-    shell: bool = Field(
-        default=False, description="Give exactly this text, and no other, to /bin/sh."
-    )
 
 
 class DefaultSettings(BaseModel):
@@ -57,14 +54,6 @@ class ShellSettings(PluginSettings):
         default=("PATH", "LANG", "LC_ALL", "TZ"),
         description="Variables of this process that commands get.",
     )
-    confine: bool = Field(
-        default=False,
-        description="Run with bubblewrap: the folder and the system's programs, nothing else.",
-    )
-    network: bool = Field(default=False, description="Whether confined commands have a network.")
-    readable: tuple[LocalPath, ...] = Field(
-        default=(), description="Other folders that confined commands may read."
-    )
 
     @field_validator("rules", mode="before")
     @classmethod
@@ -90,6 +79,3 @@ class ShellOptions(ConnectionOptions, total=False):
     timeout: float
     max_output_bytes: int
     environment: Sequence[str]
-    confine: bool
-    network: bool
-    readable: Sequence[str]

@@ -7,14 +7,13 @@ standard input (a line of JSON, then a document's bytes) and answers each with a
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import resource
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from delf.errors import DelfError, ToolExecutionError
 from delf_web.document import Document
@@ -22,9 +21,6 @@ from delf_web.feeds import read_feed
 from delf_web.markup import check_markup
 from delf_web.pages import Text, feeds_of, read_links, read_tables, read_text, text_of
 from delf_web.pdf import read_pdf
-
-if TYPE_CHECKING:
-    from protego import Protego
 
 HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
 PDF: Final = "application/pdf"
@@ -58,34 +54,20 @@ def _page(read: Callable[[Document], Any]) -> Callable[[Document], Any]:
     return checked
 
 
-def _robots(document: Document, agent: str) -> tuple[bool, float]:
-    """Tell whether a site's ``robots.txt`` gives an address, and the pause that it wants."""
-    rules = _rules(document.content)
-    return rules.can_fetch(document.url, agent), float(rules.crawl_delay(agent) or 0)
-
-
-@functools.lru_cache(16)
-def _rules(content: bytes) -> Protego:
-    from protego import Protego
-
-    return Protego.parse(content.decode("utf-8", errors="replace"))
-
-
-_WORKS: Final[dict[str, Callable[..., Any]]] = {
+_WORKS: Final[dict[str, Callable[[Document], Any]]] = {
     "text": _text,
     "links": _page(read_links),
     "tables": _page(read_tables),
     "feeds": feeds_of,
     "feed": read_feed,
-    "robots": _robots,
 }
 
 
-def _answer(work: str, document: Document, more: list[Any]) -> dict[str, Any]:
+def _answer(work: str, document: Document) -> dict[str, Any]:
     try:
         if document.kind in HTML:
             check_markup(document.content, document.url)
-        return {"found": _WORKS[work](document, *more)}
+        return {"found": _WORKS[work](document)}
     except DelfError as error:
         return {"failed": error.message}
     except MemoryError:
@@ -96,7 +78,7 @@ def _answer(work: str, document: Document, more: list[Any]) -> dict[str, Any]:
         return {"failed": f"{document.url} cannot be read: {type(error).__name__}: {error}"[:500]}
 
 
-def _take(requests: BinaryIO) -> tuple[str, Document, list[Any]] | None:
+def _take(requests: BinaryIO) -> tuple[str, Document] | None:
     line = requests.readline()
     if not line:
         return None
@@ -105,7 +87,7 @@ def _take(requests: BinaryIO) -> tuple[str, Document, list[Any]] | None:
     document = Document(
         url=head["url"], kind=head["kind"], charset=head["charset"], content=content
     )
-    return head["work"], document, head["more"]
+    return head["work"], document
 
 
 def main(most: int) -> None:

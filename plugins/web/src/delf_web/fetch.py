@@ -1,10 +1,8 @@
-"""Has pages: checked addresses, redirects, limits, manners, and a short memory."""
+"""Has pages: checked addresses, redirects, limits, a pace."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import OrderedDict
 from email.message import Message
 from fnmatch import fnmatchcase
 from typing import Final
@@ -17,7 +15,7 @@ from delf.network.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, 
 from delf.network.tls import trusted
 from delf_web.addresses import Guard, Resolve, system_resolve
 from delf_web.document import Document
-from delf_web.manners import FREE, Pace, Robots
+from delf_web.manners import Pace
 from delf_web.reading import Readers
 from delf_web.settings import WebSettings
 from delf_web.transport import PinnedTransport
@@ -26,7 +24,6 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 _MAX_URL: Final = 4000
 _MAX_KIND: Final = 400
-_CACHE_BYTES: Final = 50_000_000
 _FAILED: Final = 400
 _ACCEPT: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,application/pdf,*/*;q=0.5"
 
@@ -49,15 +46,11 @@ class Fetcher:
             "Accept": _ACCEPT,
             "Accept-Encoding": ACCEPTED,
         }
-        self._robots = Robots(self._robots_txt, self._read_robots)
         self.readers = Readers(settings.read_timeout, settings.max_bytes)
         self._pace = Pace(settings.rate)
-        self._kept: OrderedDict[str, tuple[float, Document]] = OrderedDict()
-        self._kept_bytes = 0
-        self._turns: dict[str, asyncio.Lock] = {}
 
     async def get(self, url: str, *, named_by: str | None = None) -> Document:
-        """Return the document at an address; from memory, where it was loaded a short time ago.
+        """Return the document at an address.
 
         Args:
             url: The address.
@@ -71,37 +64,17 @@ class Fetcher:
         first = checked_url(url, self._settings).copy_with(fragment=None)
         if named_by is not None:
             self._check_host(first, f"{named_by} names", httpx.URL(named_by))
-        key = str(first)
-        turn = self._turns.setdefault(key, asyncio.Lock())
-        try:
-            async with turn:  # whoever wants the same page at the same time waits for it
-                known = self._kept.get(key)
-                if known is not None and known[0] > time.monotonic():
-                    return known[1]
-                document = await self._follow(first)
-                self._keep(key, document)
-                return document
-        finally:
-            if not turn.locked():
-                self._turns.pop(key, None)
+        return await self._follow(first)
 
     async def aclose(self) -> None:
-        """Close all connections and forget all pages."""
-        self._kept.clear()
-        self._kept_bytes = 0
+        """Close all connections."""
         await self.readers.aclose()
         await self._transport.aclose()
 
     async def _follow(self, first: httpx.URL) -> Document:
         url = first
         for _ in range(_MAX_REDIRECTS + 1):
-            manners = await self._robots.about(str(url)) if self._settings.robots else FREE
-            if not manners.allowed:
-                raise ToolRefusedError(
-                    f"{url}: the site's robots.txt does not allow programs on this page",
-                    hint="robots = false in the connection's settings, where you may",
-                )
-            response, content = await self._exchange(url, manners.delay)
+            response, content = await self._exchange(url)
             place = response.headers.get("location")
             if response.status_code in _REDIRECTS and place:
                 url = self._redirected(url, place, first)
@@ -149,28 +122,9 @@ class Fetcher:
                 f"ask for {url} by itself"
             )
 
-    async def _read_robots(self, url: str, text: bytes) -> tuple[bool, float]:
-        document = Document(url=url, kind="text/plain", charset=None, content=text)
-        allowed, delay = await self.readers.read("robots", document, self._settings.user_agent)
-        return bool(allowed), float(delay)
-
-    async def _robots_txt(self, url: str) -> tuple[int, bytes]:
-        """The status and body of a ``robots.txt``."""
-        target = httpx.URL(url)
-        try:
-            for _ in range(_MAX_REDIRECTS + 1):
-                response, content = await self._exchange(target, 0.0)
-                place = response.headers.get("location")
-                if response.status_code not in _REDIRECTS or not place:
-                    return response.status_code, content
-                target = self._redirected(target, place, target)
-        except ToolExecutionError:
-            return 0, b""
-        return 0, b""
-
-    async def _exchange(self, url: httpx.URL, delay: float) -> tuple[httpx.Response, bytes]:
+    async def _exchange(self, url: httpx.URL) -> tuple[httpx.Response, bytes]:
         """One request and its answer, whatever its status."""
-        await self._pace.turn(url.netloc.decode(), delay)
+        await self._pace.turn(url.netloc.decode())
         try:
             async with asyncio.timeout(self._settings.timeout):
                 response = await self._transport.get(url, self._headers)
@@ -196,19 +150,6 @@ class Fetcher:
             ) from None
         except BodyEncodingError as error:
             raise ToolExecutionError(f"{url}: {error}") from None
-
-    def _keep(self, key: str, document: Document) -> None:
-        seconds = self._settings.cache_seconds
-        size = len(document.content)
-        old = self._kept.pop(key, None)
-        self._kept_bytes -= len(old[1].content) if old else 0
-        if not seconds or size > _CACHE_BYTES:
-            return
-        self._kept[key] = time.monotonic() + seconds, document
-        self._kept_bytes += size
-        while self._kept_bytes > _CACHE_BYTES:
-            _, (_, gone) = self._kept.popitem(last=False)
-            self._kept_bytes -= len(gone.content)
 
 
 def checked_url(text: str, settings: WebSettings) -> httpx.URL:

@@ -39,14 +39,12 @@ class Readers:
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._idle: list[asyncio.subprocess.Process] = []
 
-    async def read(self, work: str, document: Document, *more: Any) -> Any:
+    async def read(self, work: str, document: Document) -> Any:
         """Read a document.
 
         Args:
-            work: What is to be read: ``text``, ``links``, ``tables``, ``feeds``, ``feed``,
-                ``robots``.
+            work: What is to be read: ``text``, ``links``, ``tables``, ``feeds``, ``feed``.
             document: The document.
-            more: What that work wants to know beside it.
 
         Raises:
             OptionalDependencyError: When pypdf is not installed, and it is a PDF document.
@@ -63,7 +61,6 @@ class Readers:
             "kind": document.kind,
             "charset": document.charset,
             "size": len(document.content),
-            "more": more,
         }
         async with self._turns:
             answer = await self._ask(json.dumps(head).encode() + b"\n", document)

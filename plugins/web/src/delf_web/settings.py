@@ -28,9 +28,6 @@ class WebSettings(PluginSettings):
     ports: tuple[int, ...] = Field(
         default=(80, 443, 8000, 8080, 8443), description="Ports that may be reached; all if empty."
     )
-    robots: bool = Field(
-        default=True, description="Leave alone what a site's robots.txt does not give."
-    )
     user_agent: str = Field(
         default="delf", pattern=r"^[ -~]+$", description="The name under which pages are asked for."
     )
@@ -43,9 +40,6 @@ class WebSettings(PluginSettings):
     )
     max_bytes: int = Field(
         default=5_000_000, ge=1, description="The largest page, after decompression."
-    )
-    cache_seconds: float = Field(
-        default=300.0, ge=0, description="How long a page is not asked for again."
     )
 
     @property
@@ -61,10 +55,8 @@ class WebOptions(ConnectionOptions, total=False):
     others: Literal["allow", "ask", "refuse"] | None
     private: Sequence[str]
     ports: Sequence[int]
-    robots: bool
     user_agent: str
     rate: float
     timeout: float
     read_timeout: float
     max_bytes: int
-    cache_seconds: float

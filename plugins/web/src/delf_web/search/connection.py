@@ -46,7 +46,6 @@ _FORBIDDEN: Final = 403
 _MAX_QUERY: Final = 2000
 _MAX_BYTES: Final = 10_000_000
 _MAX_ROUNDS: Final = 4
-_MILLION: Final = 1_000_000
 _CUT: Final = "\n(The answer broke off here.)"
 
 
@@ -117,16 +116,15 @@ class WebSearch(Connection):
             language=settings.language,
         )
         if self._endpoint is not None:
-            fee = await self._ask_model(self._endpoint, asked, findings)
+            await self._ask_model(self._endpoint, asked, findings)
         else:
-            fee = await self._ask_searxng(settings.searxng or "", asked, findings)
+            await self._ask_searxng(settings.searxng or "", asked, findings)
         results = list(findings.results.values())
         if settings.domains:
             results = [page for page in results if is_below(page["url"], settings.domains)]
         return Found(
             answer=findings.answer.strip() + (_CUT if findings.is_cut else ""),
             results=results[: settings.results],
-            cost_usd=self._cost(findings, fee),
         )
 
     def _resolved(self, model: str, context: ModelContext | None = None) -> Endpoint:
@@ -149,7 +147,7 @@ class WebSearch(Connection):
         config = LLMConfig(model=model, api_key=key, base_url=base_url, provider=provider)
         return resolve(config, context)
 
-    async def _ask_model(self, endpoint: Endpoint, query: Query, findings: Findings) -> float:
+    async def _ask_model(self, endpoint: Endpoint, query: Query, findings: Findings) -> None:
         endpoint.require_key()
         engine = _ENGINES[endpoint.provider]()
         root = (endpoint.base_url or engine.root).rstrip("/")
@@ -167,7 +165,6 @@ class WebSearch(Connection):
                 ) from None
             if body is None:
                 break
-        return engine.fee
 
     async def _post(
         self, address: str, headers: dict[str, str], body: Any, endpoint: Endpoint
@@ -186,7 +183,7 @@ class WebSearch(Connection):
             raise by_status(status, said, endpoint, wait).error()
         return cast("dict[str, Any]", told)
 
-    async def _ask_searxng(self, root: str, query: Query, findings: Findings) -> float:
+    async def _ask_searxng(self, root: str, query: Query, findings: Findings) -> None:
         import httpx
 
         engine = SearXNG()
@@ -206,7 +203,6 @@ class WebSearch(Connection):
         if status != _OK or not isinstance(told, dict):
             raise ToolExecutionError(f"SearXNG at {root} answered {status}, and no JSON")
         engine.read(told, findings)
-        return engine.fee
 
     async def _exchange(
         self, method: str, address: str, headers: dict[str, str], body: Any
@@ -233,15 +229,3 @@ class WebSearch(Connection):
         except (ValueError, RecursionError):
             told = None
         return response.status_code, response.headers, told, text
-
-    def _cost(self, findings: Findings, fee: float) -> float | None:
-        """Return the cost of a search, where the price of the model's tokens is known."""
-        settings = self.settings
-        each = fee if settings.price_per_search is None else settings.price_per_search
-        total = findings.searches * each
-        if self._endpoint is not None:
-            if settings.price is None:
-                return None
-            total += findings.input_tokens * settings.price.input / _MILLION
-            total += findings.output_tokens * settings.price.output / _MILLION
-        return round(total, 9)

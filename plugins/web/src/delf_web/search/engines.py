@@ -48,12 +48,10 @@ class Engine(Protocol):
     Attributes:
         root: Where the provider is.
         path: Where searches are asked for; ``{model}`` stands for the model.
-        fee: USD for a search by the provider's list, as of November 2026.
     """
 
     root: str
     path: str
-    fee: float
 
     def headers(self, key: str) -> dict[str, str]:
         """Return the headers that name the client."""
@@ -90,7 +88,6 @@ class OpenAI:
 
     root = "https://api.openai.com/v1"
     path = "responses"
-    fee = 0.01
 
     def headers(self, key: str) -> dict[str, str]:
         """A bearer's token."""
@@ -119,7 +116,6 @@ class OpenAI:
         for item in _list(told, "output"):
             if item["type"] == "web_search_call":
                 action = _table(item, "action")
-                findings.searches += action.get("type") == "search"
                 sources += [source["url"] for source in _list(action, "sources") if "url" in source]
             elif item["type"] == "message":
                 for part in item["content"]:
@@ -128,9 +124,6 @@ class OpenAI:
                         _cited(part, findings)
         for url in sources:
             findings.add(url)
-        usage = _table(told, "usage")
-        findings.input_tokens += usage.get("input_tokens", 0)
-        findings.output_tokens += usage.get("output_tokens", 0)
         return None
 
 
@@ -149,7 +142,6 @@ class Anthropic:
 
     root = "https://api.anthropic.com"
     path = "v1/messages"
-    fee = 0.01
 
     def __init__(self) -> None:
         self._sent: dict[str, Any] = {}
@@ -177,11 +169,6 @@ class Anthropic:
 
     def read(self, told: Any, findings: Findings) -> dict[str, Any] | None:
         """Found pages, with the words of theirs that are cited."""
-        usage = _table(told, "usage")
-        findings.input_tokens += usage.get("input_tokens", 0)
-        findings.output_tokens += usage.get("output_tokens", 0)
-        tools = _table(usage, "server_tool_use")
-        findings.searches += tools.get("web_search_requests", 0)
         failed = ""
         for block in _list(told, "content"):
             if block["type"] == "web_search_tool_result":
@@ -209,7 +196,6 @@ class Google:
 
     root = "https://generativelanguage.googleapis.com"
     path = "v1beta/models/{model}:generateContent"
-    fee = 0.014
 
     def headers(self, key: str) -> dict[str, str]:
         """The key."""
@@ -224,11 +210,6 @@ class Google:
 
     def read(self, told: Any, findings: Findings) -> dict[str, Any] | None:
         """Pages that the answer rests on, with the sentences that do."""
-        usage = _table(told, "usageMetadata")
-        findings.input_tokens += usage.get("promptTokenCount", 0)
-        findings.input_tokens += usage.get("toolUsePromptTokenCount", 0)
-        findings.output_tokens += usage.get("candidatesTokenCount", 0)
-        findings.output_tokens += usage.get("thoughtsTokenCount", 0)
         candidates = _list(told, "candidates")
         if not candidates:
             why = _table(told, "promptFeedback").get("blockReason", "no answer")
@@ -238,7 +219,6 @@ class Google:
         findings.answer += "".join(p.get("text", "") for p in parts if not p.get("thought"))
         findings.is_cut = first.get("finishReason", "STOP") != "STOP"
         grounds = _table(first, "groundingMetadata")
-        findings.searches += len(_list(grounds, "webSearchQueries"))
         pages = [_table(chunk, "web") for chunk in _list(grounds, "groundingChunks")]
         for page in pages:
             findings.add(page.get("uri", ""), page.get("title") or "")
@@ -252,8 +232,6 @@ class Google:
 
 class SearXNG:
     """A SearXNG server that gives JSON."""
-
-    fee = 0.0
 
     def query(self, query: Query) -> str:
         """The end of the address."""
@@ -270,6 +248,5 @@ class SearXNG:
             for item in _list(told, "answers")
         ]
         findings.answer = "\n".join(filter(None, answers))
-        findings.searches = 1
         for page in _list(told, "results"):
             findings.add(page.get("url") or "", page.get("title") or "", page.get("content") or "")

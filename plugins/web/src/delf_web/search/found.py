@@ -16,11 +16,10 @@ class Result(TypedDict):
 
 
 class Found(TypedDict):
-    """The results and their cost in USD; None where that is not known."""
+    """The results of a search."""
 
     answer: str
     results: list[Result]
-    cost_usd: float | None
 
 
 @dataclass(slots=True)
@@ -31,17 +30,11 @@ class Findings:
         answer: What it says itself.
         results: Pages by their address, in the order in which they were first named.
         is_cut: Whether that broke off before its end.
-        searches: How many searches it made.
-        input_tokens: Read by a model.
-        output_tokens: Written by a model.
     """
 
     answer: str = ""
     results: dict[str, Result] = field(default_factory=dict[str, Result])
     is_cut: bool = False
-    searches: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
 
     def add(self, url: str, title: str = "", snippet: str = "") -> None:
         """Note a page; what is said of one page in several places is put together."""

@@ -1,23 +1,14 @@
-"""The engine of searches, and its price."""
+"""The engine of searches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from delf.settings import PluginSettings, SecretStr
 from delf.tools.connection import ConnectionOptions
-
-
-class TokenPrice(BaseModel):
-    """The price of the model's tokens."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    input: float = Field(ge=0, description="USD per million tokens of input.")
-    output: float = Field(ge=0, description="USD per million tokens of output.")
 
 
 class WebSearchSettings(PluginSettings):
@@ -43,10 +34,6 @@ class WebSearchSettings(PluginSettings):
     )
     results: int = Field(default=10, ge=1, le=50, description="How many results at most.")
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one search.")
-    price: TokenPrice | None = Field(default=None, description="What the model's tokens cost.")
-    price_per_search: float | None = Field(
-        default=None, ge=0, description="USD for one search; the provider's list price."
-    )
 
 
 class WebSearchOptions(ConnectionOptions, total=False):
@@ -61,5 +48,3 @@ class WebSearchOptions(ConnectionOptions, total=False):
     domains: Sequence[str]
     results: int
     timeout: float
-    price: Any
-    price_per_search: float | None
