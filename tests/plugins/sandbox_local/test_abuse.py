@@ -374,5 +374,3 @@ async def test_errors_of_tools_are_exceptions_that_scripts_know():
         "ToolNotAllowed a ToolNotAllowed\nApprovalRejected a ApprovalRejected\nToolError a Other\n"
         "told TOLD t True\nraised told\nraised told\nraised told\n"
     )
-
-
