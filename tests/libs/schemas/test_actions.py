@@ -152,7 +152,7 @@ async def test_none_leaves_out_what_does_not_take_it():
         ({"title": "a", "owner": {"boss": 1}}, "owner"),
         ({"title": "a", "titel": "b"}, "no argument 'titel'; did you mean 'title'"),
         ({"title": float("nan")}, "nan is not a number"),
-        ({"title": object()}, "a object cannot be sent"),
+        ({"title": object()}, "a value of the type object cannot be sent"),
     ],
 )
 def test_what_does_not_fit_is_refused(given, says):

@@ -21,7 +21,6 @@ from delf.plugins.formats import Formats
 from delf.specs import FormatSpec
 from delf.testing import PluginContract, TestHost
 from delf_files.connection import Files
-from delf_files.text import decode
 
 NO_PLUGINS = TestHost.discover(no_plugins=True, environ={})
 
@@ -135,15 +134,6 @@ async def test_only_input_files_can_be_read(tmp_path, name):
         await Files(found, Formats(NO_PLUGINS)).read(name)
 
 
-async def test_nothing_asks_and_nothing_writes(tmp_path):
-    actions = await Files([], Formats(NO_PLUGINS)).actions()
-    assert {(action.name, action.effect) for action in actions} == {
-        ("list", "read"),
-        ("query", "read"),
-        ("read", "read"),
-    }
-
-
 # -- tables ---------------------------------------------------------------------------------
 
 TABLES = {
@@ -201,10 +191,6 @@ async def test_an_encoding_can_be_named(reading):
         await reading("t.csv", data, encoding="nope")
     with pytest.raises(ToolExecutionError, match=r"t\.csv: .*can't decode"):
         await reading("t.csv", data, encoding="utf-8")
-
-
-def test_every_byte_can_be_decoded():
-    assert len(decode(bytes(range(1, 256)))) == 255
 
 
 # -- other kinds ----------------------------------------------------------------------------

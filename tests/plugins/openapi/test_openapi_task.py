@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 
-from delf import Agent
-from delf.testing import DelfProject, TestHost
-from delf_devkit.testing.models import ScriptedModel
-from delf_openapi import APITool
+from delf.testing import DelfProject
 from support.openapi_specs import PETS
 from support.raw_http import Reply, Seen, threaded_server
 
@@ -48,54 +44,6 @@ class Billing:
         if (seen.method, seen.path) == ("GET", "/v1/invoices/in_1"):
             return Reply(200, b'{"id": "in_1", "status": "draft"}')
         return Reply(404, b"{}")
-
-
-@pytest.mark.parametrize("answer", [True, False], ids=["approved", "rejected"])
-def test_three_operations_of_stripe(answer: bool, specs: pathlib.Path) -> None:
-    billing = Billing()
-    asked: list[Any] = []
-
-    def on_confirm(request: Any) -> bool:
-        asked.append((request.action, request.effect, dict(request.arguments)))
-        assert not billing.made, "nothing happened before the answer"
-        return answer
-
-    host = TestHost.discover(environ={})
-    model = ScriptedModel()
-    host.provide(model.spec, model.factory)
-    model.writes(BILLING)
-    with threaded_server(billing) as server:
-        tool = APITool(
-            str(specs / "stripe_spec3_2022-04-12.json"),
-            name="stripe",
-            base_url=server.url,
-            allow=["get_customers", "post_invoices", "get_invoices_invoice"],
-            token=KEY,
-        )
-        with Agent(
-            tools=[tool],
-            llm="scripted",
-            host=host,
-            sandbox="local",
-            on_confirm=on_confirm,
-            retry_count=0,
-        ) as agent:
-            response = agent.run("Bill Ada for order 7.")
-    assert asked == [
-        ("stripe.post_invoices", "write",
-         {"customer": "cus_1", "metadata": {"order": "7"}, "automatic_tax": {"enabled": True}})
-    ]  # fmt: skip
-    assert response.status is answer
-    if answer:
-        assert response.text == "200 in_1 draft"
-        assert billing.made == [
-            {"customer": ["cus_1"], "metadata[order]": ["7"], "automatic_tax[enabled]": ["true"]}
-        ]
-    else:
-        assert billing.made == []
-    assert "async def post_invoices(" in model.prompts[0]
-    assert not any(KEY in prompt for prompt in model.prompts)
-    assert KEY not in json.dumps(response.to_dict(), default=str)
 
 
 PEEKING = """\

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import math
 from collections.abc import Awaitable, Callable, Mapping
-from decimal import Decimal
 from typing import Any, Final, cast
 
 from delf.errors import (
@@ -19,13 +16,13 @@ from delf.tools.json_schema import Checker, Fault, at, clean
 from delf.tools.signature import Parameter
 from delf.types import Effect
 from delf_schemas.names import argument_name, method_name, sentence, unique
-from delf_schemas.shapes import Shapes, merge_object, safe_text
+from delf_schemas.plain import Misfit, plain, without_bytes
+from delf_schemas.shapes import Shapes, default_text, merge_object, safe_text
 
 _SUMMARY: Final = 280
 _DOC: Final = 90
 _ARGUMENT: Final = 260
 _RETURNS: Final = 420
-_DEFAULT: Final = 24
 _VISITS: Final = 20_000
 _MOST: Final = 500
 _WHOLE: Final = "arguments"
@@ -43,8 +40,6 @@ def action_from_schema(
     description: str = "",
     result: Mapping[str, Any] | None = None,
     effect: Effect = "irreversible",
-    permission: str | None = None,
-    tags: tuple[str, ...] = (),
 ) -> Action:
     """An action that takes what a JSON schema says.
 
@@ -58,8 +53,6 @@ def action_from_schema(
         description: What it does; its first sentences are shown to the model.
         result: The schema of what it gives, if that is known.
         effect: What it does to the world.
-        permission: The unit of ``allow`` and ``confirm``; the action's name when omitted.
-        tags: Words that it is sorted under.
 
     Raises:
         ToolDefinitionError: When the schema cannot be used.
@@ -77,7 +70,7 @@ def action_from_schema(
         returns = safe_text(Shapes(_Schema(result), _VISITS), result, "out", _RETURNS)
     return Action(
         name=final,
-        permission=permission or final,
+        permission=final,
         effect=effect,
         summary=clean(description, _SUMMARY) or final.replace("_", " "),
         parameters=taken.parameters,
@@ -85,7 +78,6 @@ def action_from_schema(
         validate=taken.validate,
         call=call,
         schema=taken.schema,
-        tags=tags,
     )
 
 
@@ -126,7 +118,7 @@ class _Arguments:
                 Parameter(
                     name=arg,
                     type_text=safe_text(shapes, properties[name], "in", _ARGUMENT),
-                    default_text=None if name in required else _default(found),
+                    default_text=None if name in required else default_text(found),
                     doc=sentence(found.get("description"), _DOC),
                 )
             )
@@ -159,9 +151,9 @@ class _Arguments:
         given: dict[str, Any] = {}
         for name, value in arguments.items():
             try:
-                given[name] = _plain(value)
-            except (TypeError, ValueError) as error:
-                raise self._refused(f"{name}: {error}") from None
+                given[name] = without_bytes(plain(value, name))
+            except Misfit as misfit:
+                raise self._refused(str(misfit)) from None
         fault = self._checker.fault(self._sent(given))
         while fault is not None and (left_out := self._left_out(fault, given)) in optional:
             del given[left_out]
@@ -230,33 +222,3 @@ def _looked_at(document: _Schema, schema: Any) -> Mapping[str, Any]:
         return document.resolve(schema)
     except ToolDefinitionError:
         return {}
-
-
-def _default(schema: Mapping[str, Any]) -> str:
-    value: Any = schema.get("default")
-    if isinstance(value, (bool, int, float)) or (isinstance(value, str) and value.isprintable()):
-        text = repr(value)
-        return text if len(text) <= _DEFAULT and "`" not in text else "..."
-    return "..."
-
-
-def _plain(value: Any) -> Any:
-    """A script's value as JSON has it."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in cast("list[Any]", value)]
-    if isinstance(value, Decimal):
-        value = int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value} is not a number of JSON")
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    from pydantic_core import PydanticSerializationError, to_jsonable_python
-
-    try:
-        return to_jsonable_python(value)
-    except PydanticSerializationError:
-        raise TypeError(f"a {type(value).__name__} cannot be sent") from None

@@ -18,6 +18,7 @@ _DATES: Final = {"date": "date", "date-time": "datetime"}
 _MAX_LITERALS: Final = 12
 _MAX_LITERAL_CHARS: Final = 160
 _MAX_CHOICES: Final = 5
+_MAX_DEFAULT: Final = 24
 _PROPERTIES: Final = (14, 8, 5, 4)
 _DEPTH: Final = 3
 _MAX_MERGE: Final = 40
@@ -286,6 +287,15 @@ def safe_text(shapes: Shapes, schema: Any, mode: Mode, limit: int) -> str:
         return shapes.text(schema, mode, limit)
     except (DelfError, RecursionError, TypeError, ValueError):
         return "Any"
+
+
+def default_text(schema: Mapping[str, Any]) -> str:
+    """The default of a schema as Python; dots where it is long, or there is none."""
+    value: Any = schema.get("default")
+    if isinstance(value, (bool, int, float)) or (isinstance(value, str) and value.isprintable()):
+        text = repr(value)
+        return text if len(text) <= _MAX_DEFAULT and "`" not in text else "..."
+    return "..."
 
 
 def is_binary(schema: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from delf_openapi.document import Document
 from delf_openapi.failures import SpecError, pointer_of
 from delf_openapi.operations import Operation, Param, Spot, read_operation
 from delf_schemas.names import sentence, snake
-from delf_schemas.shapes import Shapes, is_binary, safe_text
+from delf_schemas.shapes import Shapes, default_text, is_binary, safe_text
 
 GUESSED: Final = " (what it gives is a guess)"
 """Stands behind the summary of an action whose result a model has inferred."""
@@ -125,7 +125,7 @@ def _of_param(param: Param, shapes: Shapes, document: Document) -> Argument:
         param.name,
         param.place,
         safe_text(shapes, param.schema, "in", _ARGUMENT_CHARS),
-        None if param.required else _default(found),
+        None if param.required else default_text(found),
         _doc(param.doc or found.get("description"), found),
     )
 
@@ -147,7 +147,7 @@ def _of_field(item: Field, body: Body, shapes: Shapes, document: Document) -> Ar
     found = _resolved(document, item.schema)
     required = item.required and body.required
     shown = safe_text(shapes, item.schema, "in", _ARGUMENT_CHARS)
-    default = None if required else _default(found)
+    default = None if required else default_text(found)
     return Argument(
         item.arg, item.name, "body", shown, default, _doc(found.get("description"), found)
     )
@@ -158,14 +158,6 @@ def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
         return document.resolve(schema)
     except SpecError:
         return {}
-
-
-def _default(schema: Mapping[str, Any]) -> str:
-    value: Any = schema.get("default")
-    if isinstance(value, (bool, int, float)) or (isinstance(value, str) and value.isprintable()):
-        text = repr(value)
-        return text if len(text) <= 24 and "`" not in text else "..."
-    return "..."
 
 
 def _doc(text: Any, schema: Mapping[str, Any]) -> str:

@@ -10,9 +10,9 @@ from urllib.parse import quote
 from delf_openapi.bodies import Body, kind_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
-from delf_openapi.plain import Misfit, without_bytes
 from delf_openapi.sources import dumps
 from delf_openapi.styles import Pairs, safe_header, styled_pairs, text_of
+from delf_schemas.plain import Misfit, without_bytes
 from delf_schemas.shapes import is_binary, merge_object
 
 _UNRESERVED = "-._~"

@@ -16,7 +16,6 @@ from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.operations import Operation, Param
 from delf_openapi.payloads import file_of, write_body
-from delf_openapi.plain import Misfit, plain
 from delf_openapi.security import Credentials, credentials_for
 from delf_openapi.servers import operation_path, server_of
 from delf_openapi.settings import OpenAPISettings
@@ -29,6 +28,7 @@ from delf_openapi.styles import (
     safe_header,
 )
 from delf_openapi.values import Checker
+from delf_schemas.plain import Misfit, plain
 
 IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})
 

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from urllib.parse import quote
 
 from delf_openapi.operations import Param
-from delf_openapi.plain import Misfit, without_bytes
+from delf_schemas.plain import Misfit, without_bytes
 
 Pairs = list[tuple[str, str]]
 

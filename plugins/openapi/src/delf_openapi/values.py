@@ -12,7 +12,7 @@ from delf.tools.json_schema import Fault
 from delf_openapi.bundles import bundled
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
-from delf_openapi.plain import without_bytes
+from delf_schemas.plain import without_bytes
 
 _MOST_FAULTS: Final = 8
 _DEEPEST: Final = 3
