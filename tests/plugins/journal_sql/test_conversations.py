@@ -40,14 +40,6 @@ async def test_namespaces_are_apart(journal_url, open_journal):
     assert (await journal.conversations("b").load("c")).last == 0
 
 
-async def test_they_are_there_after_closing(journal_url, open_journal):
-    journal = open_journal(journal_url)
-    await journal.conversations("a").append("c", [user("x")])
-    await journal.aclose()
-    assert (await journal.conversations("a").load("c")).last == 1
-    assert (await open_journal(journal_url).conversations("a").load("c")).last == 1
-
-
 async def test_what_is_left_of_a_forgotten_one_goes_a_day_later(
     journal_url, open_journal, monkeypatch
 ):
@@ -185,35 +177,6 @@ def test_a_chat_goes_on_in_another_program(make_agent, scripted_model, journal_u
         make_agent(later).run("Who am I?")
         assert later.messages[-1] == {"role": "assistant", "content": "Ada"}
     assert "hello Ada" in scripted_model.prompts[1]
-
-
-def test_summarised_messages_stay_in_the_database(make_agent, scripted_model, sqlite_place):
-    chat = Chat(keep=2, persist=True, path=sqlite_place)
-    for text in ("a", "b", "c", "d"):
-        chat.append("user", text)
-    scripted_model.says("It began.").writes("print('done')")
-    make_agent(chat).run("go on")
-    assert [message.content for message in chat] == ["c", "d", "go on", "done"]
-    assert chat.summary == "It began."
-    kept = asyncio.run(SqlJournal(sqlite_place).conversations("default").read("default", 0, 99))
-    assert [m.content for m in kept] == ["a", "b", "c", "d", "go on", "done"]
-    chat.close()
-
-
-def test_what_another_program_adds_is_seen(make_agent, scripted_model, sqlite_place):
-    mine = Chat(persist=True, path=sqlite_place)
-    other = Chat(persist=True, path=sqlite_place)
-    mine.append("user", "one")
-    assert len(mine) == 1
-    other.append("user", "two")
-    assert len(mine) == 2
-    other.append("user", "three")
-    scripted_model.writes("print(1)")
-    make_agent(mine).run("go on")
-    assert "three" in scripted_model.prompts[0]
-    assert len(mine) == 5
-    mine.close()
-    other.close()
 
 
 def test_the_default_place_is_the_journal_s(make_agent, scripted_model, sqlite_place, monkeypatch):

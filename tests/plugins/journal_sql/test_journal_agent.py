@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from delf import Agent, tool
-from delf_journal_sql import SqlJournal
 
 
 @tool(confirm=False)
@@ -29,18 +28,6 @@ def make_agent(delf_host, scripted_model, monkeypatch, sqlite_place):
     return make
 
 
-async def test_every_event_of_a_task_is_kept(
-    make_agent, scripted_model, sqlite_place, open_journal
-):
-    scripted_model.writes("print(await wait(0), 'x' * 100_000)")
-    events = []
-    async with make_agent() as agent:
-        response = await agent.arun("wait", listeners=[events.append])
-    assert response.status, response.error
-    kept = await open_journal(sqlite_place).read(events[0].task_id)
-    assert list(kept) == events
-
-
 async def test_a_task_that_is_stopped_in_its_calls_leaves_no_gap(
     make_agent, scripted_model, sqlite_place, open_journal
 ):
@@ -55,14 +42,6 @@ async def test_a_task_that_is_stopped_in_its_calls_leaves_no_gap(
     assert list(kept) == events
     assert [event.seq for event in kept] == list(range(1, len(kept) + 1))
     assert (await journal.task(events[0].task_id)).state == "failed"
-
-
-async def test_many_tasks_of_an_agent(make_agent, scripted_model, sqlite_place, open_journal):
-    scripted_model.writes(*(["print(await wait(0.01))"] * 20))
-    async with make_agent() as agent:
-        responses = await asyncio.gather(*(agent.arun(f"task {n}") for n in range(20)))
-    assert all(response.status for response in responses)
-    assert {task.state for task in await SqlJournal(sqlite_place).find()} == {"done"}
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])

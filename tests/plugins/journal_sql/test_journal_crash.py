@@ -86,20 +86,6 @@ async def test_a_task_goes_on_in_another_process(journal_url, open_journal):
     assert [task.state for task in await journal.find(state="done")] == ["done"]
 
 
-async def test_a_reader_sees_what_another_process_writes(journal_url, open_journal):
-    journal = open_journal(journal_url)
-    every, one = journal.subscribe(), journal.subscribe("t1")
-    waiting = asyncio.ensure_future(anext(every))
-    with worker(journal_url, "t", tasks=2):
-        seen = [await asyncio.wait_for(waiting, 20)]
-        seen += [await asyncio.wait_for(anext(every), 20) for _ in range(60)]
-        only = [await asyncio.wait_for(anext(one), 20) for _ in range(20)]
-    assert {event.task_id for event in only} == {"t1"}
-    for events in (only, *([e for e in seen if e.task_id == name] for name in ("t0", "t1"))):
-        numbers = [event.seq for event in events]  # from where the subscription had begun
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-
-
 async def test_many_processes_start_at_once_on_nothing(journal_url, open_journal):
     with (
         worker(journal_url, "a") as a,
@@ -110,21 +96,6 @@ async def test_many_processes_start_at_once_on_nothing(journal_url, open_journal
             assert len(process.stdout.readline().split()) == 2
     journal = open_journal(journal_url)
     assert {task.task_id for task in await journal.find()} == {"a0", "b0", "c0"}
-
-
-async def test_notes_reach_another_process(journal_url, open_journal):
-    owner, other = open_journal(journal_url), open_journal(journal_url)
-    await owner.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
-    inbox = owner.subscribe_notes("t")
-    waiting = asyncio.ensure_future(anext(inbox))
-    assert await owner.notes("t") == []  # by now it has begun
-    position = await other.post("t", "approval", {"request_id": "r", "raw": b"\0"})
-    note = await asyncio.wait_for(waiting, 20)
-    assert (note.position, note.kind, note.data) == (
-        position, "approval", {"request_id": "r", "raw": b"\0"},
-    )  # fmt: skip
-    assert [item.kind for item in await other.notes("t")] == ["approval"]
-    assert await other.notes("t", after=position) == []
 
 
 def test_a_journal_serves_one_loop_after_another(journal_url):

@@ -12,8 +12,8 @@ from delf.engine.approvals.inbox import KIND, Inbox, answer_data
 from delf.engine.approvals.pending import PendingRequests
 from delf.errors import JournalUnavailableError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested, TaskFinished, TaskStarted
-from delf.protocols.approval import ApprovalRequest, Approved, Decider, Edited, Rejected
-from delf.protocols.journal import SharedJournal, SupportsRemembered
+from delf.protocols.approval import ApprovalRequest, Approved, Decider, Rejected
+from delf.protocols.journal import SupportsRemembered
 from delf.testing import script
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalError
@@ -49,16 +49,6 @@ async def test_a_request_of_a_task_that_is_over_or_nobodys_does_not_wait(journal
     assert names(await other.find_requests(waiting=True)) == []
     states = [record.task.state for record in await other.find_requests()]
     assert states == ["failed", "interrupted"]
-
-
-async def test_open_says_what_is_wrong_before_the_first_event(tmp_path, open_journal):
-    journal = open_journal(str(tmp_path / "journal.db"))
-    assert isinstance(journal, SharedJournal)
-    await journal.open()
-    assert await journal.find() == []
-    broken = open_journal(str(tmp_path))
-    with pytest.raises(JournalUnavailableError, match="cannot be opened"):
-        await broken.open()
 
 
 async def test_an_agent_does_not_start_without_its_journal(tmp_path, delf_host, scripted_model):
@@ -143,21 +133,6 @@ async def waiting(journal_url, open_journal):
     async with Inbox(journal, pending).watched():
         await ask(journal, "a", "req_1")
         yield pending.open(request()), other, pending
-
-
-@pytest.mark.parametrize(
-    ("sent", "arrives"),
-    [
-        (Approved(remember="task", reason="fine"), Approved(remember="task", reason="fine")),
-        (Rejected(reason="no"), Rejected(reason="no")),
-        (Edited(arguments={"n": 2}), Edited(arguments={"n": 2, "to": "ada"})),
-    ],
-)
-async def test_an_answer_settles_the_request(waiting, sent, arrives):
-    answer, other, _ = waiting
-    position = await other.post("a", KIND, answer_data("req_1", "d", sent, Decider(name="cli")))
-    settled = await asyncio.wait_for(answer, 10)
-    assert (settled.decision, settled.by, settled.note) == (arrives, "cli", position)
 
 
 @pytest.mark.parametrize(

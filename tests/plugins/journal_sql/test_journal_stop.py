@@ -11,7 +11,7 @@ import pytest
 from delf import Agent, tool
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import StoppedBy, TaskFinished, TaskQueued, TaskStarted
-from delf_journal_sql import SqlJournal, stopping
+from delf_journal_sql import stopping
 
 Made = Callable[..., Agent]
 
@@ -90,22 +90,6 @@ async def test_a_task_that_waits_for_its_place(
             await first
 
 
-async def test_a_task_that_waits_in_a_queue_is_over_at_once(
-    make_agent: Made, open_journal: Any, journal_url: str
-) -> None:
-    journal, name = open_journal(journal_url), "t"
-    queued = TaskQueued(task_id=name, seq=1, at=1.0, task="later", queue="night")
-    await journal.append(queued)
-    async with make_agent() as agent:
-        assert await asyncio.to_thread(agent.cancel, name)
-        assert not await asyncio.to_thread(agent.cancel, name)
-        response = await asyncio.to_thread(agent.wait, name)
-        assert response.state == "stopped"
-        with pytest.raises(UnknownTaskError):
-            await asyncio.to_thread(agent.cancel, "task_of_nobody")
-    assert (await journal.task(name)).state == "stopped"
-
-
 async def test_a_task_whose_process_is_gone_is_not_resumed(
     make_agent: Made, scripted_model: Any, open_journal: Any, journal_url: str, waiting: Waiting
 ) -> None:
@@ -138,16 +122,17 @@ async def test_a_process_that_does_not_heed_is_named(
     assert await other.asked_to_stop(["t", "u"]) == {"t": StoppedBy("a test")}
 
 
-async def test_notes_of_any_number_of_tasks(open_journal: Any, journal_url: str) -> None:
-    journal: SqlJournal = open_journal(journal_url)
-    names = [f"t{number}" for number in range(1200)]
-    started = [TaskStarted(task_id=name, seq=1, at=1.0, task="Do it.") for name in names]
-    await asyncio.gather(*map(journal.append, started))
-    for name in ("t3", "t1199"):
-        await journal.post(name, stopping.STOP, {"by": "first"})
-        await journal.post(name, stopping.STOP, {"by": "second"})
-    await journal.post("t4", "approval", {})
-    assert await journal.asked_to_stop(names) == {
-        "t3": StoppedBy("first"),
-        "t1199": StoppedBy("first"),
-    }
+async def test_a_task_that_waits_in_a_queue_is_over_at_once(
+    make_agent: Made, open_journal: Any, journal_url: str
+) -> None:
+    journal, name = open_journal(journal_url), "t"
+    queued = TaskQueued(task_id=name, seq=1, at=1.0, task="later", queue="night")
+    await journal.append(queued)
+    async with make_agent() as agent:
+        assert await asyncio.to_thread(agent.cancel, name)
+        assert not await asyncio.to_thread(agent.cancel, name)
+        response = await asyncio.to_thread(agent.wait, name)
+        assert response.state == "stopped"
+        with pytest.raises(UnknownTaskError):
+            await asyncio.to_thread(agent.cancel, "task_of_nobody")
+    assert (await journal.task(name)).state == "stopped"

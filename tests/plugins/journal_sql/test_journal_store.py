@@ -18,7 +18,7 @@ import pytest
 
 from delf.environment import FileText
 from delf.errors import UnknownTaskError
-from delf.events import CallFinished, CallStarted, ModelCalled, Printed, TaskFinished, TaskStarted
+from delf.events import CallFinished, ModelCalled, Printed, TaskFinished, TaskStarted
 from delf_journal_sql import SqlJournal, owners, schema, store
 from delf_journal_sql.errors import JournalConflictError, JournalError, JournalSetupError
 from delf_journal_sql.opening import open_database
@@ -74,22 +74,6 @@ class TestAppend:
         assert isinstance(results[0], JournalConflictError)
         assert results[1:] == [None] * 20
 
-    async def test_two_hundred_tasks_at_once(self, journal_url, open_journal):
-        journal = open_journal(journal_url)
-
-        async def work(name):
-            await journal.append(started(name))
-            for seq in range(2, 12):
-                await journal.append(printed(name, seq))
-            await journal.append(finished(name, 12))
-
-        names = [f"t{number}" for number in range(200)]
-        await asyncio.gather(*map(work, names))
-        found = await journal.find(limit=500)
-        assert {(task.task_id, task.state, task.events) for task in found} == {
-            (name, "done", 12) for name in names
-        }
-
     async def test_what_was_begun_is_kept_though_the_caller_is_cancelled(
         self, journal_url, open_journal
     ):
@@ -113,18 +97,6 @@ class TestAppend:
         assert len(await journal.find()) == 50
         await journal.append(started("after"))
         await journal.aclose()
-
-    @pytest.mark.parametrize("large", ["x", "x" * 2_000_000], ids=["small", "large"])
-    async def test_a_value_that_cannot_be_written_is_told_as_text(
-        self, sqlite_place, open_journal, large
-    ):
-        journal = open_journal(sqlite_place)
-        odd = {"plain": 1, "odd": threading.Event, "large": large}
-        await journal.append(started("t"))
-        call = {"call_id": 1, "action": "a.b", "effect": "read", "digest": "x"}
-        await journal.append(CallStarted(task_id="t", seq=2, at=1.0, arguments=odd, **call))
-        kept = (await journal.read("t"))[1]
-        assert kept.arguments == {"plain": 1, "odd": "<class 'threading.Event'>", "large": large}
 
 
 class TestValues:
@@ -202,23 +174,6 @@ class TestFind:
     async def test_filters(self, journal, filters, expected):
         assert [task.task_id for task in await journal.find(**filters)] == expected
 
-    async def test_tells_what_it_knows(self, journal):
-        failed = await journal.task("task_a2")
-        assert (failed.error, failed.cost_usd, failed.finished_at) == ("no", 0.5, 22.0)
-        assert "pid" in ((await journal.task("task_a3")).owner or "")
-        with pytest.raises(UnknownTaskError):
-            await journal.task("nowhere")
-
-    async def test_ids_may_be_shortened(self, journal):
-        assert await journal.resolve("task_a1") == "task_a1"
-        assert await journal.resolve("a2") == "task_a2"
-        with pytest.raises(UnknownTaskError, match="more than one") as caught:
-            await journal.resolve("a")
-        assert "task_a3" in (caught.value.hint or "")
-        for unknown in ("b", "%", "_", "ask_a1"):
-            with pytest.raises(UnknownTaskError, match="no task"):
-                await journal.resolve(unknown)
-
 
 class TestOwners:
     async def test_a_closed_journal_owns_nothing(self, journal_url, open_journal):
@@ -277,11 +232,6 @@ class TestPrune:
         with pytest.raises(UnknownTaskError):
             await journal.read("t0")
 
-    async def test_removes_what_is_old(self, journal):
-        now = 10.0 + await asyncio.to_thread(self.clock, journal)
-        assert (await journal.prune(older_than=now)).tasks == ()
-        assert len((await journal.prune(older_than=now - 2013.5)).tasks) == 3
-
     async def test_leaves_nothing_behind(self, journal, journal_url):
         await journal.aclose()
         again = SqlJournal(journal_url)
@@ -292,10 +242,6 @@ class TestPrune:
                 assert connection.execute(f"SELECT COUNT(*) FROM delf_{table}")[0][0] == 0
         database.close()
         await again.aclose()
-
-    def clock(self, journal):
-        with journal.database.reader() as connection:
-            return journal.database.now(connection)
 
 
 class TestOpening:

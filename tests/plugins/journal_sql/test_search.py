@@ -21,7 +21,7 @@ from delf.events import (
     TaskStarted,
 )
 from delf.messages import Usage
-from delf.protocols.search import SupportsSearch, TaskFilter
+from delf.protocols.search import TaskFilter
 from delf_journal_sql import SqlJournal
 
 NOON = datetime(2026, 10, 31, 12, tzinfo=UTC).timestamp()
@@ -80,10 +80,6 @@ async def found(journal: SqlJournal, text: str | None = None, **wanted: Any) -> 
     result = await journal.search(TaskFilter(text=text, **wanted))
     assert result.behind == 0
     return [one.task.task_id for one in result.tasks]
-
-
-def test_a_journal_in_a_database_supports_search(journal: SqlJournal) -> None:
-    assert isinstance(journal, SupportsSearch)
 
 
 async def test_a_task_is_found_by_its_words_script_calls_answer_and_errors(
@@ -344,10 +340,3 @@ async def test_earlier_calls_are_found_by_action_value_and_person(
         ("mail.send", "ada@lab.example", None),
     ):
         assert await journal.calls_with(action, text, key, 9) == [], (action, text, key)
-
-
-async def test_a_text_without_words_is_not_looked_for(
-    journal: SqlJournal, written: Written
-) -> None:
-    await written.task("task_a")
-    assert await journal.calls_with("files.list", "/", None, 9) is None

@@ -224,7 +224,8 @@ class Trial:
             story = Story(f"t{len(self.stories)}")
             self.stories.append(story)
             order = {"task": doing(CODE.format(name=story.name, steps=STEPS))}
-            answer = await self._ask("POST", "/run", json=order | {"idempotency_key": story.name})
+            headers = {"idempotency-key": story.name}
+            answer = await self._ask("POST", "/run", json=order, headers=headers)
             if answer.status_code != 202:
                 self.faults.append(f"{story.name} was not accepted: {answer.text}")
                 return

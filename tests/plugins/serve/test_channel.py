@@ -272,15 +272,6 @@ async def test_a_mail_is_sent_with_a_link(serve, monkeypatch):
     assert f"https://delf.example.com/#/{asked['task_id']}/{asked['request_id']}" in text
 
 
-async def test_a_mail_server_that_is_busy_is_tried_again(serve, monkeypatch):
-    with smtp() as box:
-        box.refusals += ["451 later", "451 later"]
-        mailing(monkeypatch, box)
-        await ask(serve)
-        await until(lambda: box.mails)
-    assert not box.refusals
-
-
 async def test_a_password_is_sent_after_starttls(serve, monkeypatch, trusted):
     with smtp(tls_context=trusted, auth_require_tls=True) as box:
         mailing(monkeypatch, box, login="ada:p%40ss%2Fword@")

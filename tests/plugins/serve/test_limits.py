@@ -67,14 +67,6 @@ async def test_headers_after_a_body_are_not_taken_for_those_of_the_head(serve):
     assert (await raw(server.url, smuggled))[9:12] in (b"400", b"401")
 
 
-async def test_a_body_has_a_time_in_all(serve):
-    server = await serve(body_seconds=0.4)
-    head = POST + b"content-length: 1000\r\n\r\n"
-    begun = time.monotonic()
-    assert (await dripping(server.url, head, b"{" * 1000, pause=0.02)).startswith(b"HTTP/1.1 408")
-    assert time.monotonic() - begun < 10
-
-
 async def test_the_rest_of_a_refused_request_is_not_waited_for(serve, monkeypatch):
     monkeypatch.setattr("delf_serve.server.REST_SECONDS", 0.2)
     server = await serve(api_key=KEYS)
@@ -226,12 +218,3 @@ async def test_what_a_killed_server_had_begun_to_take_is_removed(serve, tmp_path
     await until(lambda: not (owner / "coming_file_left").exists())
     assert (owner / "coming_file_comes/b").read_bytes() == b"half"
     assert len((await first.client.get("/files")).json()["files"]) == 1
-
-
-async def test_the_same_order_again_keeps_no_further_files(serve, tmp_path):
-    server = await serve()
-    order = {"task": doing("print(1)"), "files": [{"name": "a", "content": "eA=="}]}
-    for _ in range(3):
-        again = await server.client.post("/run", json=order, headers={"idempotency-key": "once"})
-        assert again.is_success
-    assert len([file for file in (tmp_path / "files").rglob("*") if file.is_file()]) == 1

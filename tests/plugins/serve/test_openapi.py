@@ -52,7 +52,7 @@ async def test_the_openapi_plugin_drives_it(serve):
         await server.question(accepted["task_id"])
         asked = await call("list_approvals")
         name = asked["approvals"][0]["request_id"]
-        await call("decide", request_id=name, decision="approve")
+        await call("decide", request_id=name, body={"decision": "approve"})
         await server.until(accepted["task_id"], "done")
         assert (await call("get_task", task_id=accepted["task_id"]))["result"] == "sent 1 to bob"
     finally:

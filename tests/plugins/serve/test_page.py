@@ -829,23 +829,6 @@ async def test_the_meter_shows_the_agents_budget_and_not_the_tasks(
         await server.until(third["task_id"], "done")
 
 
-async def test_a_person_sees_what_the_model_saw(shop, open_page):
-    page = await open_page(shop.url)
-    task = await shop.run("1 / 0", words=f"Divide {HOSTILE}")
-    await shop.until(task["task_id"], "failed")
-    await at(page, task)
-    await page.get_by_role("button", name="What the model saw").click()
-    calls = page.locator(".prompt")
-    await expect(calls).to_have_count(2)
-    await calls.nth(1).locator("summary").first.click()
-    await expect(calls.nth(1).locator(".said.new").last).to_contain_text("ZeroDivisionError")
-    await expect(calls.nth(1).locator(".same > summary")).to_contain_text("as in the previous call")
-    await calls.nth(0).locator("summary").first.click()
-    await expect(calls.nth(0)).to_contain_text("1 / 0")
-    assert await page.evaluate("window.hurt") is None
-    assert await accessible(page) == []
-
-
 async def test_a_person_goes_on_from_an_event_as_a_new_task(shop, open_page):
     page = await open_page(shop.url)
     task = await shop.run("print(await look(1))\nprint(await look(2))")

@@ -51,9 +51,9 @@ async def test_a_routine_is_run_with_its_inputs_and_asks_no_model(store, serve):
 
 async def test_the_same_key_gives_the_same_task(store, serve):
     server = await serve()
-    order = {"inputs": {"number": 9}, "wait": 20, "idempotency_key": "k"}
-    first = (await server.client.post("/routines/thing", json=order)).json()
-    again = (await server.client.post("/routines/thing", json=order)).json()
+    order, headers = {"inputs": {"number": 9}, "wait": 20}, {"idempotency-key": "k"}
+    first = (await server.client.post("/routines/thing", json=order, headers=headers)).json()
+    again = (await server.client.post("/routines/thing", json=order, headers=headers)).json()
     assert first["task_id"] == again["task_id"]
 
 

@@ -132,34 +132,3 @@ async def test_only_who_may_read_searches(serve):
     server = await serve(api_key=KEYS, key="wrong")
     for path in ("/search", "/figures"):
         assert (await server.client.get(path)).status_code == 401
-
-
-async def test_two_tasks_stand_side_by_side(serve):
-    server = await serve()
-    one = await done(server, "print((await look(1))['name'])", "first")
-    other = await done(server, "print((await look(2))['name'])", "first")
-    answer = await server.client.get(f"/tasks/{one}/compare/{other}")
-    assert answer.status_code == 200, answer.text
-    found = answer.json()
-    assert (found["a"]["task_id"], found["b"]["task_id"]) == (one, other)
-    assert found["answer"] == [{"left": "thing 1", "right": "thing 2", "same": False}]
-    assert found["scripts"][0] == {"left": "# script 1", "right": "# script 1", "same": True}
-    assert "look(number=1)" in found["calls"][0]["left"]
-    assert (await server.client.get(f"/tasks/{one}/compare/task_none")).status_code == 404
-
-
-async def test_a_task_is_done_with_another_model_or_another_script(serve):
-    server = await serve(models=["scripted:other"])
-    task = await server.run("print(await look(1))", llm="scripted:other")
-    await server.until(task["task_id"], "done")
-    place = f"/tasks/{task['task_id']}/fork"
-    made = (await server.client.post(place, json={"script": "print('mine')"})).json()
-    assert (await server.until(made["task_id"], "done"))["result"] == "mine"
-    made = (await server.client.post(place, json={"llm": "scripted:other"})).json()
-    await server.until(made["task_id"], "done")
-    for path, body in (("/run", {"task": "x", "llm": "gpt-9"}), (place, {"llm": "scripted"})):
-        refused = await server.client.post(path, json=body)
-        assert (refused.status_code, refused.json()["param"]) == (409, "llm")
-        assert "one of scripted:other" in refused.json()["detail"]
-    late = await server.client.post(place, json={"at": 10_000, "script": "print(1)"})
-    assert (late.status_code, late.json()["param"]) == (422, "at")

@@ -13,7 +13,6 @@ from plugins.serve.test_page import (  # noqa: F401 - fixtures
     open_page,
     shop,
 )
-from plugins.serve.test_people import add, person
 from support.serving import KEYS, Outbox, make_agent, serving
 
 pytestmark = [
@@ -164,81 +163,3 @@ async def test_a_browser_that_may_notifies_with_the_count(shop, open_page):  # n
     await shop.until(task["task_id"], "waiting")
     await expect(page).to_have_title("(1) delf")
     assert await page.evaluate("told") == [["delf: 1 request waits for you", "local: send"]]
-
-
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("sandbox_died", "the sandbox of its script ended before anybody answered"),
-        ("given_up", "its script stopped waiting for the call before anybody answered"),
-        ("timeout", "nobody answered in time"),
-    ],
-)
-async def test_a_request_that_nobody_decided_says_what_happened(shop, open_page, source, words):  # noqa: F811
-    page = await open_page(shop.url)
-    told = await page.evaluate(
-        "async (source) => { const { Card } = await import('/page/card.js');"
-        " const decided = { decision: 'expired', by: 'SandboxDied', source, at: 1 };"
-        " const asked = { request_id: 'r', action: 'bank.pay', effect: 'write', arguments: {},"
-        " digest: 'd', decided }; return new Card(asked, ['decide']).node.textContent; }",
-        source,
-    )
-    assert f"expired: {words}" in told
-    assert "SandboxDied" not in told
-
-
-async def test_two_have_to_approve_and_each_is_named(tmp_path, monkeypatch, open_page):  # noqa: F811
-    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
-    box = Outbox()
-    rules = {"send": {"two_of": ["bo", "cy"]}}
-    agent = make_agent(str(tmp_path), box, approval_rules=rules)
-    async with serving(agent, box, "ada-key") as server:
-        await add(server, *(person(name, scope="all") for name in ("ada", "bo", "cy")))
-        task = await server.run("print(await send('bob'))")
-        await server.until(task["task_id"], "waiting")
-        pages = []
-        for key in ("bo-key", "cy-key"):
-            page = await open_page(f"{server.url}/#/{task['task_id']}")
-            await logged_in(page, key)
-            await expect(page.locator(".ask")).to_contain_text("two of bo, cy have to approve")
-            pages.append(page)
-        first, second = pages
-        await first.locator(".ask").get_by_role("button", name="Approve").click()
-        await expect(second.locator(".ask")).to_contain_text("bo has approved")
-        await expect(first.locator(".ask .outcome")).to_contain_text(
-            "You cannot decide this: bo has approved it, and another person must approve it, too."
-        )
-        await expect(first.locator(".group:visible").first).to_contain_text("Waiting for others")
-        await expect(first.get_by_role("link", name="inbox", exact=True)).to_be_visible()
-        await expect(second.get_by_role("link", name="inbox (1)")).to_be_visible()
-        assert box.sent == []
-        await second.locator(".ask").get_by_role("button", name="Approve").click()
-        for page in pages:
-            await expect(page.locator(".state")).to_contain_text("done")
-            await expect(page.locator(".meta")).to_contain_text("approved by cy, bo")
-        assert box.sent == [("bob", 1)]
-
-
-async def test_each_filter_narrows_the_list(priced, open_page):  # noqa: F811
-    other = await priced.run("print(await look(1))\nraise ValueError('no')", "Look one up")
-    await priced.until(other["task_id"], "failed")
-    page = await open_page(priced.url)
-    rows = page.locator(".list .row")
-    await page.get_by_text("More filters").click()
-    for label, choice, words in (
-        ("In which state", "failed", "Look one up"),
-        ("Connection", "look", "Look one up"),
-        ("Action", "send", "Write to Bob"),
-        ("Model", "scripted", None),
-        ("Who asked", "local", None),
-        ("When", "1", None),
-    ):
-        await page.get_by_label(label, exact=True).select_option(choice)
-        await expect(rows).to_have_count(1 if words else 2)
-        if words:
-            await expect(rows).to_contain_text(words)
-        await page.get_by_role("button", name="Show all tasks").click()
-        await expect(rows).to_have_count(2)
-    for least, count in (("0.1", 2), ("0.3", 0)):
-        await page.get_by_label("Cost from").fill(least)
-        await expect(rows).to_have_count(count)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import time
 from contextlib import AsyncExitStack
@@ -71,8 +70,8 @@ async def furnished(office: Office) -> Office:
     sent = (await office.ask("ada", "POST", f"/files?name={WORD}.txt", WORD.encode())).json()
     code = f"add_to_output_files('{WORD}.txt', '{WORD}')\nprint('{WORD}', await look())"
     order = {"task": doing(code, WORD), "wait": 20, "files": [{"id": sent["id"]}]}
-    order["idempotency_key"] = "ada's"
-    done = (await office.ask("ada", "POST", "/run", order)).json()
+    key = {"idempotency-key": "ada's"}
+    done = (await office.ask("ada", "POST", "/run", order, **key)).json()
     assert done["state"] == "done", done
     lasting = {**YES, "remember": "until_revoked", "covers": "action"}
     first = await question(office, f"print(await note([{{'to': '{WORD}'}}]))")
@@ -188,7 +187,12 @@ NAMED = [
     Attack("POST", "/routines", {"task_id": "<done>", "name": "theirs"}),
     Attack("POST", "/routines", {"task_id": "<done:14>", "name": "theirs"}),
     Attack("POST", "/run", {"task": "do it", "files": [{"id": "<file>"}]}),
-    Attack("POST", "/run", {"task": "do it", "files": [{"id": "<file>"}], "idempotency_key": "n"}),
+    Attack(
+        "POST",
+        "/run",
+        {"task": "do it", "files": [{"id": "<file>"}]},
+        (("idempotency-key", "n"),),
+    ),
     Attack("DELETE", "/files/<file>"),
     Attack("DELETE", "/sessions/<session>"),
 ]
@@ -322,8 +326,9 @@ async def test_figures_of_all_are_for_who_sees_all(office):
 
 @pytest.mark.parametrize("who", WHO)
 async def test_anothers_idempotency_key_is_ones_own(office, who):
-    order = {"task": doing("print(2)"), "wait": 20, "idempotency_key": "ada's"}
-    answer = await office.ask(who, "POST", "/run", order)
+    order = {"task": doing("print(2)"), "wait": 20}
+    key = {"idempotency-key": "ada's"}
+    answer = await office.ask(who, "POST", "/run", order, **key)
     assert answer.json()["result"] == "2"
     assert answer.json()["task_id"] != office.ids["done"]
     assert "idempotent-replayed" not in answer.headers
@@ -509,7 +514,7 @@ async def test_nobody_is_another_person_by_a_header_or_by_the_name_of_a_session(
 
 
 async def test_a_script_reads_no_file_that_another_person_sent_in(office):
-    folder = Path(os.environ["DELF_SERVE_FILES_FOLDER"])
+    folder = Path(office.server.app.settings.files_folder)
     (path,) = [path for path in folder.rglob("*") if path.is_file()]
     assert WORD in path.read_text()
     code = f"print(open({str(path)!r}).read())"

@@ -172,10 +172,11 @@ def _validated(make: Callable[[], ModelT]) -> ModelT:
 
 
 def _field(problem: ErrorDetails) -> str | None:
-    """The name of a field in a body, or of a parameter, without the kinds of what may be there."""
+    """The name of a field in a body, or of a parameter, without the kind of the body."""
     if problem["type"].startswith("union_tag"):
         return str(problem["ctx"]["discriminator"]).strip("'")  # pyright: ignore[reportTypedDictNotRequiredAccess]
-    return ".".join(str(part) for part in problem["loc"] if part not in s.VARIANTS) or None
+    place = [str(part) for part in problem["loc"]]
+    return ".".join(place[1:] if s.VARIANTS.intersection(place[:1]) else place) or None
 
 
 def shown(model: BaseModel, status: int = 200, **headers: str) -> Response:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import errno
 import hashlib
 import os
@@ -12,13 +11,13 @@ import secrets
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
-from delf_serve.schemas import FileReference, InlineFile, Stored
+from delf_serve.schemas import FileReference, Stored
 from delf_serve.settings import ServeSettings
 
 _ID: Final = re.compile(r"file_[0-9a-f]{32}")
@@ -117,21 +116,16 @@ class Uploads:
         place = self._path(key, file_id).parent
         await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
 
-    async def paths(self, key: Key, files: list[InlineFile | FileReference]) -> list[str] | None:
+    async def paths(self, key: Key, files: Sequence[FileReference]) -> list[str] | None:
         """The paths of a task's input files; None when it has none of its own.
 
         Args:
             key: Who hands the task in.
             files: Those that it names.
         """
-        paths: list[str] = []
-        for file in files:
-            if isinstance(file, FileReference):
-                paths.append(str(self._path(key, file.id)))
-            else:
-                stored = await self.store(key, file.name, _once(base64.b64decode(file.content)))
-                paths.append(str(self._path(key, stored.id)))
-        return paths or None
+        if not files:
+            return None
+        return await asyncio.to_thread(lambda: [str(self._path(key, file.id)) for file in files])
 
     async def forget(self, paths: Collection[str]) -> None:
         """Remove files that no task needs any more; those that nobody sent in are passed over."""
@@ -201,7 +195,3 @@ def _check_length(name: str) -> None:
     """Refuse a name that file systems do not take: its form is right, but they count bytes."""
     if len(os.fsencode(name)) > _MOST_BYTES:
         raise ProblemError(409, f"the name of the file is longer than {_MOST_BYTES} bytes")
-
-
-async def _once(data: bytes) -> AsyncIterator[bytes]:
-    yield data

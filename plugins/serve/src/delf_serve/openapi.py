@@ -26,6 +26,7 @@ _COMMON: Final[dict[str, Any]] = {
 _PART: Final = re.compile(r"\{(\w+)\}")
 _HEADERS: Final[dict[str, dict[str, Any]]] = {
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,15}$"},
+    "Idempotency-Key": {"type": "string", "pattern": "^[!-~]{1,200}$"},
 }
 _FAILURES: Final = {
     400: "The request cannot be read.",

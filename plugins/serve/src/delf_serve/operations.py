@@ -30,6 +30,7 @@ from delf_serve.problems import ProblemError
 from delf_serve.sessions import id_of
 from delf_serve.tasks import kept_name, owner_of, shown_name
 
+_KEY: Final = "Idempotency-Key"
 _ROUTINE: Final = "routine"
 """The strategy that runs a routine."""
 _EVENTS: Final = "text/event-stream"
@@ -56,14 +57,11 @@ OPERATIONS: Final = Operations()
 # -- tasks ------------------------------------------------------------------------------------
 
 
-@OPERATIONS.add("POST", "/run", "run", answer=s.Accepted, status=202, other=_HANDED_IN)
+@OPERATIONS.add(
+    "POST", "/run", "run", answer=s.Accepted, status=202, other=_HANDED_IN, headers=(_KEY,)
+)
 async def run(call: Call, body: s.RunRequest) -> Response:
     """Hand in a task."""
-    header = call.http.headers.get("idempotency-key")
-    if header is not None and body.idempotency_key is None:
-        if not 0 < len(header) <= 200:
-            raise ProblemError(422, "Idempotency-Key has 1 to 200 characters")
-        body = body.model_copy(update={"idempotency_key": header})
     return await _handed_in(call, body)
 
 
@@ -83,7 +81,15 @@ async def save_routine(call: Call, body: s.RoutineSaveRequest) -> s.RoutineDraft
     return await call.service.routines.save(body, call.key)
 
 
-@OPERATIONS.add("POST", "/routines/{name}", "run", answer=s.Accepted, status=202, other=_HANDED_IN)
+@OPERATIONS.add(
+    "POST",
+    "/routines/{name}",
+    "run",
+    answer=s.Accepted,
+    status=202,
+    other=_HANDED_IN,
+    headers=(_KEY,),
+)
 async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
     """Hand in a run of a routine, which asks no model."""
     try:
@@ -100,13 +106,11 @@ async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
 
 async def _handed_in(call: Call, order: s.RunRequest, strategy: str | None = None) -> Response:
     """Take a task in, and wait for it as long as that is wanted."""
-    service = call.service
-    given = await service.tasks.submit(
-        order,
-        call.key,
-        lambda: service.uploads.paths(call.key, order.files),
-        strategy,
-        client=call.client,
+    same = call.http.headers.get("idempotency-key")
+    if same is not None and not 0 < len(same) <= 200:
+        raise ProblemError(422, f"{_KEY} has 1 to 200 characters", param=_KEY)
+    given = await call.service.tasks.submit(
+        order, call.key, same=same, strategy=strategy, client=call.client
     )
     headers = {} if given.is_new else {"idempotent-replayed": "true"}
     state, asked = "queued", list[str]()

@@ -31,7 +31,6 @@ Wait = Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)]
 Time = Annotated[float, Field(description="Unix time in seconds.")]
 
 
-_BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 FileName = Annotated[
     str,
     StringConstraints(
@@ -86,23 +85,14 @@ class Problem(Shown):
     request_id: str = Field(description="By which the server's logs know this request.")
 
 
-class InlineFile(Given):
-    """An input file in the request itself."""
-
-    name: FileName
-    content: Annotated[str, StringConstraints(pattern=_BASE64)] = Field(description="In base64.")
-
-
 class FileReference(Given):
-    """An input file that was sent in before."""
+    """An input file that was sent in."""
 
     id: Annotated[str, StringConstraints(pattern=r"^file_[0-9a-f]{32}$")]
 
 
-VARIANTS = frozenset(
-    {InlineFile.__name__, FileReference.__name__, "approve", "reject", "edit", "settle"}
-)
-"""Names that stand in the place of an error for one of several types, and in no request."""
+VARIANTS = frozenset({"approve", "reject", "edit", "settle"})
+"""The kinds of a decision, which stand before the field in the place of an error."""
 
 
 class RunRequest(Given):
@@ -117,9 +107,7 @@ class RunRequest(Given):
     conversation_id: ConversationId | None = Field(
         default=None, description="The conversation that it continues; else a new one."
     )
-    files: list[InlineFile | FileReference] = Field(
-        default_factory=list[InlineFile | FileReference], max_length=100
-    )
+    files: list[FileReference] = Field(default_factory=list[FileReference], max_length=100)
     llm: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
         default=None,
         description="The name of another model for this task: one of `models` of GET /session.",
@@ -131,10 +119,6 @@ class RunRequest(Given):
     wait: Wait = Field(
         default=0,
         description="Seconds to wait until it is over or asks a person; 0 answers at once.",
-    )
-    idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
-        default=None,
-        description="The same key again gives the same task; as the header Idempotency-Key.",
     )
 
 
@@ -151,9 +135,6 @@ class RoutineRequest(Given):
     wait: Wait = Field(
         default=0,
         description="Seconds to wait until it is over or asks a person; 0 answers at once.",
-    )
-    idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
-        default=None, description="The same key again gives the same task."
     )
 
 

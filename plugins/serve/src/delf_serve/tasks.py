@@ -8,7 +8,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -99,7 +99,6 @@ Tasks are queued that wait for a runner, and those that wait for a place in this
 
 Waiting = Mapping[str, Sequence[RequestRecord]]
 """The requests of tasks that wait for a person, by the ids of the tasks."""
-MakeFiles = Callable[[], Awaitable[Sequence[str] | None]]
 
 
 @runtime_checkable
@@ -249,7 +248,8 @@ class Tasks:
         self,
         order: RunRequest,
         key: Key,
-        files: MakeFiles | None = None,
+        *,
+        same: str | None = None,
         strategy: str | None = None,
         client: str | None = None,
     ) -> Submitted:
@@ -258,8 +258,7 @@ class Tasks:
         Args:
             order: What is asked.
             key: Who asks.
-            files: Gives the paths of its input files, if the task is new; the agent's own
-                when it gives None.
+            same: A key by which the same order again gives the same task.
             strategy: How it becomes tool calls, if not as the agent's other tasks.
             client: The address from where it is asked.
         """
@@ -267,8 +266,8 @@ class Tasks:
         if order.output is not None:
             _check_output(order.output)
         name, digest = f"task_{secrets.token_hex(8)}", _digest(order)
-        if order.idempotency_key is not None:
-            secret = f"{key.holder or key.name}\n{order.idempotency_key}".encode("utf-8", "replace")
+        if same is not None:
+            secret = f"{key.holder or key.name}\n{same}".encode("utf-8", "replace")
             name = f"task_{hashlib.sha256(secret).hexdigest()[:32]}"
             earlier = await self._known(name, digest)
             if earlier is not None:
@@ -289,13 +288,12 @@ class Tasks:
 
         async def hand_in() -> None:
             try:
-                paths = None if files is None else await files()
                 await self._agent.asubmit(
                     order.task,
                     order.timeout,
                     task_id=name,
                     conversation_id=conversation,
-                    files=paths,
+                    files=await self._uploads.paths(key, order.files),
                     key=key.holder,
                     output=order.output,
                     strategy=strategy,
@@ -313,7 +311,7 @@ class Tasks:
             await asyncio.shield(hand_in())  # whoever asks may go in between
         except DelfError:
             earlier = None
-            if order.idempotency_key is not None:  # somebody was quicker with the same key
+            if same is not None:  # somebody was quicker with the same key
                 earlier = await self._earlier(name, digest)
             if earlier is None:
                 raise
@@ -684,7 +682,7 @@ def _check_output(schema: Mapping[str, Any]) -> None:
 
 
 def _digest(order: RunRequest) -> str:
-    asked = order.model_dump_json(exclude={"wait", "idempotency_key"})
+    asked = order.model_dump_json(exclude={"wait"})
     return hashlib.sha256(asked.encode("utf-8", "replace")).hexdigest()[:32]
 
 
