@@ -209,7 +209,7 @@ def test_the_tags_are_those_of_the_code() -> None:
     named: set[str] = set()
     for row in table.splitlines()[3:]:
         named |= set(re.findall(r"`(\w+)`", row.split("|")[1]))
-    assert named == set(values._DECODERS)
+    assert named == set(values.DECODERS)
 
 
 def test_the_index_names_every_page() -> None:

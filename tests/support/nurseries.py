@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from delf_sandbox_local import forkserver
 
-_BOOT: Final = forkserver._BOOT.format(source=forkserver._SOURCE)
+_BOOT: Final = forkserver.BOOT.format(source=forkserver.SOURCE)
 _FOLDER: Final = Path(__file__).parent
 
 
@@ -102,7 +102,7 @@ class _Template(_Forked):
 @cache
 def _templates(_host: int, zipapp: str) -> Nursery:
     command = ("-P", "-s", "-S", "-X", "utf8", _FOLDER / "warm_template.py")
-    return Nursery([*command, forkserver._SOURCE, zipapp], forkserver._ENVIRON)
+    return Nursery([*command, forkserver.SOURCE, zipapp], forkserver.ENVIRON)
 
 
 def _start_template(command: list[str], **options: Any) -> subprocess.Popen[Any]:

@@ -68,7 +68,6 @@ def preload() -> None:
     # After them: what is known of plugins is forgotten where finders of modules come.
     importlib.import_module("delf.plugins.host").PluginHost.discover(environ={}).records()
     importlib.import_module("delf.config").make_config({})
-    _compile_records()
 
 
 def finish() -> None:
@@ -76,16 +75,6 @@ def finish() -> None:
     assert threading.active_count() == 1, "a process with threads cannot be forked"
     gc.freeze()
     gc.set_threshold(50_000)
-
-
-def _compile_records() -> None:
-    """Compile the ``__init__`` of each record, which is left to the first that is made."""
-    records = importlib.import_module("delf.records")
-    for module in [module for name, module in sys.modules.items() if name.startswith("delf")]:
-        for kind in [value for value in vars(module).values() if isinstance(value, type)]:
-            begin = vars(kind).get("__init__")
-            if getattr(begin, "__module__", None) == records.__name__:
-                kind.__init__ = records._initialiser(kind)
 
 
 def become(request: dict[str, Any], streams: list[int]) -> NoReturn:
@@ -132,8 +121,8 @@ def _exit_status(command: list[str]) -> int:
 
 def _leave(status: int) -> NoReturn:
     """End without taking apart all that was imported, which takes longer than most programs."""
-    threading._shutdown()
-    atexit._run_exitfuncs()
+    threading._shutdown()  # noqa: SLF001 - as the interpreter does at its end
+    atexit._run_exitfuncs()  # noqa: SLF001 - as the interpreter does at its end
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # nobody reads it, or the program closed it
             stream.flush()

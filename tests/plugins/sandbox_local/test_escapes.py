@@ -160,7 +160,7 @@ async def test_what_one_layer_lets_pass_another_holds(without, tmp_path, monkeyp
     names += ["signals_to_others", "chmod_outside", "signals_by_owner"]
     if without == "seccomp":
         names = ["open_raw", "hard_link", "rename_race", "proc_of_others"]
-    monkeypatch.setattr("delf_sandbox_local.forkserver._BOOT", _BOOT_WITHOUT[without])
+    monkeypatch.setattr("delf_sandbox_local.forkserver.BOOT", _BOOT_WITHOUT[without])
     with limits_kept():
         assert await run_attempts(tmp_path, names) == {}
 
@@ -188,7 +188,7 @@ OLDER = {
 @pytest.mark.parametrize("version", OLDER, ids=OLDER.values())
 async def test_an_older_landlock_is_enough(version, tmp_path, monkeypatch):
     boot = _BOOT_WITHOUT["landlock"].replace("lambda: 0", f"lambda: {version}")
-    monkeypatch.setattr("delf_sandbox_local.forkserver._BOOT", boot)
+    monkeypatch.setattr("delf_sandbox_local.forkserver.BOOT", boot)
     names = ["open_raw", "open_without_access", "truncate_by_reading", "truncate_outside"]
     names += ["rename_race", "rename_whiteout", "hard_link", "guest_archive", "marks_on_files"]
     names += ["sockets_of_pairs", "signals_to_others", "proc_of_others", "terminals"]

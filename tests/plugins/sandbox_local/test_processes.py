@@ -551,7 +551,7 @@ def no_mounts(monkeypatch):
     """The host has no mount namespaces, and its settings say so."""
     monkeypatch.setattr("delf_sandbox_local.namespaces.likely", lambda: False)
     monkeypatch.setattr(
-        "delf_sandbox_local.forkserver._BOOT",
+        "delf_sandbox_local.forkserver.BOOT",
         "import sys; sys.path.insert(0, {source!r}); "
         "from delf_sandbox_local import namespaces; namespaces.enter = lambda: []; "
         "from delf_sandbox_local.template import main; sys.path.pop(0); "

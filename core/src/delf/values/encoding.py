@@ -503,7 +503,7 @@ def _dict_of(pairs: list[list[Any]]) -> dict[Any, Any]:
     return {key: item for key, item in pairs}  # noqa: C416 - pairs arrive as lists
 
 
-_DECODERS: dict[str, Callable[[Any], Any]] = {
+DECODERS: dict[str, Callable[[Any], Any]] = {
     "tuple": lambda v: tuple(_items(v)),
     # Looked up each time: in a sandbox they are classes of its own, whose clock is the script's.
     "datetime": lambda v: dt.datetime.fromisoformat(_short(v)),
@@ -528,7 +528,7 @@ def _decode_tag(value: dict[str, Any]) -> Any:
     tag = value.get(TAG)
     if tag is None:
         return value
-    decoder = _DECODERS.get(tag) if isinstance(tag, str) else None
+    decoder = DECODERS.get(tag) if isinstance(tag, str) else None
     if decoder is None:
         raise ValueError(f"unknown value tag {str(tag)[:40]!r}")
     try:

@@ -22,18 +22,18 @@ from delf_sandbox.wire import limits_by_name
 from delf_sandbox_local.process import LocalProcess
 from delf_sandbox_local.scratch import ScratchFolders
 
-_BOOT = (
+BOOT = (
     "import sys; sys.path.insert(0, {source!r}); "
     "from delf_sandbox_local.template import main; sys.path.pop(0); "
     "main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))"
 )
-_SOURCE = str(Path(__file__).resolve().parents[1])
+SOURCE = str(Path(__file__).resolve().parents[1])
 _HEADER = struct.Struct(">I")
 _START_SECONDS = 20.0
 _LIBRARY_THREADS = 64
 
 
-_ENVIRON = {"PYTHONHASHSEED": "0"}
+ENVIRON = {"PYTHONHASHSEED": "0"}
 """Nothing of the host's; sets of text have one order, so that a resumed script finds it again."""
 
 
@@ -85,7 +85,7 @@ class ForkServer:
         self._answer: asyncio.Future[dict[str, Any]] | None = None
         self._control, theirs = socket.socketpair()
         options = ("-P", "-s", "-S", "-X", "utf8")
-        command = [python or _own_python(), *options, "-c", _BOOT.format(source=_SOURCE)]
+        command = [python or _own_python(), *options, "-c", BOOT.format(source=SOURCE)]
         command += [str(zipapp), str(theirs.fileno()), str(os.getpid())]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
@@ -94,7 +94,7 @@ class ForkServer:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=(theirs.fileno(),),
-                env=_ENVIRON,
+                env=ENVIRON,
                 cwd="/",
                 start_new_session=True,
             )

@@ -471,9 +471,9 @@ class TestUnconfined(Suite):
             "landlock.version = lambda: 0; namespaces.enter = lambda: []; "
             "seccomp.supported = lambda: False; main(sys"
         )
-        monkeypatch.setattr(forkserver, "_BOOT", forkserver._BOOT.replace("main(sys", opened, 1))
+        monkeypatch.setattr(forkserver, "BOOT", forkserver.BOOT.replace("main(sys", opened, 1))
         environ = {**os.environ, "DELF_CONTRACT_SECRET": "hunter2-in-the-environment"}
-        monkeypatch.setattr(forkserver, "_ENVIRON", environ)
+        monkeypatch.setattr(forkserver, "ENVIRON", environ)
         backend = Backend()
         backend.real = LocalBackend("disk", pool_size=0)
         return backend
