@@ -69,7 +69,6 @@ def test_wrong_usage_is_two_lines_and_status_2(run, arguments, error, hint):
         ("runs", "list"),
         ("runs", "show"),
         ("demo",),
-        ("sandbox", "status"),
         ("approvals", "list"),
         ("chat",),
         ("resume",),
@@ -268,7 +267,6 @@ def test_the_environment_of_tests_is_clean():
     ("name", "package"),
     [
         ("run", "delf-plugin-cli"),
-        ("sandbox", "delf-plugin-sandbox-docker"),
         ("demo", "delf-plugin-demo"),
     ],
 )
