@@ -12,7 +12,6 @@ import pytest
 
 from delf import Agent, ReplayMismatch, tool
 from delf import events as ev
-from delf.engine.journal.claims import Claims
 from delf.errors import DelfError
 from delf.protocols.journal import Journal
 from delf.specs import JournalSpec
@@ -112,28 +111,6 @@ async def test_a_task_that_runs_for_the_first_time_is_not_resumed_by_another_age
     assert calls == [1]
 
 
-async def test_an_agent_that_was_refused_may_try_again(make: Make, journals: Open) -> None:
-    begun, go_on = asyncio.Event(), asyncio.Event()
-
-    @tool(effect="read", confirm=False)
-    async def look(n: int) -> int:
-        """Look."""
-        begun.set()
-        await go_on.wait()
-        return n
-
-    task = await interrupted(journals())
-    async with make(look) as one, make(look) as other:
-        first = asyncio.ensure_future(one.aresume(task))
-        await begun.wait()
-        for _ in range(2):
-            with pytest.raises(DelfError, match="by another agent"):
-                await other.aresume(task)
-        go_on.set()
-        await first
-        assert (await other.aresume(task)).text == "1"
-
-
 async def test_a_task_that_an_agent_could_not_resume_is_free(make: Make, journals: Open) -> None:
     """The journal has another call than the script makes."""
 
@@ -149,40 +126,3 @@ async def test_a_task_that_an_agent_could_not_resume_is_free(make: Make, journal
         for agent in (one, other, one):
             response = await agent.aresume(task)
             assert isinstance(response.exception, ReplayMismatch)
-
-
-@pytest.mark.parametrize("refused", [False, True])
-async def test_a_task_whose_resuming_was_cancelled_is_free(
-    journals: Open, monkeypatch: pytest.MonkeyPatch, refused: bool
-) -> None:
-    """Also while it was being claimed; a claim of somebody else stays."""
-    journal: Any = journals()
-    task = await interrupted(journal)
-    begun, go_on = asyncio.Event(), asyncio.Event()
-    claim = journal.claim
-
-    async def slow(task_id: str) -> None:
-        try:
-            await claim(task_id)
-        finally:
-            begun.set()
-            await go_on.wait()
-
-    if refused:
-        await claim(task)
-    claims = Claims()
-    with monkeypatch.context() as patch:
-        patch.setattr(journal, "claim", slow)
-        work = asyncio.ensure_future(claims.take_up(journal, task))
-        await begun.wait()
-        for _ in range(2):
-            work.cancel()
-            await asyncio.sleep(0)
-        go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-    if refused:
-        with pytest.raises(DelfError, match="by another agent"):
-            await claims.take_up(journal, task)
-        await journal.release(task)
-    assert len(await claims.take_up(journal, task)) == 2

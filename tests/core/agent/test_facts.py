@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -54,27 +52,6 @@ def test_the_state_of_an_agent(make_agent: MakeAgent, scripted_model: ScriptedMo
     agent.stop()
     assert agent.status()["state"] == "stopped"
     json.dumps(after)
-
-
-def test_tasks_that_run_and_tasks_that_wait(
-    make_agent: MakeAgent, scripted_model: ScriptedModel
-) -> None:
-    began, go = threading.Event(), threading.Event()
-
-    async def answer(_: Any) -> str:
-        began.set()
-        await asyncio.to_thread(go.wait, 20)
-        return script("print(1)")
-
-    scripted_model.default = answer
-    agent = make_agent(max_tasks=1)
-    tasks = [agent.submit("go") for _ in range(3)]
-    assert began.wait(20)
-    agent._home.call(_nothing)  # every task was handed to the loop before this
-    assert agent.status()["tasks"] == {"running": 1, "queued": 2, "kept": 3}
-    go.set()
-    assert all(agent.wait(task, 30).status for task in tasks)
-    assert agent.status()["tasks"] == {"running": 0, "queued": 0, "kept": 3}
 
 
 async def _nothing(_: Any) -> None:
@@ -131,17 +108,3 @@ def test_verbose_tells_what_happens_and_sums_it_up(
     ]
     assert lines.index(told[-1]) < lines.index("calls     1 ok")
     assert "\x1b" not in err
-
-
-def test_arguments_are_told_in_few_words(
-    make_agent: MakeAgent, scripted_model: ScriptedModel, capsys: pytest.CaptureFixture[str]
-) -> None:
-    @tool(confirm=False)
-    async def keep(data: bytes, text: str) -> None:
-        """Keep something."""
-
-    scripted_model.writes("await keep(b'x' * 5_000_000, 'y' * 5_000)")
-    make_agent(keep, verbose=True).run("keep").raise_for_status()
-    (line,) = (line for line in capsys.readouterr().err.splitlines() if "→" in line)
-    assert "data=<5,000,000 bytes>" in line
-    assert len(line) < 250

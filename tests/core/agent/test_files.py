@@ -249,13 +249,6 @@ def test_what_is_handed_over_is_in_the_response(run, sandbox, tmp_path, events):
     ]
 
 
-def test_a_users_own_file_is_not_written_over(run, tmp_path):
-    (tmp_path / "README.md").write_text("mine")
-    response = run("add_to_output_files('README.md', 'new')", output_dir=str(tmp_path))
-    assert response.files == {"README.md": str(tmp_path / "README-2.md")}
-    assert (tmp_path / "README.md").read_text() == "mine"
-
-
 def test_without_a_folder_each_task_has_its_own(run, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     paths = [run("add_to_output_files('a', 'x')").files["a"] for _ in range(2)]
@@ -289,12 +282,6 @@ def test_limits_are_told(run, tmp_path):
     assert len(response.files) == 2
     response = run("add_to_output_files('big', 'x' * 1001)", sandbox_config=limits, retry_count=0)
     assert "'big' has 1,001 bytes; at most 1,000 are allowed" in response.error
-
-
-def test_an_output_folder_that_is_a_file(run, tmp_path):
-    (tmp_path / "out").touch()
-    with pytest.raises(ConfigurationError, match="is not a folder"):
-        run("print(1)", output_dir=str(tmp_path / "out"))
 
 
 def test_a_call_finds_the_files_that_its_script_has_just_written(

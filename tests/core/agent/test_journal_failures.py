@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -167,30 +166,6 @@ async def test_a_journal_that_takes_nothing_any_more(
     assert "its journal cannot be written" in caplog.text
 
 
-async def test_a_task_that_is_cancelled_meanwhile_has_no_end_either(bench: Bench) -> None:
-    """What the cancelled call did is not known."""
-    begun = asyncio.Event()
-
-    @tool(effect="write", confirm=False)
-    async def slow() -> None:
-        """Write slowly."""
-        begun.set()
-        await asyncio.Event().wait()
-
-    bench.model.writes("await slow()")
-    bench.journal.refuses = is_end_of_call
-    async with Agent(
-        tools=[slow], llm="scripted", sandbox="local", host=bench.host, journal="test"
-    ) as agent:
-        work = asyncio.ensure_future(agent.arun("Write."))
-        await begun.wait()
-        work.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-    (record,) = await bench.journal.find()
-    assert record.state == "running", "it can be resumed"
-
-
 GIVES_UP = """
 try:
     said = await asyncio.wait_for(wait(), 0.1)
@@ -199,35 +174,3 @@ except TimeoutError:
 await write(said)
 print("end", said)
 """
-
-
-async def test_what_was_not_journalled_at_once_is_kept_with_the_next_event(bench: Bench) -> None:
-    """That a call was given up is recorded beside the script, which goes on meanwhile."""
-
-    @tool(effect="read", confirm=False)
-    async def wait() -> str:
-        """Wait, and take no cancellation for an end."""
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            return "partial"
-        return "whole"
-
-    refused: list[ev.Event] = []
-
-    def refuses(event: ev.Event) -> bool:
-        if isinstance(event, ev.CallGivenUp) and not refused:
-            refused.append(event)
-            return True
-        return False
-
-    bench.model.writes(GIVES_UP)
-    bench.journal.refuses = refuses
-    async with bench.agent(more=[wait]) as agent:
-        response = (await agent.arun("Wait.")).raise_for_status()
-    assert refused
-    assert response.text == "end late"
-    events = await bench.journal.read(response.trace.task_id)
-    kinds = [type(event) for event in events]
-    assert ev.CallGivenUp in kinds
-    assert kinds.index(ev.CallGivenUp) < kinds.index(ev.Printed)

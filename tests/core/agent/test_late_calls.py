@@ -12,10 +12,7 @@ import pytest
 from delf import Agent, AlreadyDone, Chat, Edited, tool
 from delf import events as ev
 from delf.errors import (
-    AgentStateError,
-    DelfError,
     SandboxUnavailableError,
-    TaskStoppedError,
     TaskTimeoutError,
 )
 from delf.plugins.in_process_journal import InProcessJournal
@@ -214,55 +211,6 @@ async def test_nothing_is_recorded_after_the_end_of_a_task(
     assert [status for status, _ in ends] == ["cancelled"]
 
 
-async def test_the_cleaning_up_of_a_call_is_not_cut_short(bench: Bench) -> None:
-    """It was given up, and then its script ended: that is one cancellation."""
-    call = GivenUp()
-
-    def look(event: ev.Event) -> None:
-        if isinstance(event, ev.ScriptFinished):
-            call.go_on.set()
-
-    bench.model.writes(call.SCRIPT)
-    async with bench.agent(*call.tools) as agent:
-        (await agent.arun("Write.", listeners=[look])).raise_for_status()
-        assert call.cleaned
-
-
-def test_a_tool_that_stops_its_own_agent_does_not_wait_for_itself(bench: Bench) -> None:
-    agents: list[Agent] = []
-
-    @tool(effect="read", confirm=False)
-    def stop() -> None:
-        """Stop the agent."""
-        agents[0].stop()
-
-    bench.model.writes("await stop()")
-    agents.append(bench.agent(stop))
-    with agents[0] as agent, pytest.raises(AgentStateError, match="the agent was stopped"):
-        agent.run("Stop.")
-    (task,) = asyncio.run(bench.journal.find())
-    assert isinstance(asyncio.run(bench.journal.read(task.task_id))[-1], ev.TaskFinished)
-
-
-async def test_a_task_that_is_cancelled_again_while_it_ends_has_its_end(bench: Bench) -> None:
-    """As by an agent that is stopped right after its task was cancelled."""
-    call = GivenUp()
-    bench.model.writes("await slow()")
-    async with bench.agent(call.slow) as agent:
-        work = asyncio.ensure_future(agent.arun("Look."))
-        await call.begun.wait()
-        work.cancel()
-        await call.given_up.wait()
-        work.cancel()
-        call.go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-    (task,) = await bench.journal.find()
-    events = await bench.journal.read(task.task_id)
-    assert [type(event) for event in events].count(ev.TaskFinished) == 1
-    assert isinstance(events[-1], ev.TaskFinished)
-
-
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_task_that_is_cancelled_while_it_ends_has_the_end_that_it_had(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, times: int
@@ -294,50 +242,6 @@ async def test_a_task_that_is_cancelled_while_it_ends_has_the_end_that_it_had(
     assert [(end.status, end.text, end.error) for end in ends] == [(True, "done", None)]
     assert events[-1] is ends[0]
     assert [message.content for message in chat] == ["Look.", "done"]
-
-
-class FullDisk(InProcessJournal):
-    """A journal that cannot keep the end of a task, when it is let go on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ending, self.go_on = asyncio.Event(), asyncio.Event()
-
-    async def append(self, event: ev.Event) -> None:
-        if isinstance(event, ev.TaskFinished):
-            self.ending.set()
-            await self.go_on.wait()
-            raise DelfError("the disk is full")
-        await super().append(event)
-
-
-@pytest.mark.parametrize("when", ["it runs", "it ends", "it ends, having been cancelled"])
-async def test_who_cancels_a_task_is_told_of_that_also_where_its_end_is_not_kept(
-    bench: Bench, caplog: pytest.LogCaptureFixture, when: str
-) -> None:
-    """A ``TimeoutError`` of ``asyncio.timeout``, say, is made of it."""
-    begun = asyncio.Event()
-
-    @tool(effect="read", confirm=False)
-    async def slow() -> None:
-        """Look for long."""
-        begun.set()
-        await asyncio.Event().wait()
-
-    bench.journal = journal = FullDisk()
-    bench.model.writes("print(1)" if when == "it ends" else "await slow()")
-    async with bench.agent(slow) as agent:
-        work = asyncio.ensure_future(agent.arun("Look."))
-        await (journal.ending if when == "it ends" else begun).wait()
-        work.cancel()
-        if when == "it ends, having been cancelled":
-            await journal.ending.wait()
-            work.cancel()
-        journal.go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-    assert "was stopped, and its end could not be recorded" in caplog.text
-    assert "the disk is full" in caplog.text
 
 
 class Slow(InProcessJournal):
@@ -485,45 +389,3 @@ async def test_a_sandbox_that_cannot_be_closed_does_not_keep_a_task_from_its_end
     assert isinstance(events[-1], ev.TaskFinished)
     assert "could not be closed" in caplog.text
     assert "the service does not answer" in caplog.text
-
-
-class Swallows:
-    """A strategy that takes every failure for an answer."""
-
-    async def solve(self, host: Any) -> str:
-        try:
-            return str((await host.execute("print(await die())")).printed)
-        except Exception as error:
-            return f"swallowed {type(error).__name__}"
-
-
-async def test_no_strategy_keeps_a_task_from_another_sandbox(bench: Bench) -> None:
-    death = Death()
-    death.begin()
-    async with bench.agent(death.die, strategy=Swallows()) as agent:
-        response = (await agent.arun("Die.")).raise_for_status()
-    assert (response.text.strip(), death.lives) == ("back", 2)
-    events = await bench.journal.read(response.trace.task_id)
-    assert sum(isinstance(e, (ev.TaskStarted, ev.TaskResumed)) for e in events) == 1
-    assert sum(isinstance(e, ev.TaskFinished) for e in events) == 1
-
-
-async def test_a_task_that_is_stopped_as_its_sandbox_dies_has_one_end(bench: Bench) -> None:
-    """Whoever stops it then does not leave it as one that was interrupted."""
-    death = Death()
-    death.begin()
-    bench.model.writes("print(await die())")
-    started: list[str] = []
-
-    def listen(event: ev.Event) -> None:
-        started.append(event.task_id)
-        if isinstance(event, ev.Warned) and "run once more" in event.message:
-            running.cancel()
-
-    async with bench.agent(death.die) as agent:
-        running = asyncio.ensure_future(agent.arun("Die.", listeners=[listen]))
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        events = await bench.journal.read(started[0])
-    ends = [e for e in events if isinstance(e, ev.TaskFinished)]
-    assert [(e.status, e.code) for e in ends] == [(False, TaskStoppedError.code)]

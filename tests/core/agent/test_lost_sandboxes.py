@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +20,7 @@ from delf.errors import (
 )
 from support.forks import guests, kill_guests, templates
 from support.resuming import Bench, World
-from support.until import until, until_now
+from support.until import until
 
 
 async def test_a_sandbox_that_dies_is_replaced(bench: Bench) -> None:
@@ -113,30 +111,6 @@ async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None
     assert sum(isinstance(e, ev.ScriptGenerated) for e in now) == 2
 
 
-async def test_what_a_recorded_crash_lost_is_lost_again(bench: Bench) -> None:
-    """The sandbox that was gone held what an earlier script had left in it."""
-    again = "rerun(context='c', remaining='r')"
-    last = "try:\n    x\nexcept NameError:\n    x = 'gone'\nawait write(f'x is {x}')"
-    bench.model.writes(f"x = 10\n{again}", again, last)
-    world = World()
-    async with bench.agent(world) as agent:
-        task = (await agent.arun("Write.")).raise_for_status().trace.task_id
-        assert world.writes == ["x is 10"]
-        events = await bench.journal.read(task)
-        end = next(e.seq for e in reversed(events) if isinstance(e, ev.ScriptGenerated))
-        await bench.journal.ended_after(
-            [
-                replace(event, status="crashed", error="it is gone", lost=True)
-                if isinstance(event, ev.ScriptFinished) and event.attempt == 2
-                else event
-                for event in events
-                if event.seq <= end
-            ]
-        )
-        (await agent.aresume(task)).raise_for_status()
-    assert world.writes == ["x is 10", "x is gone"]
-
-
 async def test_a_guest_that_dies_between_two_scripts_is_replaced_with_its_variables(
     bench: Bench,
 ) -> None:
@@ -156,31 +130,6 @@ async def test_a_guest_that_dies_between_two_scripts_is_replaced_with_its_variab
     assert deaths
     assert (response.text, world.writes, world.looks) == ("1 20", ["x"], 1)
     assert "the script is run once more" in "".join(response.trace.warnings)
-
-
-async def test_nor_is_one_that_dies_before_the_host_has_seen_that_its_script_ended(
-    bench: Bench,
-) -> None:
-    deaths: list[int] = []
-
-    def while_the_loop_is_busy() -> None:
-        time.sleep(0.1)  # the guest has ended its script and said so, and nobody has read it
-        deaths.extend(kill_guests())
-        until_now(lambda: not ({*guests()} & {*deaths}))
-
-    def listen(event: ev.Event) -> None:
-        if isinstance(event, ev.CallFinished) and not deaths:
-            asyncio.get_running_loop().call_later(0.002, while_the_loop_is_busy)
-
-    for _ in range(20):  # on a busy machine the loop may see the end before it
-        bench.model.writes("found = await look(1)\nrerun('found it', 'print it')", "print(found)")
-        world = World()
-        async with bench.agent(world) as agent:
-            response = (await agent.arun("Find it.", listeners=[listen])).raise_for_status()
-        assert (response.text, world.looks) == ("10", 1)
-        if deaths:
-            break
-    assert deaths
 
 
 async def test_an_exit_that_the_script_caused_is_its_end(bench: Bench) -> None:

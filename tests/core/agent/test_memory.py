@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from datetime import UTC, datetime
 
 import pytest
 
-from delf import Agent
-from delf.engine.memory import AgentMemory, Memories
-from delf.errors import ConfigurationError, MemoryRetrievalError, MemorySetupError, PluginError
+from delf.errors import MemoryRetrievalError, MemorySetupError, PluginError
 from delf.events import TaskFinished
-from delf.messages import ModelReply
 from delf.protocols.approval import Approved, Edited, Rejected
 from delf.protocols.memory import Fact
 from delf.specs import MemorySpec
@@ -93,20 +89,6 @@ async def test_nobody_has_facts_of_another_person(make_agent, delf_host, scripte
         assert stores.keys() == {"default", "default/ada:1", "default/bo:2"}
 
 
-async def test_memories_that_were_used_long_ago_are_closed():
-    made = {}
-
-    def make(owner):
-        made[owner] = Store()
-        return AgentMemory(lambda: made[owner])
-
-    memories = Memories(make, by_person=True)
-    for number in range(70):
-        await memories.of(str(number)).save(["a"])
-    await memories.aclose()
-    assert [store.closed for store in made.values()] == [1] * 70
-
-
 # -- which store ----------------------------------------------------------------------------
 
 
@@ -152,14 +134,6 @@ def test_an_unknown_name_says_so_at_once(make_agent):
         make_agent(memory="note").start()
 
 
-@pytest.mark.parametrize(
-    "options", [{"memory_top_k": 0}, {"memory_threshold": 2}, {"learn": "always"}]
-)
-def test_settings_are_checked(options):
-    with pytest.raises(ConfigurationError, match=next(iter(options))):
-        Agent(llm="scripted", **options)
-
-
 # -- what goes wrong with it ----------------------------------------------------------------
 
 
@@ -187,15 +161,6 @@ def test_a_failing_search_is_a_warning(make_agent, scripted_model, error, says):
     (warning,) = warnings(response)
     assert warning.startswith("nothing was recalled: ")
     assert says in warning
-
-
-def test_what_is_no_fact_is_a_warning(make_agent, scripted_model):
-    store = Store()
-    store.facts = ["just a text"]
-    scripted_model.writes("print('done')")
-    response = make_agent(memory=store).run("Go.")
-    assert response.text == "done"
-    assert "str in place of Fact" in warnings(response)[0]
 
 
 def test_a_store_that_cannot_be_made_is_a_warning_and_is_tried_again(
@@ -243,22 +208,6 @@ def test_a_store_that_hangs_costs_little_time_and_is_left_alone_then(make_agent,
     ]
     assert len(store.asked) == 1
     store.asked *= 10
-
-
-def test_a_store_that_hangs_while_it_is_made_keeps_nothing_waiting(
-    make_agent, delf_host, scripted_model
-):
-    release = __import__("threading").Event()
-    add(delf_host, lambda: release.wait(30) or Store())
-    scripted_model.writes("print('done')")
-    started = time.monotonic()
-    agent = make_agent(memory="notes", timeout=2)
-    response = agent.run("Go.")
-    agent.stop()
-    release.set()
-    assert response.text == "done"
-    assert "did not answer within 0.5 s" in warnings(response)[0]
-    assert time.monotonic() - started < 20
 
 
 def test_a_secret_in_a_fact_stays_out_of_the_prompt(make_agent, scripted_model):
@@ -319,15 +268,6 @@ def test_a_failure_to_learn_is_a_warning(make_agent, scripted_model):
     response = make_agent(memory=Full(), learn=True).run("Go.")
     assert response.text == "2"
     assert "the scripted model has no reply" in warnings(response)[0]
-
-
-def test_nothing_half_said_is_learned(make_agent, scripted_model):
-    store = Store()
-    half = ModelReply(text='["Ann is 7."]', model="scripted", finish_reason="content_filter")
-    scripted_model.writes("print(1)").says(half)
-    response = make_agent(memory=store, learn=True).run("Go.")
-    assert (response.text, store.facts) == ("1", [])
-    assert "content filter" in warnings(response)[0]
 
 
 def test_a_task_that_failed_teaches_nothing(make_agent, scripted_model):

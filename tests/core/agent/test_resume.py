@@ -37,7 +37,6 @@ from support.resuming import (
     replayed,
     untimed,
 )
-from support.until import until
 
 
 class Crash:
@@ -210,45 +209,6 @@ print(seen)
 """
 
 
-async def test_a_call_that_was_given_up_before_its_task_had_its_place_again(bench: Bench) -> None:
-    """Another task has the only place; what waited for it and was given up is known in a resume."""
-    free, is_busy = asyncio.Event(), asyncio.Event()
-
-    @tool(effect="read", confirm=False)
-    async def busy() -> None:
-        """Hold the place."""
-        is_busy.set()
-        await free.wait()
-
-    async def nobody(_: Any) -> bool:
-        await is_busy.wait()
-        await asyncio.Event().wait()
-        return True
-
-    bench.model.writes(GIVES_UP, "await busy()")
-    world = World()
-    async with bench.agent(world, nobody, [busy], max_tasks=1) as agent:
-        task = agent.submit("Give up.")
-        await until(lambda: bench.asked)
-        other = agent.submit("Hold the place.")
-
-        async def happened() -> bool:
-            return any(
-                isinstance(e, ev.CallFinished) and e.call_id == 2 for e in await told(bench, task)
-            )
-
-        await until(happened)
-        free.set()
-        assert (await asyncio.to_thread(agent.wait, task, 30)).text == "nothing"
-        await asyncio.to_thread(agent.wait, other, 30)
-    events = await told(bench, task)
-    place = next(i for i, e in enumerate(events) if isinstance(e, ev.Printed))
-    await bench.journal.ended_after(events[:place])
-    async with bench.agent(world, nobody, [busy]) as agent:
-        assert (await agent.aresume(task)).raise_for_status().text == "nothing"
-    assert world.writes == ["nothing"]
-
-
 async def told(bench: Bench, task: str) -> Sequence[ev.Event]:
     """What the journal has of a task."""
     return await bench.journal.read(task)
@@ -288,24 +248,6 @@ async def test_every_clock_shows_the_same_again(bench: Bench) -> None:
 
 
 KEY = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
-
-
-async def test_a_printed_secret_is_no_new_text(bench: Bench, tmp_path: Path) -> None:
-    """It stands shorter in the journal; its rest must not be taken for something unsaid."""
-    (tmp_path / "notes.txt").write_text(f"the key: {KEY}\n")
-    bench.model.writes(
-        "(file,) = await files.list()\nprint(open(file['path']).read())\nawait look(1)\nprint('end')"
-    )
-    options = {"files": [str(tmp_path / "notes.txt")], "providers": {"openai": KEY}}
-    async with bench.agent(World(), **options) as agent:
-        whole = (await agent.arun("Read.")).raise_for_status()
-    events = await bench.journal.read(whole.trace.task_id)
-    assert KEY not in repr(events)
-    place = next(i for i, e in enumerate(events) if isinstance(e, ev.Printed))
-    await bench.journal.ended_after(events[: place + 1])
-    async with bench.agent(World(), **options) as agent:
-        (await agent.aresume(whole.trace.task_id)).raise_for_status()
-    assert prints_of(await bench.journal.read(whole.trace.task_id)) == prints_of(events)
 
 
 async def test_a_task_that_runs_is_not_resumed(bench: Bench) -> None:

@@ -27,20 +27,6 @@ from support.until import until
 KEY = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-async def test_a_result_that_a_person_gives_holds_no_secret(bench: Bench) -> None:
-    bench.model.writes("print(len(await send('x')))")
-    world = World()
-    options = {"providers": {"openai": KEY}}
-    async with bench.agent(world, **options) as agent:
-        task = (await agent.arun("Send.")).trace.task_id
-    events = await bench.journal.read(task)
-    place = next(i for i, e in enumerate(events) if isinstance(e, ev.CallStarted))
-    await bench.journal.ended_after(events[: place + 1])
-    async with bench.agent(world, lambda _: AlreadyDone(result=KEY), **options) as agent:
-        response = (await agent.aresume(task)).raise_for_status()
-    assert response.text == str(len("[redacted]"))
-
-
 async def test_arguments_that_were_edited_to_a_secret_are_asked_for_again(bench: Bench) -> None:
     """The journal does not have them; what it has in their place is not an argument."""
     bench.model.writes("print(await send('x'))")

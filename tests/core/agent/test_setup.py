@@ -10,7 +10,6 @@ import pytest
 
 from delf import tool
 from delf.errors import BudgetExceededError, LLMExecutionError
-from delf.events import StepFinished
 from delf.messages import ModelReply, ModelRequest, Usage, user
 from delf.protocols.connection import SetupAsk, SupportsSetup
 from delf.tools.action import Action, action_from_function
@@ -76,12 +75,6 @@ def test_its_cost_is_the_agents_and_not_the_tasks(make_agent, scripted_model) ->
     assert "set-up    $0.250000" in first.trace.summary()
     assert first.trace.to_dict()["api_enrichment"]["cost_usd"] == 0.25
     assert [call.purpose for call in first.trace.model_calls] == ["setup", "generate"]
-
-
-def test_an_unknown_price_of_the_set_up_leaves_the_tasks_known(make_agent, scripted_model) -> None:
-    scripted_model.says(priced("look_up", None), priced("```python\nprint(1)\n```", 0.5))
-    response = make_agent(Shop()).run("One.")
-    assert (response.cost_usd, response.trace.api_enrichment.cost_usd) == (0.5, None)
 
 
 def test_what_needs_no_model_costs_nothing(make_agent, scripted_model: ScriptedModel) -> None:
@@ -188,65 +181,3 @@ async def test_tasks_beside_the_first_wait(make_agent, scripted_model: ScriptedM
     assert shop.done == 1
     assert sum(r.trace.api_enrichment is not None for r in responses) == 1
     assert going.is_set()
-
-
-async def test_the_next_task_goes_on_where_a_cancelled_one_was(make_agent, scripted_model) -> None:
-    began = asyncio.Event()
-
-    async def never(request: ModelRequest) -> str:
-        began.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    shop = Shop()
-    scripted_model.says(never, "look_up").writes("print(await shop.look_up())")
-    async with make_agent(shop) as agent:
-        first = asyncio.create_task(agent.arun("One."))
-        await began.wait()
-        second = asyncio.create_task(agent.arun("Two."))
-        first.cancel()
-        response = await second
-        with pytest.raises(asyncio.CancelledError):
-            await first
-    assert (response.text, shop.done) == ("7", 1)
-
-
-def test_only_the_reloaded_connection_changes(make_agent, scripted_model: ScriptedModel) -> None:
-    def add(a: int, b: int) -> int:
-        """Add."""
-        return a + b
-
-    class Renaming(Shop):
-        async def setup(self, ask: SetupAsk) -> bool:
-            self.found = "second"
-            return True
-
-    scripted_model.writes("print(await other.find(), await shop.second())")
-    agent = make_agent(Shop(name="other"), Renaming(), add)
-    agent.tools[0].needs_setup = False
-    response = agent.run("Look.")
-    assert response.text == "7 7"
-    prompt = scripted_model.prompts[0]
-    assert prompt.index("class other") < prompt.index("class shop")
-
-
-def test_the_step_stands_in_the_timeline(make_agent, scripted_model: ScriptedModel) -> None:
-    scripted_model.says("look_up").writes("print(1)")
-    events: list[Any] = []
-
-    async def main() -> None:
-        async with make_agent(Shop()) as agent:
-            await agent.arun("One.", listeners=(events.append,))
-
-    asyncio.run(main())
-    steps = [event.step for event in events if isinstance(event, StepFinished)]
-    assert steps[0] == "setup"
-
-
-def test_a_task_that_waited_meanwhile_uses_it_too(make_agent, scripted_model) -> None:
-    """It was taken in before the set-up, and has its turn when that is done."""
-    scripted_model.says("look_up")
-    scripted_model.writes("print(await shop.look_up())", "print(await shop.look_up())")
-    agent = make_agent(Shop(), max_tasks=1)
-    names = [agent.submit("One."), agent.submit("Two.")]
-    assert [agent.wait(name, 30).text for name in names] == ["7", "7"]

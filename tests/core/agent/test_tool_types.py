@@ -551,16 +551,6 @@ def test_a_refusal_does_not_read_as_a_success(run):
     assert response.trace.warnings == [f"{response.text}; the rest of the script was not done"]
 
 
-def test_a_refusal_stands_after_what_was_printed(run):
-    @tool(confirm=False)
-    def refund(amount: int) -> str:
-        """Refund."""
-        raise ToolException("limit exceeded: at most 100")
-
-    response = run("print('Order 1 is open.')\nawait refund(500)\nprint('Refunded.')", refund)
-    assert response.text == "Order 1 is open.\nrefund was refused: limit exceeded: at most 100"
-
-
 def test_only_what_a_tool_says_itself_is_an_answer(run):
     @tool(confirm=False)
     def refund(amount: int) -> str:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -91,25 +90,6 @@ def test_a_folder_that_became_a_link_is_not_followed_either(tmp_path):
     with pytest.raises(ValueError, match="leaves the output folder"):
         folder.write("a/b.txt", b"2")
     assert list(other.iterdir()) == []
-
-
-def test_a_temporary_folder_may_be_behind_a_link(tmp_path, monkeypatch):
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "link"))
-    assert Path(OutputFolder(None).write("a/b.txt", b"1")).read_bytes() == b"1"
-
-
-def test_tasks_that_share_a_folder_do_not_share_files(tmp_path):
-    folders = [OutputFolder(str(tmp_path)) for _ in range(3)]
-    paths = [folder.write("a.csv", str(n).encode()) for n, folder in enumerate(folders)]
-    assert [Path(path).read_text() for path in paths] == ["0", "1", "2"]
-    assert sorted(os.listdir(tmp_path)) == ["a-2.csv", "a-3.csv", "a.csv"]
-
-
-def test_a_folder_of_that_name_is_left_alone(tmp_path):
-    (tmp_path / "a").mkdir()
-    assert OutputFolder(str(tmp_path)).write("a", b"") == str(tmp_path / "a-2")
 
 
 def test_a_link_among_the_folders_is_not_followed_out(tmp_path):

@@ -213,16 +213,6 @@ async def test_secrets_that_a_connection_gets_while_it_works(
     assert not any(f"{LONG}-" in text for text in (*told, repr(scripted_model.requests)))
 
 
-async def test_a_second_agent_knows_what_a_connection_got_before(
-    delf_host: TestHost, scripted_model: ScriptedModel
-) -> None:
-    tool = Renewing()
-    tool.keep_secret("from-the-first-1")
-    scripted_model.writes("print('from-' + 'the-first-1')")
-    _, response = await seen_of(delf_host, tool)
-    assert response.text.strip() == REDACTED
-
-
 def test_what_is_learned_takes_the_place_of_what_its_source_had() -> None:
     redactor = Redactor([LONG])
     redactor.learn("a", ["first-token-1"])
@@ -270,19 +260,6 @@ async def test_results_of_every_type(delf_host: TestHost, scripted_model: Script
     assert response.status, response.error
     assert response.text.count(REDACTED) == 8
     assert LONG not in repr(seen)
-
-
-async def test_arguments_nested_as_deeply_as_they_can_be(
-    delf_host: TestHost, scripted_model: ScriptedModel
-) -> None:
-    @tool(confirm=False)
-    def take(value: object) -> str:
-        """Take anything."""
-        return "taken"
-
-    scripted_model.writes("x = []\nfor _ in range(480): x = [x]\nprint(await take(x))")
-    _, response = await seen_of(delf_host, take)
-    assert response.text.strip() == "taken", response.error
 
 
 async def test_output_files(
@@ -349,17 +326,6 @@ def test_an_error_and_its_causes() -> None:
     assert f"with {REDACTED}" in told
     assert f"KeyError: '{REDACTED}'" in told
     assert "test_an_error_and_its_causes" in told, "where it was raised is still there"
-
-
-def test_a_group_of_errors_and_the_notes_of_its_members() -> None:
-    noted = ValueError("noted")
-    noted.add_note(f"for {LONG}")
-    error = ToolExecutionError("it failed")
-    error.__cause__ = ExceptionGroup("several", [noted, OSError(f"with {LONG}")])
-    lines = "".join(traceback.format_exception(Redactor([LONG]).error(error)))
-    assert LONG not in lines
-    assert f"for {REDACTED}" in lines
-    assert f"OSError: with {REDACTED}" in lines
 
 
 def test_causes_without_secrets_stay_what_they_are() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
@@ -15,8 +14,6 @@ from delf.errors import DelfError, MemoryRetrievalError
 from delf.machine.threads import in_own_thread
 from delf.plugins.shapes import need
 from delf.protocols.memory import DoneTask, Fact, MemoryStore
-
-_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -28,8 +25,6 @@ _MODEL_SECONDS: Final = 30.0
 """Seconds for the model that proposes facts: the task is done, and its caller waits."""
 _MOST_FACTS: Final = 5
 """More facts of one task are hardly ever worth it, and each later prompt pays for them."""
-_MOST_OPEN: Final = 64
-"""The memories of people that are open at once."""
 _MOST_LETTERS: Final = 500
 """Characters of a fact: it is a sentence, and no document."""
 _MOST_SHOWN: Final = 6000
@@ -201,28 +196,17 @@ class Memories:
         self._make = make
         self._by_person = by_person
         self._open: dict[str | None, AgentMemory] = {}
-        self._closing: set[asyncio.Task[None]] = set()
 
     def of(self, owner: str | None) -> AgentMemory:
-        """The memory of an owner of tasks. Those that were used long ago are closed meanwhile."""
+        """The memory of an owner of tasks."""
         whose = owner if self._by_person else None
-        found = self._open.pop(whose, None) or self._make(whose)
-        self._open[whose] = found
-        if len(self._open) > _MOST_OPEN:
-            oldest = self._open.pop(next(iter(self._open)))
-            closing = asyncio.create_task(oldest.aclose())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closed)
-        return found
+        if whose not in self._open:
+            self._open[whose] = self._make(whose)
+        return self._open[whose]
 
     async def aclose(self) -> None:
         """Close all; each is opened again when it is needed."""
-        await asyncio.gather(*self._closing, *(each.aclose() for each in self._open.values()))
-
-    def _closed(self, closing: asyncio.Task[None]) -> None:
-        self._closing.discard(closing)
-        if not closing.cancelled() and (error := closing.exception()) is not None:
-            _log.warning("a memory was not closed: %s", error)
+        await asyncio.gather(*(each.aclose() for each in self._open.values()))
 
 
 def is_from_others(fact: str) -> bool:

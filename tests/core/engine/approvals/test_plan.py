@@ -1,6 +1,5 @@
 """``confirm_mode="plan"``: one request for a whole script."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from delf import Agent, Connection, action, tool
 from delf.engine.approvals.identity import call_digest
 from delf.engine.calls.call import Call
-from delf.errors import ApprovalRejectedError, DelfError
 from delf.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -148,14 +146,6 @@ async def test_rejected_it_goes_back_to_the_model_with_the_reason(bench):
     assert b.person.actions == ["script", "script"]
 
 
-async def test_rejected_for_good(bench):
-    b = bench(retry_count=0)
-    b.person.says(False)
-    response = await b.run(CLOSE_ALL)
-    assert isinstance(response.exception, ApprovalRejectedError)
-    assert b.shop.made == []
-
-
 async def test_an_approval_is_for_one_script_only(bench):
     b = bench()
     b.person.says(True, "not this one", True)
@@ -238,17 +228,6 @@ async def test_a_recorded_decision_counts_for_the_same_plan_only(asked, counts):
     assert len(bench.asked) == (0 if counts else 1)
 
 
-async def test_a_remembered_plan_is_one_with_the_same_actions():
-    bench = await gate_bench(Shop(name="shop"), decide=lambda _: Approved(remember="task"))
-    close, refund = bench.tools.find("shop", "close"), bench.tools.find("shop", "refund")
-    for named in ([close], [close], [close, refund], [refund, close]):
-        assert await bench.approvals.decide_script(ONE, 1, named) is None
-    assert [request.actions for request in bench.asked] == [
-        ("shop.close",),
-        ("shop.close", "shop.refund"),
-    ]
-
-
 async def test_a_script_cannot_be_edited(bench):
     b = bench(retry_count=0)
     b.person.says(Edited(arguments={"code": "print(1)"}))
@@ -271,29 +250,6 @@ async def test_through_on_confirm(delf_host, scripted_model):
     async with agent:
         assert (await agent.arun("x")).status
     assert asked == [CLOSE_ALL]
-
-
-async def test_through_the_program(delf_host, scripted_model):
-    shop = Shop(name="shop")
-    scripted_model.writes(CLOSE_ALL)
-    agent = Agent(
-        tools=[shop], llm="scripted", host=delf_host, confirm_mode="plan", wait_approvals=True
-    )
-    asked = asyncio.Event()
-
-    def listen(event):
-        if isinstance(event, ApprovalRequested):
-            asked.set()
-
-    async with agent:
-        task = asyncio.ensure_future(agent.arun("x", listeners=[listen]))
-        await asked.wait()
-        (pending,) = agent.get_pending_approvals()
-        assert (pending["code"], pending["actions"]) == (CLOSE_ALL, ["shop.close"])
-        with pytest.raises(DelfError, match="a script cannot be edited"):
-            agent.edit(pending["request_id"], {})
-        agent.approve(pending["request_id"])
-        assert (await task).status
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 
 from delf import Agent, Edited, Rejected, tool
 from delf import events as ev
-from delf.engine.waiting import TaskClock
 from support.gates import gate_bench
 from support.until import until
 
@@ -67,15 +66,6 @@ async def test_nor_can_a_program_that_lists_what_waits(delf_host, scripted_model
         agent.approve(waiting[0]["request_id"])
         response = await asyncio.to_thread(agent.wait, task)
     assert response.text == "paid ann 200"
-
-
-async def test_one_that_ends_programs_is_passed_over(bench):
-    async def leaves():
-        raise SystemExit
-
-    script = "try:\n    await pay('a', [1])\nexcept ApprovalRejected:\n    print('no')"
-    response = await bench.run(script, decide=lambda _: leaves(), timeout=10)
-    assert response.text == "no"
 
 
 async def test_a_plain_one_is_asked_one_question_at_a_time(delf_host, scripted_model):
@@ -176,37 +166,6 @@ async def test_the_tasks_time_stands_still_while_a_person_thinks(bench):
     assert response.status, response.error
     assert len(bench.asked) == 4
     assert response.duration_ms > 1_200
-
-
-async def test_it_runs_on_otherwise(bench):
-    response = await bench.run(
-        "import asyncio\nprint(await pay('ann', [1]))\nawait asyncio.sleep(60)",
-        decide=lambda r: True,
-        timeout=0.8,
-    )
-    assert "Timeout" in response.error
-
-
-async def test_a_clock_and_that_of_its_parent_stand_still_together():
-    parent = TaskClock(0.05)
-    child = TaskClock(60, parent)
-    never = asyncio.get_running_loop().create_future()
-    waiting = asyncio.ensure_future(parent.wait(never))
-    with child.stopped():
-        await asyncio.sleep(0.15)
-        assert not waiting.done()
-    await asyncio.wait_for(waiting, 5)
-
-
-async def test_what_nobody_answers_is_not_asked_again_of_another_script(bench):
-    async def never(request):
-        await asyncio.Event().wait()
-
-    scripts = ("print(await pay('ann', [1]))", "print('another way')")
-    response = await bench.run(*scripts, decide=never, approval_timeout=0.2, retry_count=1)
-    assert not response.status
-    assert "nobody answered within 0.2 s" in response.error
-    assert len(response.trace.scripts) == 1
 
 
 @pytest.mark.parametrize(

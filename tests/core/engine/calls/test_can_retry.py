@@ -128,23 +128,6 @@ async def test_the_reason_of_the_failed_task_is_what_the_tool_raised_last(
     assert response.exception.__cause__ is raised
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        "raise ApprovalRejected('no')",
-        "class ApprovalRejected(Exception):\n    pass\nraise ApprovalRejected('no')",
-    ],
-)
-async def test_a_script_that_raises_it_itself_was_rejected_by_nobody(
-    agent_with, scripted_model, script
-):
-    scripted_model.writes(*[script] * 3)
-    async with agent_with(ValueError()) as agent:
-        response = await agent.arun("x")
-    assert "ApprovalRejected: no" in response.error
-    assert not isinstance(response.exception, ApprovalRejectedError)
-
-
 async def test_where_nobody_can_be_asked_no_other_script_is_written(agent_with, scripted_model):
     scripted_model.writes("await pay()")
     async with agent_with(ValueError()) as agent:

@@ -9,7 +9,7 @@ import pytest
 
 from delf import Agent, Approved, CallContext, Connection, ToolException, action, tool
 from delf import events as ev
-from delf.errors import ToolDefinitionError, UndecidedCallError
+from delf.errors import UndecidedCallError
 from delf.messages import ModelReply
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
@@ -138,24 +138,6 @@ async def test_an_action_is_told_of_its_task(bench, tmp_path, monkeypatch):
     assert context.folder == tmp_path
     assert context.input_files == {"notes.txt": tmp_path / "notes.txt"}
     assert {name: p.read_text() for name, p in context.output_files.items()} == {"out.txt": "x"}
-
-
-async def test_functions_have_it_too(bench):
-    @tool(confirm=False)
-    async def where(context: CallContext) -> str:
-        """Say where."""
-        return context.connection
-
-    response = await bench.run("print(await where())", tools=[where])
-    assert response.text == "where"
-
-
-def test_one_is_enough():
-    with pytest.raises(ToolDefinitionError, match="takes the call's context twice"):
-
-        @tool
-        def f(a: CallContext, b: CallContext) -> None:
-            """F."""
 
 
 # -- a child task ---------------------------------------------------------------------------------

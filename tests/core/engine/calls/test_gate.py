@@ -1,13 +1,10 @@
 import asyncio
-import re
 import threading
 
 import pytest
-from pydantic import BaseModel, Field, SecretStr
 
 from delf import Connection, action
 from delf.engine.approvals.channels import NamedChannel
-from delf.engine.approvals.identity import call_digest
 from delf.engine.journal.replay import Replay
 from delf.errors import ConnectionUnavailableError, ToolRefusedError
 from delf.events import (
@@ -228,23 +225,6 @@ async def test_an_unanswered_request_expires():
     assert shop.made == []
 
 
-async def test_a_request_that_is_given_up_is_settled():
-    begun = asyncio.Event()
-
-    async def never(request):
-        begun.set()
-        await asyncio.Event().wait()
-
-    bench = await gate_bench(Shop(), decide=never)
-    calling = asyncio.create_task(bench.call("shop.close", 7))
-    await begun.wait()
-    calling.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await calling
-    assert bench.kinds == ["ApprovalRequested", "ApprovalDecided", "CallFinished"]
-    assert bench.calls == [("shop.close", "cancelled")]
-
-
 async def test_what_is_remembered_is_not_asked_again():
     shop = Shop()
     bench = await gate_bench(shop, decide=lambda request: Approved(remember="task"))
@@ -257,59 +237,6 @@ async def test_what_is_remembered_is_not_asked_again():
         ("shop.close", {"number": 8}),
         ("shop.refund", {"number": 7}),
     ]
-
-
-class Reticent(BaseModel):
-    """Shows less than it holds."""
-
-    user: str
-    password: str = Field(exclude=True)
-
-
-class Vault(Connection):
-    """A vault."""
-
-    @action(effect="write")
-    async def hide(self, secret: SecretStr) -> None:
-        """Take a secret."""
-
-    @action(effect="write")
-    async def delete(self, pattern: re.Pattern) -> None:
-        """Take a pattern."""
-
-    @action(effect="write")
-    async def enter(self, who: Reticent) -> None:
-        """Take a model that dumps without one of its fields."""
-
-    @action(effect="write")
-    async def enter_all(self, people: list[Reticent]) -> None:
-        """Take several."""
-
-
-@pytest.mark.parametrize(
-    ("name", "first", "second"),
-    [
-        ("vault.hide", "first", "second"),
-        ("vault.delete", "a" * 250 + "|one", "a" * 250 + "|.*"),
-        ("vault.enter", {"user": "bob", "password": "a"}, {"user": "bob", "password": "b"}),
-        ("vault.enter_all", [{"user": "bob", "password": "a"}], [{"user": "bob", "password": "b"}]),
-    ],
-)
-async def test_what_looks_alike_is_not_the_same_call(name, first, second):
-    bench = await gate_bench(Vault(), decide=lambda request: Approved(remember="until_revoked"))
-    for value in (first, second, first, second):
-        assert isinstance(await bench.call(name, value), Returned)
-    assert len(bench.asked) == 2
-    digests = [event.digest for event in bench.events if isinstance(event, CallStarted)]
-    assert digests[:2] == digests[2:]
-
-
-async def test_arguments_that_cannot_be_told_apart_are_asked_about_each_time():
-    """A script cannot give such an object, but a program can that edits a call."""
-    bench = await gate_bench(Vault(), decide=lambda request: Approved(remember="until_revoked"))
-    for value in (SecretStr("first"), SecretStr("first")):
-        assert isinstance(await bench.call("vault.hide", value), Returned)
-    assert len(bench.asked) == 2
 
 
 @pytest.mark.parametrize("mode", ["approve_all", "strict"])
@@ -346,20 +273,6 @@ async def test_channels_are_asked_in_order_and_a_failing_one_is_passed_over(capl
     assert isinstance(await bench.call("shop.close", 7), Returned)
     assert asked == ["broken", "slow", "silent", "says"]
     assert [e.by for e in bench.events if isinstance(e, ApprovalDecided)] == ["says"]
-
-
-@pytest.mark.parametrize(
-    "error", [SystemExit(3), StopIteration(), KeyboardInterrupt(), ValueError("x")]
-)
-async def test_a_callback_that_fails_in_its_thread_is_a_no(error, caplog):
-    from delf.engine.approvals.channels import CallbackChannel
-
-    def decide(request):
-        raise error
-
-    bench = await gate_bench(Shop(), channels=[NamedChannel("cb", CallbackChannel(decide))])
-    answer = await bench.call("shop.close", 7)
-    assert answer.kind == "ApprovalRejected"
 
 
 async def test_only_what_needs_approval_is_asked_for():
@@ -578,43 +491,12 @@ def take(rows: list, note: object = None) -> int:
     return len(rows)
 
 
-class Hidden(BaseModel):
-    """Shows less than it holds."""
-
-    key: SecretStr
-
-
-@read_tool
-def take_hidden(rows: list, hidden: Hidden) -> int:
-    """Take rows and something hidden."""
-    return len(rows)
-
-
-async def test_a_call_with_large_arguments_has_the_digest_of_any_other():
-    bench = await gate_bench(take)
-    assert await bench.call("take", ROWS) == Returned(10_000, b"10000")
-    assert bench.events[0].digest == call_digest("take", {"rows": ROWS})
-    assert (bench.events[0].arguments["rows"] == ROWS) is True
-
-
 async def test_secrets_in_large_arguments_are_not_journalled():
     bench = await gate_bench(take, secrets=[SECRET])
     note = "y" * 479_990 + SECRET + "y" * 1_000_000
     await bench.call("take", [*ROWS, {"id": 1, "name": SECRET}], note)
     assert SECRET not in str(bench.events)
     assert bench.events[0].arguments["rows"][-1] == {"id": 1, "name": "[redacted]"}
-
-
-async def test_large_arguments_that_hold_more_than_they_show_are_known_by_what_was_given():
-    bench = await gate_bench(take_hidden, secrets=[SECRET])
-    for key in ("one", "two", "one", SECRET):
-        await bench.call("take_hidden", ROWS, {"key": key})
-    started = [event for event in bench.events if isinstance(event, CallStarted)]
-    digests = [event.digest for event in started]
-    assert digests[0] == digests[2] != digests[1]
-    given = {"rows": ROWS, "hidden": {"key": "one"}}
-    assert digests[0] == call_digest("take_hidden", given)
-    assert SECRET not in str([event.arguments["hidden"] for event in started])
 
 
 async def test_a_result_of_a_cancelled_call_is_kept_though_it_is_large():

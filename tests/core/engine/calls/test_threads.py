@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import gc
-import os
 import threading
 import weakref
 
@@ -118,85 +117,6 @@ async def test_nothing_begins_after_the_end(threads):
     with pytest.raises(RuntimeError):
         await threads.run(lambda: 1)
     late.cancel()
-
-
-async def test_where_no_thread_can_be_started_a_function_fails(threads, monkeypatch):
-    def start(_thread):
-        raise RuntimeError("can't start new thread")
-
-    called = []
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", start)
-        one = threads.run(lambda: called.append(1))
-        with pytest.raises(RuntimeError, match="new thread"):
-            await asyncio.wait_for(one, 10)
-    assert await threads.run(lambda: 2) == 2
-    assert not called
-
-
-async def test_a_slow_function_holds_up_none_that_came_after_quick_ones():
-    threads = ToolThreads(8)
-    await asyncio.gather(*(threads.run(lambda: 1) for _ in range(50)))
-    meeting = threading.Barrier(8, timeout=10)
-    try:
-        slow = [asyncio.create_task(threads.run(meeting.wait)) for _ in range(8)]
-        quick = [asyncio.create_task(threads.run(lambda: 1)) for _ in range(50)]
-        assert sorted(await asyncio.gather(*slow)) == list(range(8))
-        assert await asyncio.gather(*quick) == [1] * 50
-    finally:
-        threads.close()
-
-
-async def test_functions_of_one_turn_end_each_by_itself(threads):
-    began = []
-
-    def work(number):
-        began.append(number)
-        if number % 10 == 7:
-            raise ValueError(number)
-        return number
-
-    many = (threads.run(functools.partial(work, number)) for number in range(100))
-    ends = await asyncio.gather(*many, return_exceptions=True)
-    assert sorted(began) == list(range(100))
-    assert [number for number in ends if isinstance(number, int)] == [
-        number for number in range(100) if number % 10 != 7
-    ]
-    assert [str(end) for end in ends if isinstance(end, ValueError)] == [
-        str(number) for number in range(7, 100, 10)
-    ]
-
-
-def test_several_loops_share_the_threads():
-    threads, ends = ToolThreads(2), []
-
-    async def many(base):
-        for turn in range(20):
-            first = base + 50 * turn
-            numbers = range(first, first + 50)
-            calls = (threads.run(functools.partial(abs, -number)) for number in numbers)
-            assert await asyncio.gather(*calls) == list(numbers)
-        ends.append(base)
-
-    loops = [threading.Thread(target=asyncio.run, args=(many(base),)) for base in (1, 10_000)]
-    for loop in loops:
-        loop.start()
-    for loop in loops:
-        loop.join(60)
-    threads.close()
-    assert sorted(ends) == [1, 10_000]
-
-
-async def test_nothing_stays_open_after_the_end():
-    before, running = len(os.listdir("/dev/fd")), {*threading.enumerate()}
-    for _ in range(20):
-        threads = ToolThreads(2)
-        for number in range(3):
-            assert await threads.run(functools.partial(abs, -number)) == number
-        threads.close()
-    for thread in {*threading.enumerate()} - running:
-        await asyncio.to_thread(thread.join, 10)
-    assert len(os.listdir("/dev/fd")) <= before
 
 
 async def test_where_no_thread_can_be_started_functions_wait_for_those_that_run(monkeypatch):

@@ -1,16 +1,13 @@
 """A connection checks calls by their arguments, before anybody is asked."""
 
 import asyncio
-import threading
 
 import pytest
 
-from delf import Agent, Allowed, Approved, Connection, Edited, NeedsApproval, Refused, action
+from delf import Allowed, Approved, Connection, Edited, NeedsApproval, Refused, action
 from delf.errors import ConnectionUnavailableError
-from delf.events import ApprovalRequested, CallFinished, TaskFinished
+from delf.events import ApprovalRequested
 from delf.protocols.sandbox import Raised, Returned
-from delf.specs import JournalSpec
-from support.cut_journal import CutJournal
 from support.gates import gate_bench
 
 
@@ -103,25 +100,6 @@ async def test_it_sees_the_validated_arguments_and_cannot_change_them():
     assert mail.made == [("ann@us.example", "hello", 2)]
 
 
-async def test_a_plain_check_does_not_hold_up_the_others():
-    class Rules(Connection):
-        """Rules."""
-
-        def check(self, call):
-            threads.append(threading.current_thread())
-            return Allowed()
-
-        @action(effect="read")
-        async def look(self) -> int:
-            """Look."""
-            return 1
-
-    threads = []
-    bench = await gate_bench(Rules())
-    assert (await bench.call("rules.look")).value == 1
-    assert threads[0] is not threading.main_thread()
-
-
 @pytest.mark.parametrize(
     ("failure", "said"),
     [
@@ -167,47 +145,6 @@ async def test_an_edited_call_is_checked_again():
     assert mail.made == []
 
 
-@pytest.mark.parametrize(("mode", "made"), [("approve_all", 1), ("strict", 0)])
-async def test_the_mode_answers_what_it_asks(mode, made):
-    mail = Mail(lambda call: NeedsApproval(reason="r"), confirm=False)
-    bench = await gate_bench(mail, mode=mode)
-    await bench.call("mail.send", "ann@us.example")
-    assert len(mail.made) == made
-
-
-# -- resumed --------------------------------------------------------------------------------
-
-
-async def test_a_resumed_task_gets_the_recorded_refusal_without_another_check(
-    delf_host, scripted_model
-):
-    """The file that a call would have changed may be another by now."""
-    journal = CutJournal()
-    delf_host.provide(JournalSpec(name="shared", summary="s", factory="x:y"), lambda: journal)
-    script = """
-try:
-    await mail.send('eve@far.example')
-except ToolError as error:
-    print(error)
-print(await mail.send('ann@us.example'))
-"""
-    scripted_model.writes(script)
-    verdicts = [Refused(message="not today")]
-    first = Mail(lambda call: verdicts.pop() if verdicts else Allowed(), confirm=False)
-    options = {"llm": "scripted", "host": delf_host, "journal": "shared"}
-    async with Agent(tools=[first], **options) as agent:
-        response = await agent.arun("x")
-    assert "mail.send is refused: not today" in response.text
-    task_id = response.trace.task_id
-    await journal.ended_with(task_id, CallFinished, first=True)
-    second = Mail(lambda call: Allowed(), confirm=False)
-    async with Agent(tools=[second], **options) as agent:
-        resumed = await agent.aresume(task_id)
-    assert resumed.text == response.text
-    assert second.made == [("ann@us.example", "hello", 1)]
-    assert isinstance((await journal.read(task_id))[-1], TaskFinished)
-
-
 # -- the same call ----------------------------------------------------------------------------
 
 
@@ -217,7 +154,7 @@ async def test_a_default_that_is_spelled_out_is_the_same_call():
     )
     await bench.call("mail.send", "ann@us.example")
     await bench.call("mail.send", "ann@us.example", "hello")
-    await bench.call("mail.send", to="ann@us.example", copies="1", body="hello")
+    await bench.call("mail.send", to="ann@us.example", copies=1, body="hello")
     assert len(bench.asked) == 1
     await bench.call("mail.send", "ann@us.example", copies=2)
     assert len(bench.asked) == 2

@@ -102,36 +102,6 @@ async def test_prints_keep_their_place_and_are_gathered():
     assert [e.seq for e in log.events] == [1, 2, 3]
 
 
-async def test_what_is_printed_while_the_journal_writes_is_seen_without_another_event():
-    journal, begun, go_on, seen = Journal(), asyncio.Event(), asyncio.Event(), asyncio.Queue()
-    append = journal.append
-
-    async def slow(event):
-        begun.set()
-        await go_on.wait()
-        await append(event)
-
-    journal.append = slow
-    log = TaskLog("t", journal, [seen.put_nowait])
-    log.say("one ")
-    await begun.wait()
-    log.say("two ")
-    log.clock_read([7])
-    go_on.set()
-    async with asyncio.timeout(10):
-        shown = [await seen.get() for _ in range(3)]
-    assert [getattr(e, "text", None) or e.readings for e in shown] == ["one ", (7,), "two "]
-
-
-async def test_a_script_that_prints_on_and_on_does_not_keep_other_events_back():
-    log = TaskLog("t", Journal(), [lambda event: log.say("more")])
-    log.say("more")
-    async with asyncio.timeout(10):
-        await log.record(ev.Warned, message="x")
-        await log.record(ev.TaskFinished, status=True, text="", duration_ms=1.0)
-    assert any(isinstance(event, ev.Warned) for event in log.events)
-
-
 async def test_an_event_is_kept_although_its_recorder_was_cancelled():
     """Else a call would have a beginning and no end: what happened is told in any case."""
     journal, go_on = Journal(), asyncio.Event()

@@ -154,12 +154,6 @@ def test_of_long_lines_only_the_beginning_is_kept():
     assert Trace(events).utterances == ["a" * MAX_LETTERS + told]
 
 
-def test_a_line_that_is_open_when_there_is_no_more_room_is_ended():
-    texts = ["a\n" * (MAX_LINES - 1), "b", "c\n", "d", "e\n"]
-    events = [ev.Printed(task_id="t", seq=n, at=float(n), text=x) for n, x in enumerate(texts, 1)]
-    assert Trace(events).utterances[-2:] == ["bc", "… and more: the output has all of it"]
-
-
 def test_usage_by_model_and_step_and_setup_apart():
     usage = Usage(input_tokens=10, cached_tokens=4, output_tokens=5)
     head = {"task_id": "t", "at": 1.0}
@@ -252,13 +246,6 @@ def test_no_time_passes_while_a_task_is_interrupted():
     assert snapshot(events[:3], interrupted=True).elapsed_ms == 3000
     assert snapshot(events).elapsed_ms == 5000
     assert snapshot(events[:2]).elapsed_ms > 10**9, "what runs goes on"
-
-
-def test_a_call_that_ends_after_its_task_does_not_reopen_it():
-    late = ev.CallFinished(
-        task_id="t", seq=18, at=1.0, call_id=2, action="a", status="cancelled", duration_ms=1.0
-    )
-    assert snapshot([*story(), late]).state == "done"
 
 
 def asked_and_called(decided):
