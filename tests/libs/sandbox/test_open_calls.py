@@ -20,7 +20,7 @@ def call(number, *args, method="wait"):
 @pytest.fixture
 def few(monkeypatch):
     """At most ten calls are served at a time."""
-    monkeypatch.setattr(calls_module, "_MOST_SERVED", 10)
+    monkeypatch.setattr(calls_module, "MOST_SERVED", 10)
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ async def test_a_call_number_that_was_given_up_is_a_new_call(guest, waiting):
         for _ in range(turns):
             await asyncio.sleep(0)
         await waiting.until(1)
-        assert len(guest.session._calls.served) == 1
+        assert len(guest.session._calls.open) == 1
     waiting.release.set()
     assert await guest.receive() == ["return", 1, "after 4"]
     await guest.send(DONE)
@@ -215,7 +215,7 @@ async def test_an_answer_of_a_script_that_is_over_is_not_given_to_the_next(guest
 # -- many -------------------------------------------------------------------------------------
 
 
-async def test_many_calls_are_served_in_order_and_not_all_at_once(guest, waiting, few):
+async def test_many_calls_are_served_in_order_and_not_all_at_once(few, guest, waiting):
     running = await guest.start()
     await guest.send(*(call(n, n) for n in range(500)))
     await waiting.until(10)
@@ -228,7 +228,7 @@ async def test_many_calls_are_served_in_order_and_not_all_at_once(guest, waiting
     assert isinstance(await running, Done)
 
 
-async def test_the_end_of_a_script_is_seen_however_many_calls_are_open(guest, waiting, few):
+async def test_the_end_of_a_script_is_seen_however_many_calls_are_open(few, guest, waiting):
     running = await guest.start()
     for number in range(50):
         await guest.send(call(number, number))
@@ -242,7 +242,7 @@ async def test_the_end_of_a_script_is_seen_however_many_calls_are_open(guest, wa
     assert len(guest.host.calls) == 10
 
 
-async def test_calls_that_wait_for_their_turn_can_be_given_up(guest, waiting, few):
+async def test_calls_that_wait_for_their_turn_can_be_given_up(few, guest, waiting):
     running = await guest.start()
     for number in range(50):
         await guest.send(call(number, number))
@@ -259,7 +259,7 @@ async def test_calls_that_wait_for_their_turn_can_be_given_up(guest, waiting, fe
     assert guest.session._calls.held == 0
 
 
-async def test_the_number_of_a_call_that_waits_is_in_use(guest, waiting, few):
+async def test_the_number_of_a_call_that_waits_is_in_use(few, guest, waiting):
     running = await guest.start()
     await guest.send(*(call(n, n) for n in range(12)), call(11, 11))
     assert isinstance(await ended(running), Crashed)

@@ -3,14 +3,12 @@
 import asyncio
 import os
 import signal
-import subprocess
 from textwrap import dedent
 
 import pytest
 
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached
-from delf_sandbox_local import process
-from support.scripting import NotingHost, local_session, run_script, session_spec
+from support.scripting import NotingHost, local_session, run_script
 from support.until import until
 
 POSIX = "import re\nposix = re.enum.sys.modules['posix']\n"
@@ -240,27 +238,6 @@ async def test_a_kill_from_outside_is_not_the_scripts_doing():
         await host.called.wait()
         os.kill(session.process.pid, signal.SIGKILL)
         outcome = await running
-    assert isinstance(outcome, Crashed)
-    assert not outcome.by_script
-
-
-def killed_child() -> subprocess.Popen[bytes]:
-    """A process that was killed, and of whose end its parent has not heard."""
-    child = subprocess.Popen(["sleep", "60"])
-    child.kill()
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    return child
-
-
-async def test_a_guest_that_is_slow_to_die_was_killed_all_the_same(monkeypatch, tmp_path):
-    """Its wire is closed before its template, or the kernel itself, says that it is dead."""
-    child = killed_child()
-    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.0)
-    monkeypatch.setattr(process, "_open_handle", lambda _: None)
-    guest = process.LocalProcess(child.pid, str(tmp_path), session_spec().limits)
-    monkeypatch.setattr(guest, "kill", lambda: guest.ended(-signal.SIGKILL))
-    outcome = await guest.how_it_ended()
-    child.wait()
     assert isinstance(outcome, Crashed)
     assert not outcome.by_script
 

@@ -50,7 +50,7 @@ LACKS = {
         "without cancelling tasks: do not begin",
         4,
     ),
-    "an exception of one's own": ("class A(ValueError): pass", "raise ValueError", 1),
+    "an exception of one's own": ("class A(ValueError): pass", "without a base", 1),
     "input": ("input()", "nobody can answer", 1),
     "the line of what was rewritten": (
         "x = [\n    1,\n]\nfor n in x:\n    y = desk.find() + n\n    y.z\n",
@@ -69,6 +69,12 @@ async def test_what_is_missing_is_said(bench, name):
     if line is not None:
         assert outcome.line == line
     assert done(await run("1 + 1")).value == 2
+
+
+async def test_a_scripts_own_error_is_told_in_its_own_words(bench):
+    outcome = failed(await bench.run("raise NotImplementedError('monty does not support refunds')"))
+    said = (outcome.kind, outcome.message)
+    assert said == ("NotImplementedError", "monty does not support refunds")
 
 
 WORKS = {

@@ -271,7 +271,7 @@ class WireSession(asyncio.BufferedProtocol):
         if self._host is not None:
             self._host = None  # whatever comes after the end is not of the script any more
             self._budget.end_script()
-            self._calls.drop_waiting()
+            self._calls.script_ended()
         if self._outcome is not None and not self._outcome.done():
             self._outcome.set_result(outcome)
 
@@ -364,7 +364,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._out += parts
         if self._reading:
             return
-        if not self._calls.served:
+        if not self._calls.open:
             self._flush()
         elif is_first:
             self._loop.call_soon(self._flush)

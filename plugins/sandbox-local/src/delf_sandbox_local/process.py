@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
 from delf_sandbox.folders import remove_folder
 
-_GRACE_SECONDS = 0.2
-_PF_EXITING = 0x4
-"""Of a thread's flags in ``/proc``: it is at its end, whatever brought it there."""
+_GRACE_SECONDS = 2.0
+"""A process lets its wire go before the kernel calls it dead; busy machines take longer."""
 
 
 class LocalProcess:
@@ -97,24 +94,11 @@ class LocalProcess:
             async with asyncio.timeout(_GRACE_SECONDS):
                 status = await asyncio.shield(self._ended)
         except TimeoutError:
-            is_dying = self._is_dying()  # slowly, or its template is slow to tell
             self.kill()
-            status = await asyncio.shield(self._ended)
-            if not is_dying:
-                message = "the sandbox closed its connection to the host"
-                return Crashed(message=message, by_script=True)
+            await asyncio.shield(self._ended)
+            message = "the sandbox closed its connection to the host"
+            return Crashed(message=message, by_script=True)
         return self._explain(status)
-
-    def _is_dying(self) -> bool:
-        """Tell whether it ends or has ended: it lets the wire go before the kernel calls it dead.
-
-        That takes a moment, and longer where it has to give way to others.
-        """
-        if self._ended.done():
-            return True
-        if self._handle is not None and select.select([self._handle], (), (), 0)[0]:
-            return True
-        return _exits(self.pid)
 
     def _explain(self, status: int) -> Outcome:
         seconds = self._limits.cpu_seconds
@@ -164,20 +148,3 @@ def _open_handle(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
         return None
-
-
-def _exits(pid: int) -> bool:
-    """Tell whether all threads of a process are at their end."""
-    try:
-        threads = [*Path(f"/proc/{pid}/task").iterdir()]
-    except OSError:
-        return False
-    return all(_flags(thread) & _PF_EXITING for thread in threads)
-
-
-def _flags(thread: Path) -> int:
-    try:
-        words = (thread / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
-    except OSError:  # it is gone
-        return _PF_EXITING
-    return int(words.split()[6])

@@ -26,6 +26,7 @@ from delf_sandbox.guest.scopes import CallPlace, Place
 from delf_sandbox_monty.lazy import check_lazy, lower_generator
 
 LATER: Final = "__delf_later__"
+SUBSET: Final = "this sandbox runs a subset of Python"
 _FUNCTIONS: Final = {
     ("dataclasses", "asdict"): "__delf_asdict__",
     ("functools", "wraps"): "__delf_wraps__",
@@ -194,6 +195,7 @@ class Lowering(ast.NodeTransformer):
             elif isinstance(node, ast.Call) and (label_of(node.func) or "").endswith("wraps"):
                 self._wrapped.update(item.id for item in node.args if isinstance(item, ast.Name))
         self.visit(tree)
+        _check_syntax(tree)
 
     # -- modules ------------------------------------------------------------------------
 
@@ -520,9 +522,31 @@ def _check_methods(node: ast.ClassDef) -> None:
         if word.startswith("__") and word not in _METHODS:
             raise AmbiguousError.about(
                 part,
-                f"this sandbox runs a subset of Python without {word} of classes: write a method "
-                "of another name and call it",
+                f"{SUBSET} without {word} of classes: write a method of another name and call it",
             )
+
+
+def _check_syntax(tree: ast.Module) -> None:
+    """Refuse syntax that Monty has not, and say what to write instead.
+
+    Raises:
+        AmbiguousError: For the first of it.
+    """
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(bases=[_, *_]) | ast.ClassDef(keywords=[_, *_]):
+                lacks = "base classes: write functions, dicts or a dataclass without a base"
+            case ast.ClassDef(body=body) if any(getattr(n, "decorator_list", ()) for n in body):
+                lacks = "decorators of methods: write a plain method and call it"
+            case ast.Yield() | ast.YieldFrom():
+                lacks = "this yield: build a list and return it"
+            case ast.Delete():
+                lacks = "this del: leave the name, or make a new list or dict without the item"
+            case ast.TryStar():
+                lacks = "except*: write except"
+            case _:
+                continue
+        raise AmbiguousError.about(node, f"{SUBSET} without {lacks}")
 
 
 def mark_called(tree: ast.AST) -> None:

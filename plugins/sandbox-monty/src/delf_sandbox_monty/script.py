@@ -14,7 +14,14 @@ from delf_sandbox.guest.names import Known
 from delf_sandbox.guest.nodes import AmbiguousError, at
 from delf_sandbox.guest.script import VALUE, bound_names, call_forgotten, keep_last_value
 from delf_sandbox_monty.aliases import ALIASES
-from delf_sandbox_monty.lowering import LATER, Lowering, MontyRewriting, assigned, mark_called
+from delf_sandbox_monty.lowering import (
+    LATER,
+    SUBSET,
+    Lowering,
+    MontyRewriting,
+    assigned,
+    mark_called,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +191,8 @@ def _lines(tree: ast.Module, written: ast.Module) -> list[int]:
 def prelude() -> str:
     """Return the code that runs in Monty ahead of every script."""
     text = resources.files("delf_sandbox_monty").joinpath("prelude.txt").read_text("utf-8")
-    return text.replace("{ALIASES}", repr({alias: name for name, alias in ALIASES.items()}))
+    aliases = {alias: name for name, alias in ALIASES.items()}
+    return text.replace("{ALIASES}", repr(aliases)).replace("{SUBSET}", SUBSET)
 
 
 def known_of(

@@ -10,7 +10,7 @@ from typing import Any, Final
 from delf.protocols.sandbox import MAX_MESSAGE, Failed, LimitReached, Limits
 from delf_sandbox.guest.policy import refusal
 from delf_sandbox_monty.aliases import ALIASES
-from delf_sandbox_monty.lowering import SHIMS
+from delf_sandbox_monty.lowering import SHIMS, SUBSET
 from delf_sandbox_monty.script import line_of
 
 MODULES: Final = frozenset(
@@ -49,16 +49,6 @@ MODULES: Final = frozenset(
 
 _REAL_NAMES: Final = {alias: name for name, alias in ALIASES.items()}
 
-_INSTEAD: Final = {
-    "class inheritance": "write functions, dicts or a dataclass without a base; raise ValueError",
-    "yield": "build a list and return it",
-    "'del'": "leave the name, or make a new list or dict without the item",
-    "decorator": "write a plain method and call it",
-    "type alias": "leave the alias out",
-    "cancelling": "do not begin what is not to be done",
-    "wait for a part": "wait for all, with asyncio.gather",
-    "wait_for but": "call the tool in it, or leave it out",
-}
 _MISSING_NAMES: Final = {
     "exit": "let the script reach its end",
     "quit": "let the script reach its end",
@@ -68,7 +58,6 @@ _MISSING_NAMES: Final = {
     "__import__": "write an import",
     "create_task": "use asyncio.gather",
 }
-_SUBSET: Final = "this sandbox runs a subset of Python"
 _PRELUDE: Final = re.compile(r"'__delf_(\w+?)__'")
 _OBJECTS: Final = {
     "Task": "task",
@@ -167,21 +156,16 @@ def _explain(
     kind: str, text: str, tools: Mapping[str, Sequence[str]], modules: Sequence[str]
 ) -> tuple[str, str]:
     """The exception's name and message, with what to do instead where Monty lacks something."""
-    if kind == "NotImplementedError" and "monty" in text:
-        what = text.rpartition("support ")[2] or text
-        instead = next((hint for word, hint in _INSTEAD.items() if word in text), None)
-        advice = instead or "write it another way"
-        return "NotImplementedError", f"{_SUBSET} without {what}: {advice}"
     if kind == "ModuleNotFoundError" and (found := _NO_MODULE.search(text)):
         have = sorted(name for name in modules if name in MODULES)
         if found[1].partition(".")[0] in modules:
-            return "ImportError", f"{_SUBSET} without {found[1]!r}; it has: {', '.join(have)}"
+            return "ImportError", f"{SUBSET} without {found[1]!r}; it has: {', '.join(have)}"
         return "ImportError", refusal(found[1], have)
     text = _PRELUDE.sub(lambda found: f"'{_OBJECTS.get(found[1], 'function')}'", text)
     if kind == "AttributeError" and (found := _ATTRIBUTE.search(text)) and found[1] in tools:
         name, method = found.groups()
         if method in tools[name]:
-            return "AttributeError", f"{_SUBSET}: call {name}.{method}(…) where it is used"
+            return "AttributeError", f"{SUBSET}: call {name}.{method}(…) where it is used"
         return "ToolNotAllowed", f"there is no {name}.{method}; it has: {', '.join(tools[name])}"
     if (
         kind == "AttributeError"
@@ -189,9 +173,9 @@ def _explain(
         and (text.startswith("module") or found[1] in SHIMS)
     ):
         advice = _MISSING_NAMES.get(found[2], "write it another way")
-        return kind, f"{_SUBSET} without {found[1]}.{found[2]}: {advice}"
+        return kind, f"{SUBSET} without {found[1]}.{found[2]}: {advice}"
     if kind == "NameError" and (found := _NO_NAME.search(text)) and found[1] in _MISSING_NAMES:
-        return kind, f"{_SUBSET} without {found[1]}(): {_MISSING_NAMES[found[1]]}"
+        return kind, f"{SUBSET} without {found[1]}(): {_MISSING_NAMES[found[1]]}"
     if "Internal error in monty" in text:
-        return kind, f"{_SUBSET}, and stumbled over this script: {text}"
+        return kind, f"{SUBSET}, and stumbled over this script: {text}"
     return kind, text

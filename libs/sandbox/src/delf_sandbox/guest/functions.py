@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from delf_sandbox.guest.names import BUILTINS, ToolNames, same_name
@@ -80,14 +80,16 @@ class Functions:
 
     def _make_async(self) -> None:
         """Make plain functions async that call tools, where all that is written are their calls."""
-        plain = [scope for scope in self.seen.functions if self._may_be_async(scope)]
-        while True:
-            found = [s for s in plain if id(s) not in self.made_async and self._waits(s)]
-            if not found:
-                return
-            self.made_async.update(map(id, found))
+        handed_over = {
+            (id(place.scope.find(place.node.id)), place.node.id)
+            for place, is_called in self.seen.loads
+            if not is_called
+        }
+        plain = {id(s) for s in self.seen.functions if self._may_be_async(s, handed_over)}
+        while found := self._waiting() & plain - self.made_async:
+            self.made_async |= found
 
-    def _may_be_async(self, scope: Scope) -> bool:
+    def _may_be_async(self, scope: Scope, handed_over: Collection[tuple[int, str]]) -> bool:
         node, parent = scope.node, scope.parent
         if not isinstance(node, ast.FunctionDef) or parent is None or parent.kind == "class":
             return False
@@ -98,23 +100,13 @@ class Functions:
             return False
         if len(self.by_name[id(owner), node.name]) > 1:
             return False
-        return all(
-            is_called
-            for place, is_called in self.seen.loads
-            if place.node.id == node.name and place.scope.find(node.name) is owner
-        )
+        return (id(owner), node.name) not in handed_over
 
-    def _waits(self, scope: Scope) -> bool:
-        """Tell whether something is awaited in a function, or should be."""
-        own = (place for place in self.seen.calls.values() if place.scope.function is scope)
-        return (
-            any(self.kind(place) in ("tool", "async") for place in own)
-            or any(place.scope.function is scope for place in self.seen.awaits)
-            or any(
-                place.scope.function is scope and is_async_node(place.node)
-                for place in (*self.seen.loops, *self.seen.contexts)
-            )
-        )
+    def _waiting(self) -> set[int]:
+        """The functions in which something is awaited, or should be."""
+        calls = (p for p in self.seen.calls.values() if self.kind(p) in ("tool", "async"))
+        around = (p for p in (*self.seen.loops, *self.seen.contexts) if is_async_node(p.node))
+        return {id(place.scope.function) for place in (*calls, *self.seen.awaits, *around)}
 
     def kind(self, place: CallPlace) -> str:
         """Return the kind of a call's result.
