@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import ssl
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Self
@@ -52,7 +51,6 @@ class LiveServer:
         answers: What is answered.
         cut: Whether the connection is dropped after an event, by its kind; asked for each.
         refuse: An HTTP status with which connections are refused.
-        tls: Speak TLS, with this.
     """
 
     path = ""
@@ -62,12 +60,10 @@ class LiveServer:
         answers: Answers,
         cut: Callable[[str], bool] = lambda kind: False,
         refuse: int | None = None,
-        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._answers = answers
         self._cut = cut
         self._refuse = refuse
-        self._tls = tls
         self.requests: list[Any] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
@@ -82,7 +78,6 @@ class LiveServer:
             self._serve,
             "127.0.0.1",
             0,
-            ssl=self._tls,
             process_request=self._admit,
             close_timeout=0.5,
         )

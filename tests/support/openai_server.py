@@ -9,21 +9,17 @@ It answers OpenAI chat completions (``/v1/chat/completions``), Anthropic message
     assert server.requests[0].json["messages"]
 
 The script is a sequence of :class:`Reply` (or ``str``, its text), or a callable that gets the
-request and returns one. In another process: ``python -m support.openai_server script.json``
-prints the base URL as its first line and serves until its standard input ends.
+request and returns one.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, Self
 
 from support import provider_protocols as protocols
@@ -321,25 +317,3 @@ async def _send(
     _head(writer, status, {**given, **headers})
     writer.write(body)
     await writer.drain()
-
-
-def main() -> None:
-    """Serve a script from a JSON file (a list of strings or of Reply fields) until stdin ends."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("script", type=Path)
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--loop", action="store_true", help="start over at the script's end")
-    options = parser.parse_args()
-    entries = [
-        Reply(text=entry) if isinstance(entry, str) else Reply(**entry)
-        for entry in json.loads(options.script.read_text(encoding="utf-8"))
-    ]
-    count = iter(range(sys.maxsize))
-    script: Script = (lambda _: entries[next(count) % len(entries)]) if options.loop else entries
-    with OpenAIServer(script, port=options.port) as server:
-        print(server.base_url, flush=True)
-        sys.stdin.read()
-
-
-if __name__ == "__main__":
-    main()

@@ -66,7 +66,6 @@ CHANGES: dict[str, Callable[[Any, str], Awaitable[Any]]] = {
     "gmail.label": lambda c, key: c.label(key, add="Bills"),
     "gmail.archive": lambda c, key: c.archive(key),
     "gmail.trash": lambda c, key: c.trash(key),
-    "gmail.untrash": lambda c, key: c.untrash(key),
     "drive.create": lambda c, key: c.create("b.txt", "two"),
     "drive.create_folder": lambda c, key: c.create_folder("New/Inner"),
     "drive.copy": lambda c, key: c.copy(key, name="c.txt"),
@@ -89,7 +88,7 @@ CHANGES: dict[str, Callable[[Any, str], Awaitable[Any]]] = {
     "sheets.clear": lambda c, key: c.clear(key, "A1:B9"),
     "sheets.create": lambda c, key: c.create("More"),
     "sheets.add_sheet": lambda c, key: c.add_sheet(key, "Q3"),
-    "sheets.format": lambda c, key: c.format(key, "A1:B1", bold=True, merge=True),
+    "sheets.format": lambda c, key: c.format(key, "A1:B1", bold=True, freeze_rows=1),
     "sheets.chart": lambda c, key: c.chart(key, "A1:B2"),
     "sheets.batch": lambda c, key: c.batch(
         key,
@@ -147,7 +146,6 @@ def picture(google: GoogleServer) -> dict[str, Any]:
                     s.properties["title"],
                     s.size,
                     len(s.charts),
-                    len(s.merges),
                     str(sorted(s.cells.items())),
                 )
                 for s in book.sheets

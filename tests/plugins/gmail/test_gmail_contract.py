@@ -16,7 +16,7 @@ MAIL = b"From: bob@example.com\r\nTo: ada@example.com\r\nSubject: Hello\r\n\r\nH
 
 class TestGmail(ConnectionContract):
     refuses = False
-    untested = ("thread", "reply", "draft", "send_draft", "trash", "untrash")
+    untested = ("thread", "reply", "draft", "send_draft", "trash")
     calls = (
         Call("search", query="subject:hello"),
         Call("read", message="m000001"),

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from anthropic import APIStatusError as AnthropicError
-from anthropic import AsyncAnthropic
 from anthropic.types.message_create_params import (
     MessageCreateParamsNonStreaming,
     MessageCreateParamsStreaming,
 )
-from google import genai
 from google.genai import types as gemini
-from google.genai.errors import APIError as GoogleError
-from openai import APIStatusError as OpenAIError
-from openai import AsyncOpenAI
 from pydantic import BaseModel, ConfigDict
-
-__all__ = ["AsyncAnthropic", "AsyncOpenAI", "gemini", "genai"]
-
-ERRORS = (OpenAIError, AnthropicError, GoogleError)
 
 
 class _Strict(BaseModel):

@@ -137,7 +137,7 @@ async def test_clear_keeps_formats(google: GoogleServer, sheets: Any, book: str)
 
 async def test_looks_and_charts(google: GoogleServer, sheets: Any, book: str) -> None:
     await sheets.write(book, "A1", [{"month": "May", "net": 7.5}, {"month": "June", "net": 9}])
-    await sheets.format(book, "A1:B1", bold=True, background="#ff8800", align="center", borders=True, freeze_rows=1, fit_columns=True)  # fmt: skip
+    await sheets.format(book, "A1:B1", bold=True, background="#ff8800", align="center", freeze_rows=1)  # fmt: skip
     await sheets.format(book, "B:B", number_format="#,##0.00 €", color="red")
     sheet = google.sheets.books[book].sheets[0]
     look = sheet.cells[0, 0]["userEnteredFormat"]

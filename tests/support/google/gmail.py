@@ -185,12 +185,6 @@ class GmailService:
         mail.labels = (mail.labels - {"INBOX"}) | {"TRASH"}
         return self._minimal(mail)
 
-    @serves("gmail.users.messages.untrash")
-    def untrash(self, call: Call) -> Any:
-        mail = self._mail(call, call["id"])
-        mail.labels -= {"TRASH"}
-        return self._minimal(mail)
-
     @serves("gmail.users.messages.send")
     def send(self, call: Call) -> Any:
         return self._minimal(

@@ -26,7 +26,6 @@ class Sheet:
     properties: dict[str, Any]
     cells: dict[tuple[int, int], Cell] = field(default_factory=dict)
     charts: list[dict[str, Any]] = field(default_factory=list)
-    merges: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def id(self) -> int:
@@ -63,8 +62,7 @@ class Book:
 
     def copy(self) -> Book:
         sheets = [
-            Sheet(copy.deepcopy(s.properties), dict(s.cells), list(s.charts), list(s.merges))
-            for s in self.sheets
+            Sheet(copy.deepcopy(s.properties), dict(s.cells), list(s.charts)) for s in self.sheets
         ]
         return Book(self.id, dict(self.properties), sheets, list(self.names), self.last_id)
 
@@ -170,11 +168,6 @@ class SheetsService:
             "addSheet": {"properties": self._add_sheet(book, body.get("properties", {})).properties}
         }
 
-    def _do_deleteSheet(self, book: Book, body: dict[str, Any]) -> None:
-        if len(book.sheets) == 1:
-            raise ApiError(400, "You can't remove all the sheets in a document.")
-        book.sheets.remove(book.by_id(body["sheetId"]))
-
     def _do_updateSheetProperties(self, book: Book, body: dict[str, Any]) -> None:
         properties = body["properties"]
         sheet = book.by_id(properties.get("sheetId", 0))
@@ -252,27 +245,6 @@ class SheetsService:
         for spot in _spots(sheet, body["range"], everything=True):
             self._write(sheet, spot, body.get("cell", {}), _fields(body))
 
-    def _do_updateBorders(self, book: Book, body: dict[str, Any]) -> None:
-        sheet = book.by_id(body["range"].get("sheetId", 0))
-        sides = {k: v for k, v in body.items() if k in ("top", "bottom", "left", "right")}
-        for spot in _spots(sheet, body["range"], everything=True):
-            cell = copy.deepcopy(sheet.cells.get(spot, {}))
-            cell.setdefault("userEnteredFormat", {}).setdefault("borders", {}).update(sides)
-            sheet.cells[spot] = cell
-
-    def _do_mergeCells(self, book: Book, body: dict[str, Any]) -> None:
-        merges = book.by_id(body["range"].get("sheetId", 0)).merges
-        if body["range"] not in merges:
-            merges.append(body["range"])
-
-    def _do_autoResizeDimensions(self, book: Book, body: dict[str, Any]) -> None:
-        book.by_id(body["dimensions"].get("sheetId", 0))
-
-    def _do_addNamedRange(self, book: Book, body: dict[str, Any]) -> Any:
-        named = {**body["namedRange"], "namedRangeId": f"n{book.new_id()}"}
-        book.names.append(named)
-        return {"addNamedRange": {"namedRange": named}}
-
     def _do_addChart(self, book: Book, body: dict[str, Any]) -> Any:
         chart = body["chart"]
         if "basicChart" not in chart.get("spec", {}) and "pieChart" not in chart.get("spec", {}):
@@ -299,8 +271,6 @@ class SheetsService:
             shown = sheets.setdefault(sheet.id, {"properties": sheet.properties})
             if sheet.charts:
                 shown["charts"] = sheet.charts
-            if sheet.merges:
-                shown["merges"] = sheet.merges
             if grid:
                 shown.setdefault("data", []).append(self._grid(sheet, area))
         found = {

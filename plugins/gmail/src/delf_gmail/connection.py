@@ -320,12 +320,10 @@ class Gmail(GoogleConnection):
     @action("send", effect="write", trust="own", sinks=["messages"])
     async def trash(self, messages: str | list[str]) -> Changed:
         """Move messages to the trash, from which Gmail deletes them after 30 days."""
-        return await self._each(_several(messages), "trash")
-
-    @action("send", effect="write", trust="own", sinks=["messages"])
-    async def untrash(self, messages: str | list[str]) -> Changed:
-        """Take messages out of the trash."""
-        return await self._each(_several(messages), "untrash")
+        ids = _several(messages)
+        paths = [f"{_ME}/messages/{segment(key)}/trash" for key in ids]
+        await asyncio.gather(*(self._post("trash a message", path, {}) for path in paths))
+        return Changed(changed=len(ids))
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the receivers of an answer, the messages, or the text of a draft."""
@@ -533,11 +531,6 @@ class Gmail(GoogleConnection):
         for start in range(0, len(ids), _MOST_CHANGED):
             some = list(ids[start : start + _MOST_CHANGED])
             await self._post("change labels", f"{_ME}/messages/batchModify", {"ids": some, **body})
-        return Changed(changed=len(ids))
-
-    async def _each(self, ids: Sequence[str], verb: str) -> Changed:
-        paths = [f"{_ME}/messages/{segment(key)}/{verb}" for key in ids]
-        await asyncio.gather(*(self._post(f"{verb} a message", path, {}) for path in paths))
         return Changed(changed=len(ids))
 
 

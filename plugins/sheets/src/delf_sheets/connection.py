@@ -172,17 +172,11 @@ class Sheets(GoogleConnection):
         range: str,  # noqa: A002 - in scripts
         bold: bool | None = None,
         italic: bool | None = None,
-        strikethrough: bool | None = None,
-        font_size: int | None = None,
         color: str | None = None,
         background: str | None = None,
         number_format: str | None = None,
         align: Literal["left", "center", "right"] | None = None,
-        wrap: bool | None = None,
-        borders: bool | None = None,
-        merge: bool = False,
         freeze_rows: int | None = None,
-        fit_columns: bool = False,
     ) -> None:
         """Change how a range looks. Colors are #ff8800 or names; number formats are patterns, as
         `0.00`, `#,##0 €`, `0%`, `yyyy-mm-dd`.

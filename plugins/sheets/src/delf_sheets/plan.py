@@ -6,7 +6,7 @@ import itertools
 import random
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, cast
 
 from delf.errors import ToolRefusedError, did_you_mean
@@ -126,31 +126,24 @@ class Plan:
 
     def format(self, where: str, look: Mapping[str, Any]) -> None:
         """Change how a range looks; what is None stays as it is."""
-        area = self.book.area(where)
-        form, fields = _look(look)
+        area, form, fields = self.book.area(where), dict[str, Any](), list[str]()
+        for name, (path, convert) in _LOOKS.items():
+            if look.get(name) is not None:
+                *above, last = path.split(".")
+                inner = form
+                for part in above:
+                    inner = inner.setdefault(part, {})
+                inner[last] = convert(look[name])
+                fields.append(f"userEnteredFormat.{path}")
         if fields:
             body = {"range": area.json, "cell": {"userEnteredFormat": form}}
-            named = ",".join(f"userEnteredFormat.{name}" for name in fields)
-            self.requests.append({"repeatCell": {**body, "fields": named}})
-        if look.get("borders") is not None:
-            line = {"style": "SOLID" if look["borders"] else "NONE"}
-            sides = dict.fromkeys(("top", "bottom", "left", "right"), line)
-            inner = dict.fromkeys(("innerHorizontal", "innerVertical"), line)
-            self.requests.append({"updateBorders": {"range": area.json, **sides, **inner}})
-        if look.get("merge"):
-            body = {"range": area.json, "mergeType": "MERGE_ALL"}
-            self.requests.append({"mergeCells": body})
+            self.requests.append({"repeatCell": {**body, "fields": ",".join(fields)}})
         if look.get("freeze_rows") is not None:
             grid = {"frozenRowCount": int(look["freeze_rows"])}
             properties = {"sheetId": area.sheet.id, "gridProperties": grid}
             fields_ = "gridProperties.frozenRowCount"
             body = {"properties": properties, "fields": fields_}
             self.requests.append({"updateSheetProperties": body})
-        if look.get("fit_columns"):
-            span: dict[str, Any] = {"sheetId": area.sheet.id, "dimension": "COLUMNS"}
-            span["startIndex"] = area.left
-            span["endIndex"] = area.right if area.right is not None else area.sheet.columns
-            self.requests.append({"autoResizeDimensions": {"dimensions": span}})
 
     def chart(self, where: str, kind: ChartKind, title: str, anchor: str) -> None:
         """Draw a range: its first column against the others; the first row names them."""
@@ -244,37 +237,6 @@ def _date_formats(area: Area, dates: Mapping[tuple[int, int], str]) -> list[dict
     return found
 
 
-def _look(look: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    form: dict[str, Any] = {}
-    text: dict[str, Any] = {}
-    fields: list[str] = []
-    for name in ("bold", "italic", "strikethrough"):
-        if look.get(name) is not None:
-            text[name] = look[name]
-            fields.append(f"textFormat.{name}")
-    if look.get("font_size") is not None:
-        text["fontSize"] = look["font_size"]
-        fields.append("textFormat.fontSize")
-    if look.get("color") is not None:
-        text["foregroundColorStyle"] = {"rgbColor": _color(look["color"])}
-        fields.append("textFormat.foregroundColorStyle")
-    if text:
-        form["textFormat"] = text
-    if look.get("background") is not None:
-        form["backgroundColorStyle"] = {"rgbColor": _color(look["background"])}
-        fields.append("backgroundColorStyle")
-    if look.get("number_format") is not None:
-        form["numberFormat"] = _number_format(str(look["number_format"]))
-        fields.append("numberFormat")
-    if look.get("align") is not None:
-        form["horizontalAlignment"] = str(look["align"]).upper()
-        fields.append("horizontalAlignment")
-    if look.get("wrap") is not None:
-        form["wrapStrategy"] = "WRAP" if look["wrap"] else "OVERFLOW_CELL"
-        fields.append("wrapStrategy")
-    return form, fields
-
-
 def _number_format(pattern: str) -> dict[str, str]:
     return {"type": _kind_of(pattern), "pattern": pattern}
 
@@ -300,7 +262,7 @@ def _kind_of(pattern: str) -> str:
     return "CURRENCY" if is_money else "NUMBER"
 
 
-def _color(text: str) -> dict[str, float]:
+def _color(text: str) -> dict[str, Any]:
     value = _NAMED_COLORS.get(text.lower(), text).lstrip("#")
     try:
         numbers = bytes.fromhex(value)
@@ -309,7 +271,19 @@ def _color(text: str) -> dict[str, float]:
     if len(numbers) != 3:
         named = ", ".join(_NAMED_COLORS)
         raise ToolRefusedError(f"{text!r} is not a color: #ff8800, or one of {named}")
-    return dict(zip(("red", "green", "blue"), (number / 255 for number in numbers), strict=True))
+    rgb = dict(zip(("red", "green", "blue"), (number / 255 for number in numbers), strict=True))
+    return {"rgbColor": rgb}
+
+
+_LOOKS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "bold": ("textFormat.bold", bool),
+    "italic": ("textFormat.italic", bool),
+    "color": ("textFormat.foregroundColorStyle", _color),
+    "background": ("backgroundColorStyle", _color),
+    "number_format": ("numberFormat", _number_format),
+    "align": ("horizontalAlignment", str.upper),
+}
+"""The fields of a cell's format, and their values as the service takes them."""
 
 
 def _column(area: Area, index: int) -> dict[str, Any]:
