@@ -82,7 +82,7 @@ def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, s
         same += 1
     written = [[message.role, _text_of(message)] for message in messages[same:]]
     raw = zlib.compress(json.dumps(written).encode(), _LEVEL)
-    return same, base64.b85encode(raw).decode("ascii")
+    return same, base64.b64encode(raw).decode("ascii")
 
 
 def prompts_of(events: Sequence[Event]) -> list[Prompt]:
@@ -135,7 +135,7 @@ def _unpacked(
 ) -> tuple[PromptMessage, ...] | None:
     if event.prompt is None or (event.same and (before is None or len(before) < event.same)):
         return None
-    raw = zlib.decompressobj().decompress(base64.b85decode(event.prompt), _MOST_BYTES)
+    raw = zlib.decompressobj().decompress(base64.b64decode(event.prompt), _MOST_BYTES)
     shared = (before or ())[: event.same]
     kept = [PromptMessage(message.role, message.text, same=True) for message in shared]
     try:
