@@ -1,7 +1,5 @@
 """Options as a factory declares them, and objects that cannot be what they are to be."""
 
-import inspect
-from abc import ABCMeta
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -10,7 +8,7 @@ import pytest
 
 from delf import Agent, load_project
 from delf.errors import ConfigurationError, PluginError
-from delf.plugins.factories import make, signature_of
+from delf.plugins.factories import make
 from delf.settings import LocalPath
 from delf.specs import PrefilterSpec
 from delf.testing import TestHost
@@ -69,12 +67,9 @@ def test_what_does_not_fit_names_plugin_and_option(options, says):
         made(options)
     assert caught.value.message.startswith(f"the prefilter 'words': [plugins.{PLUGIN}]")
     assert says in caught.value.message
-
-
-def test_the_hint_has_what_there_is():
-    with pytest.raises(ConfigurationError) as caught:
-        made({"moost": 3})
-    assert caught.value.hint == "it takes: mode, most, rules, order, wait, path"
+    assert ("moost" in options) == (
+        caught.value.hint == "it takes: mode, most, rules, order, wait, path"
+    )
 
 
 def test_what_is_missing_is_said():
@@ -87,17 +82,6 @@ def test_a_type_that_only_checkers_import_is_not_looked_at():
         return Words("words", most=most)  # pyright: ignore[reportArgumentType]
 
     assert made({"most": "3"}, late).given[0] == "3"
-
-
-def test_whatever_a_factory_takes_by_any_name_is_passed_on():
-    assert made({"anything": 1}, lambda **options: _Kept(options)).options == {"anything": 1}
-
-
-class _Kept:
-    def __init__(self, options):
-        self.options = options
-
-    async def select(self, task, catalog, ask): ...
 
 
 class Half:
@@ -143,21 +127,3 @@ def test_a_strategy_answers_with_text(scripted_model, delf_host):
         pytest.raises(PluginError, match="strategy Silent answered with NoneType in place of text"),
     ):
         agent.run("Say something.")
-
-
-class Plain:
-    pass
-
-
-class Abstract(metaclass=ABCMeta):  # noqa: B024 - only its metaclass matters
-    pass
-
-
-class Made(type):
-    def __call__(cls, size: int) -> object:
-        return size
-
-
-@pytest.mark.parametrize("factory", [Plain, Abstract, Words, Made("Own", (), {}), made])
-def test_a_signature_is_what_inspect_says(factory):
-    assert signature_of(factory) == inspect.signature(factory)

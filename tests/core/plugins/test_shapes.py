@@ -9,7 +9,7 @@ from delf.errors import ConfigurationError, DelfError, PluginError
 from delf.messages import Message, ModelReply, user
 from delf.plugins.shapes import PROTOCOLS, faults, members
 from delf.protocols.approval import Approved
-from delf.specs import ApprovalSpec, ModelSpec, PrefilterSpec, StrategySpec
+from delf.specs import ApprovalSpec, ModelSpec, PrefilterSpec
 from delf.tools.function import tool
 
 
@@ -197,10 +197,3 @@ def test_a_list_in_place_of_a_selection_and_texts_in_place_of_facts_are_told(
     with Agent(memory=made("memory", search=search), **options) as agent:
         response = agent.run("x")
     assert any("str in place of Fact" in warning for warning in response.trace.warnings)
-
-
-def test_a_strategy_of_a_plugin_is_looked_at_as_the_agent_starts(scripted_model, delf_host):
-    spec = StrategySpec(name="mine", summary="M.", factory="x:y")
-    delf_host.provide(spec, lambda: made("strategy", solve=plain))
-    with pytest.raises(ConfigurationError, match="the strategy 'mine', a Made, has a plain"):
-        Agent(llm="scripted", host=delf_host, strategy="mine").start()

@@ -39,7 +39,7 @@ def make(
     """
     factory = host.resolve(spec)
     given = fitting_options(host, spec, options.get(host.plugin_of(spec) or spec.name, {}))
-    signature = signature_of(factory)
+    signature = inspect.signature(factory)
     taken = {k: v for k, v in (offered or {}).items() if k in signature.parameters}
     arguments = {**given, **taken, **more}
     try:
@@ -64,7 +64,7 @@ def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> M
         PluginError: When the factory cannot be imported.
     """
     factory, place = host.resolve(spec), _place(host, spec)
-    signature = signature_of(factory)
+    signature = inspect.signature(factory)
     try:
         signature.bind_partial(**given)
     except TypeError as error:
@@ -76,14 +76,6 @@ def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> M
     except (AttributeError, NameError, TypeError):  # a name that only type checkers import
         hints = {}
     return {name: _fit(hints.get(name, Any), given[name], f"{place} {name}") for name in given}
-
-
-def signature_of(factory: Any) -> inspect.Signature:
-    """Return its signature; ``inspect`` needs milliseconds for a class without a constructor."""
-    made_by = (getattr(factory, "__init__", None), getattr(factory, "__new__", None))
-    if type(factory) is type and made_by == (object.__init__, object.__new__):
-        return inspect.Signature()
-    return inspect.signature(factory)
 
 
 def _place(host: PluginHost, spec: Spec) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from delf.plugins.factories import make, signature_of
+from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.plugins.isolation import Measured, Measurements, measure
 from delf.protocols.sandbox import Available, Limits, SandboxBackend
@@ -46,7 +47,7 @@ def make_sandbox(
     """
     limits = {field.name for field in dataclasses.fields(Limits)} | set(LIMIT_NAMES)
     extra = {name: value for name, value in sandbox_config.items() if name not in limits}
-    taken = signature_of(host.resolve(spec)).parameters
+    taken = inspect.signature(host.resolve(spec)).parameters
     for name in _OF_SOME:
         if name not in taken:
             extra.pop(name, None)
