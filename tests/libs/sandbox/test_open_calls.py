@@ -106,7 +106,7 @@ async def test_calls_that_are_given_up_at_once_are_over(guest, waiting):
         await guest.send(*(call(n, n) for n in numbers), *(["cancel", n] for n in numbers))
     await guest.send(DONE)
     assert isinstance(await running, Done)
-    assert guest.session._calls.held == 0
+    assert guest.session.calls.held == 0
 
 
 async def test_giving_up_twice_does_not_cut_cleaning_up_short(guest):
@@ -182,7 +182,7 @@ async def test_a_call_number_that_was_given_up_is_a_new_call(guest, waiting):
         for _ in range(turns):
             await asyncio.sleep(0)
         await waiting.until(1)
-        assert len(guest.session._calls.open) == 1
+        assert len(guest.session.calls.open) == 1
     waiting.release.set()
     assert await guest.receive() == ["return", 1, "after 4"]
     await guest.send(DONE)
@@ -256,7 +256,7 @@ async def test_calls_that_wait_for_their_turn_can_be_given_up(few, guest, waitin
     assert {(await guest.receive())[1] for _ in range(2)} == {0, 49}
     await guest.send(DONE)
     await running
-    assert guest.session._calls.held == 0
+    assert guest.session.calls.held == 0
 
 
 async def test_the_number_of_a_call_that_waits_is_in_use(few, guest, waiting):
@@ -279,7 +279,7 @@ async def test_calls_that_wait_cannot_fill_the_hosts_memory_with_their_arguments
             await guest.send(["call", number, "shop", "wait", ["x" * 90_000], {}])
 
     sending = asyncio.create_task(calls())
-    await until(lambda: guest.session._paused)
+    await until(lambda: guest.session.is_paused)
     assert 10 <= len(guest.host.calls) <= 14
     release.set()
     answers = [await guest.receive() for _ in range(60)]

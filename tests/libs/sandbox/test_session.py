@@ -446,7 +446,7 @@ async def test_a_guest_that_does_not_read_cannot_fill_the_hosts_memory(open_gues
     ids=["ready", "cancel", "clock", "file", "call", "print"],
 )
 async def test_a_flood_of_frames_that_say_nothing_ends_the_session(open_guest, frames, monkeypatch):
-    monkeypatch.setattr(budget_module, "_SPARE_FRAMES", 500)
+    monkeypatch.setattr(budget_module, "SPARE_FRAMES", 500)
     guest = await open_guest(calls=500)
     running = await guest.start()
     with suppress(OSError):
@@ -458,7 +458,7 @@ async def test_a_flood_of_frames_that_say_nothing_ends_the_session(open_guest, f
 
 
 async def test_a_flood_between_scripts_ends_the_session(open_guest, monkeypatch):
-    monkeypatch.setattr(budget_module, "_SPARE_FRAMES", 500)
+    monkeypatch.setattr(budget_module, "SPARE_FRAMES", 500)
     guest = await open_guest(calls=0)
     await guest.send(*[["ready"]] * 1_000)
     await until(lambda: not guest.session.alive)
@@ -476,7 +476,7 @@ PADDED = {
 
 @pytest.mark.parametrize("name", PADDED)
 async def test_a_flood_of_bytes_that_say_nothing_ends_the_session(open_guest, name, monkeypatch):
-    monkeypatch.setattr(budget_module, "_SPARE_BYTES", 100_000)
+    monkeypatch.setattr(budget_module, "SPARE_BYTES", 100_000)
     guest = await open_guest(calls=10)
     running = await guest.start()
     with suppress(OSError):
@@ -507,7 +507,7 @@ async def test_a_flood_of_bytes_after_the_end_ends_the_session(guest, payload):
 
 
 async def test_all_that_a_script_may_send_is_within_its_bytes(open_guest, monkeypatch):
-    monkeypatch.setattr(budget_module, "_SPARE_BYTES", 5_000)
+    monkeypatch.setattr(budget_module, "SPARE_BYTES", 5_000)
     guest = await open_guest()
     for _ in range(2):
         running = await guest.start()
@@ -521,7 +521,7 @@ async def test_all_that_a_script_may_send_is_within_its_bytes(open_guest, monkey
 
 
 async def test_the_arguments_of_all_calls_together_are_limited(guest, monkeypatch):
-    monkeypatch.setattr(budget_module, "_CALL_BYTES", 200_000)
+    monkeypatch.setattr(budget_module, "CALL_BYTES", 200_000)
     running = await guest.start()
     for number in range(4):
         await guest.send(["call", number, "echo", "", ["x" * 60_000], {}])
@@ -535,7 +535,7 @@ async def test_the_arguments_of_all_calls_together_are_limited(guest, monkeypatc
 async def test_arguments_that_grow_in_the_hosts_memory_count_as_what_they_become(
     guest, monkeypatch
 ):
-    monkeypatch.setattr(budget_module, "_CALL_BYTES", 20_000_000)
+    monkeypatch.setattr(budget_module, "CALL_BYTES", 20_000_000)
     running = await guest.start()
     with suppress(OSError):  # the session is over before everything is sent
         for number in range(10):

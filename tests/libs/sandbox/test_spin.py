@@ -2,13 +2,12 @@
 
 import pytest
 
-from delf_sandbox.guest import spin
+from delf_sandbox.guest.spin import Spin
 
 
 @pytest.fixture
-def looking(monkeypatch):
-    monkeypatch.setattr(spin, "_SEVERAL", True)
-    return spin.Spin()
+def looking():
+    return Spin(several=True)
 
 
 def waits_that_sleep(looking):
@@ -37,7 +36,7 @@ def test_the_more_often_in_vain_the_more_waits_are_slept(looking):
     assert slept == [1, 2, 4, 8, 16, 32, 64, 64, 64]
 
 
-def test_one_processor_has_no_room_for_who_looks(looking, monkeypatch):
-    monkeypatch.setattr(spin, "_SEVERAL", False)
+def test_one_processor_has_no_room_for_who_looks():
+    looking = Spin(several=False)
     looking.paid()
     assert not looking.pays()

@@ -205,7 +205,7 @@ async def _slowest_turn() -> float:
 
 
 def _source(name: str, target: _Target, backend: LocalBackend) -> str:
-    template = backend._server._process.pid if backend._server is not None else 1
+    template = backend.template or 1
     source = "".join((ATTEMPTS / f"{part}.py").read_text("utf-8") for part in ("preamble", name))
     values = {
         "HOST": os.getpid(),

@@ -265,7 +265,7 @@ async def test_nothing_is_left_after_many_sessions(request, where, files_and_mou
     backend = LocalBackend(pool_size=2)
     await (await backend.open(session_spec())).aclose()
     await backend.pool.filled()
-    in_memory = "mounts" in backend._server.namespaces
+    in_memory = (await backend.measures())["mounts of its own, scratch in memory"]
     if where == "in memory" and not in_memory:
         pytest.skip("this system gives no mounts of one's own")
     descriptors = len(os.listdir("/proc/self/fd"))
@@ -284,7 +284,7 @@ async def test_nothing_is_left_after_many_sessions(request, where, files_and_mou
         found, marks, new = files_and_mounts()
         assert (marks, new) == ([], [])
     assert len(os.listdir("/proc/self/fd")) == descriptors
-    template = backend._server._process.pid
+    template = backend.template
     assert mounts_of(template, backend.pool.waiting[0].process.scratch) == []
     assert [state_of(pid) for pid in handles] == ["gone"] * 12  # with its mounts, which are its own
     # One folder for all, or one for each guest that waits: none of a session that is over.
@@ -445,7 +445,7 @@ async def test_a_warm_process_that_died_is_replaced():
         await backend.pool.filled()
         dead = backend.pool.waiting[0]
         os.kill(dead.process.pid, signal.SIGKILL)
-        await asyncio.shield(dead.process._ended)
+        await until(lambda: not dead.process.running)
         session = await backend.open(session_spec())
         assert (await session.execute("1", NotingHost())) == Done(value=1)
     finally:
@@ -472,7 +472,7 @@ async def test_a_dead_template_is_replaced():
     backend = LocalBackend(pool_size=0)
     try:
         session = await backend.open(session_spec())
-        backend._server._process.kill()
+        os.kill(backend.template, signal.SIGKILL)
         outcome = await session.execute("await asyncio.Event().wait()", NotingHost())
         assert isinstance(outcome, Crashed)
         await session.aclose()
@@ -490,8 +490,8 @@ async def test_a_template_that_does_not_answer_is_replaced(monkeypatch, count):
     try:
         first = await backend.open(session_spec())
         with monkeypatch.context() as patch:
-            patch.setattr(forkserver, "_START_SECONDS", 0.2)
-            os.kill(backend._server._process.pid, signal.SIGSTOP)
+            patch.setattr(forkserver, "START_SECONDS", 0.2)
+            os.kill(backend.template, signal.SIGSTOP)
             asked = [backend.open(spec) for _ in range(3)]
             for refusal in await asyncio.gather(*asked, return_exceptions=True):
                 assert isinstance(refusal, SandboxUnavailableError)
@@ -631,7 +631,7 @@ def test_a_cache_that_others_can_write_is_not_used(tmp_path, monkeypatch):
     theirs.chmod(0o777)
     monkeypatch.setattr("platformdirs.user_cache_path", lambda _: theirs)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert backend._zipapp_path().parent == tmp_path / f"delf-{os.getuid()}"
+    assert backend.guest_archive().parent == tmp_path / f"delf-{os.getuid()}"
     assert list(theirs.iterdir()) == []
 
 

@@ -48,7 +48,7 @@ async def run():
 
 @pytest.mark.parametrize("name", ATTEMPTS)
 async def test_attempts_get_nowhere(run, name):
-    code = ATTEMPTS[name].replace("{scratch!r}", repr(str(run.session._folder / "scratch")))
+    code = ATTEMPTS[name].replace("{scratch!r}", repr(str(run.session.folder / "scratch")))
     outcome = await run(code)
     assert isinstance(outcome, Failed | LimitReached), outcome
     assert run.host.files == {}
@@ -62,7 +62,7 @@ async def test_values_of_any_depth_end_a_script_well(run, depth):
 
 
 async def test_a_scratch_folder_of_many_small_files_is_full_too(run, monkeypatch):
-    monkeypatch.setattr(folders, "_MAX_ENTRIES", 1000)
+    monkeypatch.setattr(folders, "MAX_ENTRIES", 1000)
     code = """
 from pathlib import Path
 number = 0
@@ -70,7 +70,7 @@ while True:
     Path(f'/scratch/{number}').write_text('')
     number += 1
 """
-    folder = run.session._folder
+    folder = run.session.folder
     outcome = await asyncio.wait_for(run(code), 25)
     assert isinstance(outcome, LimitReached), outcome
     assert "scratch space" in outcome.message or outcome.limit == "cpu"

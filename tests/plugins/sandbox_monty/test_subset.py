@@ -174,7 +174,7 @@ async def test_a_killed_worker_is_a_crash(bench):
     run = await bench.open(RecordingScriptHost({"begin": begun.set}))
     work = asyncio.ensure_future(run("await begin()\nwhile True: pass"))
     await begun.wait()
-    os.kill(run.session._checkout.worker_pid, signal.SIGKILL)
+    os.kill(run.session.worker, signal.SIGKILL)
     outcome = await work
     assert isinstance(outcome, Crashed), outcome
     assert not run.session.alive

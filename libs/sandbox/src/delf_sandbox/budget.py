@@ -10,14 +10,14 @@ from delf_sandbox.wire import WireError
 
 _MAX_READINGS: Final = 2000
 _MAX_TURNS: Final = 20_000
-_SPARE_FRAMES: Final = 1_000_000
+SPARE_FRAMES: Final = 1_000_000
 """Frames of one script beside those of its calls. Each takes the host some microseconds."""
 _FRAMES_OF_A_CALL: Final = 4
-_CALL_BYTES: Final = 2**30
+CALL_BYTES: Final = 2**30
 """The memory that the arguments of all calls of a task may take: its trace keeps them."""
 _IDLE_BYTES: Final = 2_000_000
 """The bytes that a guest may send while no script runs: it has next to nothing to say."""
-_SPARE_BYTES: Final = 8_000_000
+SPARE_BYTES: Final = 8_000_000
 """Of the frames of one script, for names and other small things."""
 _BYTES_OF_A_CANCEL: Final = 64
 _BYTES_OF_A_LETTER: Final = 6
@@ -38,10 +38,10 @@ class Budget:
         self._calls = 0
         self._call_bytes = 0
         self._frames = self._printed = self._readings = self._turns = self._bytes = 0
-        self._most_frames = _SPARE_FRAMES + _FRAMES_OF_A_CALL * limits.calls
+        self._most_frames = SPARE_FRAMES + _FRAMES_OF_A_CALL * limits.calls
         self._most_bytes = _IDLE_BYTES
         self._script_bytes = (
-            _SPARE_BYTES
+            SPARE_BYTES
             + _BYTES_OF_A_CANCEL * limits.calls
             + _BYTES_OF_A_LETTER * _SLACK * limits.output_bytes
             + _BYTES_OF_A_BYTE * limits.total_file_bytes
@@ -116,8 +116,8 @@ class Budget:
         if self._calls > self._limits.calls:
             message = f"a task can make {self._limits.calls:,} tool calls"
             return LimitReached(limit="calls", message=message)
-        if self._call_bytes > _CALL_BYTES:
+        if self._call_bytes > CALL_BYTES:
             message = "the arguments of all tool calls of a task take more than "
-            message += f"{_CALL_BYTES:,} bytes of memory"
+            message += f"{CALL_BYTES:,} bytes of memory"
             return LimitReached(limit="calls", message=message)
         return None

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-_MAX_ENTRIES = 20_000
+MAX_ENTRIES = 20_000
 
 
 def remove_folder(folder: str) -> None:
@@ -63,7 +63,7 @@ def used_space(folder: str, most: int) -> int:
         while waiting and used <= most:
             for entry in _entries(waiting.pop()):
                 seen += 1
-                if seen > _MAX_ENTRIES:
+                if seen > MAX_ENTRIES:
                     return most + 1
                 with suppress(FileNotFoundError):
                     if entry.is_dir(follow_symlinks=False):

@@ -71,14 +71,14 @@ class WireSession(asyncio.BufferedProtocol):
         self._outcome: asyncio.Future[Outcome] | None = None
         self._host: ScriptHost | None = None
         self._spec: SessionSpec | None = None
-        self._calls = OpenCalls(loop, self._answer)
+        self.calls = OpenCalls(loop, self._answer)
         self._out: list[bytes] = []
         self._files = IncomingFiles()
         self._budget = Budget(Limits())
         self._scripts = 0
         self._lost = False
         self._closed = False
-        self._paused = False
+        self.is_paused = False
         self._reading = False
         self._unread: deque[bytes] = deque()
         self._parsing: asyncio.Future[tuple[list[Any], bytes, int]] | None = None
@@ -144,7 +144,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._lost = True
         if not self._booted.done():
             self._booted.set_result(None)
-        self._calls.clear()
+        self.calls.clear()
         if self._outcome is not None and not self._outcome.done():
             outcome = self._outcome
             task = self._loop.create_task(self._process.how_it_ended())
@@ -224,12 +224,12 @@ class WireSession(asyncio.BufferedProtocol):
             self._host = None
             self._outcome = None
             self._budget.end_script()
-            self._calls.clear()
+            self.calls.clear()
 
     def kill(self) -> None:
         """End the guest now; calls in flight are cancelled."""
         self._process.kill()
-        self._calls.clear()
+        self.calls.clear()
         self._out.clear()
         if self._transport is not None:
             self._transport.abort()
@@ -252,7 +252,7 @@ class WireSession(asyncio.BufferedProtocol):
         elif kind == "cancel" and len(frame) == 2 and isinstance(frame[1], int):
             if isinstance(self._host, SupportsReplay):
                 self._host.gave_up(frame[1])
-            self._calls.give_up(frame[1])
+            self.calls.give_up(frame[1])
         elif kind in ("file", "rows"):
             self._take_chunk(frame)
         elif kind == "clock":
@@ -271,7 +271,7 @@ class WireSession(asyncio.BufferedProtocol):
         if self._host is not None:
             self._host = None  # whatever comes after the end is not of the script any more
             self._budget.end_script()
-            self._calls.script_ended()
+            self.calls.script_ended()
         if self._outcome is not None and not self._outcome.done():
             self._outcome.set_result(outcome)
 
@@ -322,9 +322,9 @@ class WireSession(asyncio.BufferedProtocol):
         if outcome is not None:
             self._break(outcome)
             return
-        self._calls.begin(self._host, request, size)
-        if self._calls.held > self._budget.unread_bytes:
-            self._calls.when_less = self._read_on
+        self.calls.begin(self._host, request, size)
+        if self.calls.held > self._budget.unread_bytes:
+            self.calls.when_less = self._read_on
             self._hold_reading()
 
     def _answer(self, number: int, answer: CallAnswer) -> None:
@@ -338,19 +338,19 @@ class WireSession(asyncio.BufferedProtocol):
 
     def _hold_reading(self) -> None:
         """Read nothing more until there is time and memory for it."""
-        if not self._paused and self._transport is not None and not self._transport.is_closing():
-            self._paused = True
+        if not self.is_paused and self._transport is not None and not self._transport.is_closing():
+            self.is_paused = True
             self._transport.pause_reading()
 
     def _read_on(self) -> None:
-        if self._parsing is None and self._calls.held <= self._budget.unread_bytes:
+        if self._parsing is None and self.calls.held <= self._budget.unread_bytes:
             self._resume()
 
     def _resume(self) -> None:
-        self._calls.when_less = None
-        if self._paused and self._transport is not None and not self._transport.is_closing():
+        self.calls.when_less = None
+        if self.is_paused and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
-        self._paused = False
+        self.is_paused = False
 
     def _write(self, *parts: bytes) -> None:
         """Send a frame: at once where nothing else is going on, else together with the rest.
@@ -364,7 +364,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._out += parts
         if self._reading:
             return
-        if not self._calls.open:
+        if not self.calls.open:
             self._flush()
         elif is_first:
             self._loop.call_soon(self._flush)

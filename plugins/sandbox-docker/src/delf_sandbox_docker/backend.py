@@ -73,7 +73,7 @@ class DockerBackend:
         self.engine = Engine(engine)
         self._base_image = base_image
         self._build_network = build_network
-        self._confinement = Confinement(
+        self.confinement = Confinement(
             cpu_limit=_processors(cpu_limit), pids_limit=pids_limit, runtime=runtime
         )
         self._failed = FailedBuilds()
@@ -172,7 +172,7 @@ class DockerBackend:
         image, hidden = await self._prepare(libraries)
         folder = self._make_folder()
         try:
-            command = program_arguments(limits, self._confinement.cpu_limit)
+            command = program_arguments(limits, self.confinement.cpu_limit)
             container = await self.engine.run(self._create, image, hidden, limits, folder, command)
         except BaseException:
             if folder is not None:
@@ -201,7 +201,7 @@ class DockerBackend:
         from docker.errors import ImageNotFound
 
         client = self.engine.client()
-        config = self._confinement.host_config(client, limits, folder, hidden)
+        config = self.confinement.host_config(client, limits, folder, hidden)
         try:
             return create(self.engine, image, config, command)
         except ImageNotFound:  # somebody removed it: the next session builds it again

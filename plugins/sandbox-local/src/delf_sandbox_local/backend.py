@@ -96,6 +96,11 @@ class LocalBackend:
             abandon=self._abandon,
         )
 
+    @property
+    def template(self) -> int | None:
+        """The process id of the template; None while there is none."""
+        return None if self._server is None else self._server.pid
+
     async def available(self) -> Availability:
         """Tell whether scripts get mounts of their own here, or the user does without.
 
@@ -186,7 +191,7 @@ class LocalBackend:
     async def _running_server(self) -> ForkServer:
         server = self._server
         if server is None or not server.alive:
-            dead, server = server, ForkServer(_zipapp_path(), self._python)
+            dead, server = server, ForkServer(guest_archive(), self._python)
             self._server = server
             if dead is not None:
                 await dead.aclose()
@@ -216,7 +221,7 @@ def _is_ours(path: Path) -> bool:
     return ours and kind in (stat.S_IFDIR, stat.S_IFREG)
 
 
-def _zipapp_path() -> Path:
+def guest_archive() -> Path:
     """The guest's archive on disk, written once for each version of it and of Python.
 
     One that is there is taken unread, as Python takes its compiled modules: it came there whole.

@@ -29,7 +29,7 @@ BOOT = (
 )
 SOURCE = str(Path(__file__).resolve().parents[1])
 _HEADER = struct.Struct(">I")
-_START_SECONDS = 20.0
+START_SECONDS = 20.0
 _LIBRARY_THREADS = 64
 
 
@@ -108,6 +108,11 @@ class ForkServer:
         self._loop.add_reader(self._control, self._readable)
 
     @property
+    def pid(self) -> int:
+        """The template's process id."""
+        return self._process.pid
+
+    @property
     def alive(self) -> bool:
         """True if guests can still be asked for."""
         return self._control.fileno() >= 0
@@ -119,11 +124,11 @@ class ForkServer:
             SandboxUnavailableError: When it did not start.
         """
         try:
-            async with asyncio.timeout(_START_SECONDS):
+            async with asyncio.timeout(START_SECONDS):
                 await asyncio.shield(self._ready)
         except TimeoutError:
             raise SandboxUnavailableError(
-                f"the sandbox's template process did not start within {_START_SECONDS:g} s"
+                f"the sandbox's template process did not start within {START_SECONDS:g} s"
             ) from None
 
     async def fork(
@@ -179,12 +184,12 @@ class ForkServer:
                 raise SandboxUnavailableError("the sandbox's template process is gone")
             reply = self._answer = self._loop.create_future()
             try:
-                async with asyncio.timeout(_START_SECONDS):
+                async with asyncio.timeout(START_SECONDS):
                     await self._send(_HEADER.pack(len(payload)) + payload, wire, reply)
                     answer = await reply
             except TimeoutError:
                 raise SandboxUnavailableError(
-                    f"the sandbox's template process did not answer within {_START_SECONDS:g} s"
+                    f"the sandbox's template process did not answer within {START_SECONDS:g} s"
                 ) from None
             except OSError as error:
                 raise SandboxUnavailableError(

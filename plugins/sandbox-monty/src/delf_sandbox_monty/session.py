@@ -80,7 +80,7 @@ class MontySession:
         self._checkout = checkout
         self._spec = spec
         self._mounts = mounts
-        self._folder = folder
+        self.folder = folder
         self._forget = forget
         self._tools = {tool.name: tool.methods for tool in spec.tools}
         self._known, self._left, self._async = known_of(spec.tools, MODULES | SHIMS)
@@ -112,6 +112,11 @@ class MontySession:
     def alive(self) -> bool:
         """True if another script can run here."""
         return not self._closed
+
+    @property
+    def worker(self) -> int:
+        """The process id of its interpreter."""
+        return self._checkout.worker_pid
 
     async def begin(self) -> None:
         """Give the interpreter delf's exceptions, and what rewritten scripts call."""
@@ -232,7 +237,7 @@ class MontySession:
     async def _watch_scratch(self, running: asyncio.Task[Any]) -> None:
         """End the script when its scratch folder, which is on the host's disk, holds too much."""
         most = self._spec.limits.scratch_bytes
-        scratch = str(self._folder / "scratch")
+        scratch = str(self.folder / "scratch")
         while not running.done():
             await asyncio.wait({running}, timeout=_LOOK_SECONDS)
             if await asyncio.to_thread(used_space, scratch, most) > most:
@@ -277,7 +282,7 @@ class MontySession:
             _log.debug("a worker ended before its session: %s", error)
         for mount in self._mounts:
             mount.close()
-        await asyncio.to_thread(remove_folder, str(self._folder))
+        await asyncio.to_thread(remove_folder, str(self.folder))
 
     # -- what scripts can call ----------------------------------------------------------
 

@@ -58,7 +58,7 @@ class Profile(Connection):
     def __init__(self, *first: Any, **options: Unpack[ProfileOptions]) -> None:
         super().__init__(*first, **options)
         self._path = Path(self.settings.path)
-        self._learning = asyncio.Lock()
+        self.learning = asyncio.Lock()
 
     @action(effect="read", trust="own")
     async def show(self) -> str:
@@ -106,7 +106,7 @@ class Profile(Connection):
         """
         if not self.settings.every:
             return
-        async with self._learning:  # tasks run beside each other
+        async with self.learning:  # tasks run beside each other
             tasks = await asyncio.to_thread(self._note, heard.task)
             if len(tasks) < self.settings.every:
                 return

@@ -8,7 +8,7 @@ for prefix in (None, FOLDER, "/tmp", "/var/tmp"):
         path = f"{sys.modules['json'].__file__.rpartition('/json/')[0]}/{name}.py"
         loader = external.SourceFileLoader(name, path)
         target = external.cache_from_source(path)
-        attempt(f"_write_atomic {prefix}", external._write_atomic, target + "x", b"pwned", 0o644)
+        attempt(f"_write_atomic {prefix}", external._write_atomic, target + "x", b"pwned", 0o644)  # noqa: SLF001 - the attack
         loader.set_data(target + "y", b"pwned")
         try:
             posix.lstat(target + "y")

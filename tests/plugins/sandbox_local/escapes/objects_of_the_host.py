@@ -3,7 +3,7 @@
 gc = real_import("gc")
 mark = "@SECRET@"
 needle = mark[:10] + mark[10:]
-frame = sys._getframe()
+frame = sys._getframe()  # noqa: SLF001 - the attack
 while frame is not None:
     for name, value in list(frame.f_locals.items()):
         if needle in repr(value)[:100000] and name not in ("mark", "needle", "source", "self"):

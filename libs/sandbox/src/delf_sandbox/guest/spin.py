@@ -22,9 +22,13 @@ class Spin:
     """Remembers whether looking paid: the more often in vain, the more waits are slept.
 
     So is the first one: many scripts make one call.
+
+    Args:
+        several: Whether there are several processors.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, several: bool = _SEVERAL) -> None:
+        self._several = several
         self._rest = 1
         self._next_rest = 1
 
@@ -33,7 +37,7 @@ class Spin:
         if self._rest:
             self._rest -= 1
             return False
-        return _SEVERAL
+        return self._several
 
     def paid(self) -> None:
         """Record that the awaited message came, or would have: it was slept for no longer."""
