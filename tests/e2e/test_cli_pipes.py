@@ -33,17 +33,10 @@ def unread_pipe() -> Iterator[int]:
 @pytest.mark.parametrize(
     "words",
     [
-        "--help",
         "--version",
-        "run --help",
-        "plugins",
         "plugins --json",
-        "inspect sql",
         "doctor",
-        "chat list --json",
-        "approvals list --json",
         "runs list --json",
-        "runs prune",
     ],
 )
 def test_every_command_ends_alike(tmp_path, words):

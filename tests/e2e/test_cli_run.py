@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.openai_server import OpenAIServer
-from support.program import DELF, delf, environment, failure_lines, start, write_recording
+from support.program import DELF, delf, environment, start, write_recording
 
 TOOLS = '''
 import asyncio
@@ -144,22 +144,6 @@ def test_output_files(here):
     assert f"file: sums.csv → {out / 'sums.csv'}\nfile: n.json → {out / 'n.json'}" in result.stderr
 
 
-def test_output_files_in_json(here):
-    (here / "out").mkdir()
-    (here / "out/a.txt").write_text("mine")
-    llm = model(here, "add_to_output_files('a.txt', 'new')")
-    result = delf("run", "x", "--llm", llm, "--out", "out", "--json", cwd=here)
-    assert json.loads(result.stdout)["files"] == {"a.txt": str(here / "out/a-2.txt")}
-    assert (here / "out/a.txt").read_text() == "mine"
-
-
-def test_an_output_folder_that_cannot_be_used(here):
-    llm = model(here, "print('never')")
-    result = delf("run", "x", "--llm", llm, "--out", "tools.py", cwd=here)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert "is not a folder" in result.stderr
-
-
 def test_input_files(here):
     (here / "b").mkdir()
     (here / "notes.txt").write_text("forty-two")
@@ -186,18 +170,6 @@ def test_what_is_no_input_file(here, name, problem):
     assert problem in result.stderr
 
 
-def test_scripts_and_calls_on_request(here):
-    llm = model(here, "print(await add(2, 3, desc='adding up'))")
-    arguments = ["run", "x", "--tools", "tools.py", "--llm", llm]
-    plain = delf(*arguments, cwd=here)
-    assert "await add" not in plain.stderr
-    told = delf(*arguments, "-v", cwd=here)
-    assert "# script 1\nprint(await add(2, 3, desc='adding up'))" in told.stderr
-    assert "→ 1 add: adding up" in told.stderr
-    assert "← 1 ok" in told.stderr
-    assert told.stdout == plain.stdout == "5\n"
-
-
 @pytest.mark.parametrize(
     ("flags", "sent", "words"),
     [
@@ -217,48 +189,12 @@ def test_approval_without_a_terminal(here, flags, sent, words):
     assert (here / "sent.txt").exists() is sent
 
 
-def test_connections_of_delf_toml_are_used_by_default(here, sqlite_database):
-    sqlite_database.run("CREATE TABLE t (x); INSERT INTO t VALUES (41)")
-    (here / "delf.toml").write_text(
-        f'[connections.shop]\ntype = "sql"\nurl = "{sqlite_database.url}"\n'
-        '[connections.other]\ntype = "sql"\nurl = "${NOPE}"\n'
-    )
-    llm = model(here, "print(await shop.query('SELECT x + 1 AS x FROM t'))")
-    result = delf("run", "x", "--llm", llm, cwd=here)
-    assert result.returncode == 2
-    assert "NOPE is not set" in result.stderr
-    result = delf("run", "x", "--llm", llm, "-c", "shop", cwd=here)
-    assert result.stdout == "[{'x': 42}]\n"
-
-
 def test_a_type_from_its_environment(here, sqlite_database):
     sqlite_database.run("CREATE TABLE t (x); INSERT INTO t VALUES (1)")
     llm = model(here, "print(await sql.query('SELECT x FROM t'))")
     env = {"DELF_SQL_URL": sqlite_database.url}
     result = delf("run", "x", "--llm", llm, "-c", "sql", "-c", "sql", cwd=here, env=env)
     assert result.stdout == "[{'x': 1}]\n"
-
-
-def test_another_file_in_place_of_the_nearest(here):
-    llm = model(here, "print('ok')")
-    (here / "other.toml").write_text(f'[agent]\nllm = "{llm}"\n')
-    for arguments in (
-        ["--config", "other.toml", "run", "x"],
-        ["run", "x", "--config", "other.toml"],
-    ):
-        assert delf(*arguments, cwd=here).stdout == "ok\n"
-    missing = delf("run", "x", "--config", "nope.toml", cwd=here)
-    assert missing.returncode == 2
-    assert "nope.toml does not exist" in missing.stderr
-
-
-def test_the_timeout(here):
-    llm = model(here, "await asyncio.sleep(60)")
-    result = delf("run", "x", "--llm", llm, "--timeout", "0.5", cwd=here)
-    assert result.returncode == 1
-    assert failure_lines(result.stderr)[0].startswith("error: Timeout")
-    data = delf("run", "x", "--llm", model(here, "print(1)"), "--json", cwd=here)
-    assert data.returncode == 0
 
 
 def test_a_tool_that_cannot_be_stopped_does_not_hold_the_program(here):

@@ -78,23 +78,6 @@ def test_it_is_asked_about_even_where_all_is_approved(here):
     assert sent(here) == ["closed 7"]
 
 
-def test_it_is_given_up(here):
-    task = killed_in_a_call(here)
-    with resuming(here, task, "--set", "agent.retry_count=0") as run:
-        said = approvals(here, "reject", run.request(), "--reason", "ask Ada")
-        assert said.returncode == 0
-        status, _, err = run.end()
-    assert status == 1
-    assert "desk.close was rejected: ask Ada" in err
-    assert sent(here) == ["closed 7"]
-
-
-def test_a_result_that_is_no_json(here):
-    done = approvals(here, "settle", "req_x", "--result", "closed")
-    assert done.returncode == 2
-    assert "--result is not JSON; write a text in quotes" in done.stderr
-
-
 def test_a_call_that_was_not_begun_cannot_have_happened(here):
     with running(here, "print(await desk.send('ada'))") as run:
         name = run.request()

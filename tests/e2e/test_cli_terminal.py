@@ -106,13 +106,6 @@ def test_only_the_answer_is_in_a_redirected_stdout(here):
     assert "# Title\n" not in terminal.text
 
 
-def test_progress_is_gone_afterwards_and_the_cursor_is_back(here):
-    with start(here, "print('ok')") as terminal:
-        assert terminal.wait() == 0
-    assert terminal.raw.count("\x1b[?25l") == terminal.raw.count("\x1b[?25h") >= 1
-    assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex("\x1b[?25l")
-
-
 def test_approve(here):
     with start(here, "print(await send('ada', text='hi', desc='say hi'))") as terminal:
         shown = terminal.expect(SEND)
@@ -163,38 +156,6 @@ def test_arguments_are_edited_until_they_fit_and_shown_before_the_call(here):
         terminal.send("a\n")
         assert terminal.wait() == 0
     assert sent(here) == ["bob: "] * 3
-
-
-def test_remembered_for_the_task(here):
-    script = "for _ in range(3):\n    await send('ada')\nawait send('bob')"
-    with start(here, script) as terminal:
-        terminal.expect(SEND)
-        terminal.send("t\n")
-        assert "to = 'bob'" in terminal.expect(SEND)
-        terminal.send("a\n")
-        assert terminal.wait() == 0
-    assert sent(here) == ["ada: "] * 3 + ["bob: "]
-
-
-def test_several_at_once_are_asked_one_after_another(here):
-    script = "await asyncio.gather(*(send(f'p{n}') for n in range(3)))"
-    with start(here, script) as terminal:
-        for number in range(3):
-            shown = terminal.expect(SEND)
-            assert shown.count("approval needed") == 1
-            assert f"to = 'p{number}'" in shown
-            terminal.send("a\n")
-        assert terminal.wait() == 0
-    assert sorted(sent(here)) == ["p0: ", "p1: ", "p2: "]
-
-
-def test_ctrl_d_rejects(here):
-    script = "try:\n    await send('ada')\nexcept ApprovalRejected as no:\n    print('told:', no)"
-    with start(here, script) as terminal:
-        terminal.expect(SEND)
-        terminal.send("\x04")
-        assert terminal.wait() == 0
-    assert "told: send was rejected" in terminal.text
 
 
 def test_ctrl_c_at_a_question_rejects_and_a_second_one_interrupts(here):

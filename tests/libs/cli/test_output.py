@@ -7,7 +7,6 @@ import pytest
 from delf import events as ev
 from delf.response import Response
 from delf_cli import output
-from delf_cli.errors import visible
 
 
 def strict(text: str) -> object:
@@ -37,10 +36,6 @@ class Odd:
 )
 def test_json_is_valid_whatever_the_value(value, wanted):
     assert strict(output.json_text(value)) == wanted
-
-
-def test_text_stays_readable_in_json():
-    assert output.json_text("grün") == '"grün"'
 
 
 def test_a_nest_without_an_end():
@@ -107,27 +102,7 @@ def test_a_task_that_was_never_started_has_the_same_fields():
     assert list(data) == FIELDS
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("plain", "plain"),
-        ("a\nb\tc", "a\nb\tc"),
-        ("a\r\nb", "a\nb"),
-        ("\x1b[2J", "\\x1b[2J"),
-        ("\u202eabc", "\\u202eabc"),
-        ("a\xa0b", "a b"),
-    ],
-)
-def test_visible(text, wanted):
-    assert visible(text) == wanted
-
-
 @pytest.mark.parametrize("text", ["x", "x\n", "| a |\n|---|\n| 1 |\n"])
 def test_in_a_pipe_the_answer_is_as_it_is(capsys, text):
     output.show_answer(text)
     assert capsys.readouterr().out == text.rstrip("\n") + "\n"
-
-
-def test_no_answer_is_no_line(capsys):
-    output.show_answer(" \n")
-    assert capsys.readouterr().out == ""

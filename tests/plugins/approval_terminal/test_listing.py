@@ -11,7 +11,7 @@ from delf_approval_terminal import listing
 
 @pytest.fixture
 def show(monkeypatch, capsys):
-    monkeypatch.setattr(listing, "_columns", lambda: 80)
+    monkeypatch.setattr(listing, "columns", lambda: 80)
 
     def show(**asked):
         requested = ApprovalRequested(

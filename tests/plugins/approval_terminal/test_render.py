@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from delf.protocols.approval import ApprovalRequest
-from delf_approval_terminal.render import escape, fold, request_text, value_part
+from delf_approval_terminal.render import request_text, value_part
 from support.shown import SHOWN
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -123,14 +123,6 @@ def test_it_says_where_the_task_stands(shown):
     assert "pay(n=1)" in "\n".join(shown({"n": 1}, changes=changes, whole=True))
 
 
-def test_lines_of_text_stay_lines(shown):
-    assert shown({"statement": "UPDATE t\n\tSET x = 1"})[2:5] == [
-        "│ statement (19 characters) =",
-        "│     UPDATE t",
-        "│         SET x = 1",
-    ]
-
-
 def test_what_is_cut_says_so_and_is_there_in_whole(shown):
     text = "\n".join(f"line {n}" for n in range(100))
     lines = shown({"body": text})
@@ -180,42 +172,12 @@ def test_texts_are_shown_as_everywhere(shown, text, wanted):
         assert line == f"│ the script says: {one_line}"
 
 
-def test_what_has_changed_since_it_was_shown_is_told(request_for):
-    text = request_text(request_for({"n": 1}, changed=True), {"n": 1}, width=100)
-    assert "! it has changed since it was shown; this is what would be done now" in text
-
-
 def test_a_huge_value_costs_nothing():
     started = time.process_time()
     value_part([{"id": n, "text": "x" * 100} for n in range(200_000)], whole=False)
     value_part("x\n" * 5_000_000, whole=False)
     value_part(dict.fromkeys(range(1000000), "x"), whole=False)
     assert time.process_time() - started < 5
-
-
-def test_text_and_numbers_look_different(shown):
-    assert shown({"a": "5", "b": 5, "c": None, "d": "None"})[2:6] == [
-        "│ a = '5'",
-        "│ b = 5",
-        "│ c = None",
-        "│ d = 'None'",
-    ]
-
-
-def test_no_arguments(shown):
-    assert "│ (no arguments)" in shown({})
-
-
-def test_colours_can_be_off(monkeypatch, request_for):
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b" not in request_text(request_for({}), {}, width=80)
-
-
-def test_fold():
-    assert list(fold("abcdef", 4)) == ["abcd", "ef"]
-    assert list(fold("漢字漢", 4)) == ["漢字", "漢"]
-    assert list(fold("", 4)) == [""]
-    assert escape("a\nb") == "a\\nb"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,23 +21,6 @@ async def test_one_after_another_in_order():
     assert order == [(0, 3), (1, 2), (2, 1), (3, 0)]
 
 
-async def test_who_gives_up_waiting_is_passed_over():
-    turns, order = Turns(), []
-
-    async def ask(number: int) -> None:
-        async with turns.turn():
-            order.append(number)
-
-    async with turns.turn():
-        second, third = asyncio.create_task(ask(2)), asyncio.create_task(ask(3))
-        await until(lambda: turns.waiting == 2)
-        second.cancel()
-        await asyncio.wait({second})
-        assert turns.waiting == 1
-    await third
-    assert (order, turns.waiting) == ([3], 0)
-
-
 async def test_a_turn_that_came_while_giving_up_is_passed_on():
     turns, order = Turns(), []
 

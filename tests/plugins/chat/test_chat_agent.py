@@ -200,16 +200,6 @@ class TestTurns:
         await chat.here().keep("do it", "done", "task_1", again=True)
         assert [message.content for message in chat] == ["done", "x"]
 
-    def test_a_text_that_cannot_be_sent_spoils_no_later_task(self, make_agent, scripted_model):
-        chat = Chat()
-        scripted_model.writes("print('a' + chr(0xD800))", "print(1)")
-        agent = make_agent(chat)
-        agent.run("say \udc00 it")
-        assert agent.run("go on").status
-        texts = conversation_of(scripted_model.requests[1])
-        assert texts[0] == "say ? it"
-        assert all(text.encode() for text in texts)
-
     def test_an_empty_answer_is_told_as_such(self, make_agent, scripted_model):
         chat = Chat()
         scripted_model.writes("await keep()", "print(1)")
@@ -219,16 +209,15 @@ class TestTurns:
         assert conversation_of(scripted_model.requests[1]) == ["be quiet", "(nothing)"]
         assert chat[1].content == ""
 
-    async def test_a_resumed_task_is_added_once(self):
+    def test_a_text_that_cannot_be_sent_spoils_no_later_task(self, make_agent, scripted_model):
         chat = Chat()
-        await chat.here().keep("do it", "done", "task_1", again=False)
-        await chat.here().keep("do it", "done", "task_1", again=True)
-        await chat.here().keep("do more", "done", "task_2", again=True)
-        assert [message.content for message in chat.by_role("user")] == ["do it", "do more"]
-
-    def test_a_chat_must_be_one(self, make_agent):
-        with pytest.raises(ConfigurationError, match="chat is a int"):
-            make_agent(7)
+        scripted_model.writes("print('a' + chr(0xD800))", "print(1)")
+        agent = make_agent(chat)
+        agent.run("say \udc00 it")
+        assert agent.run("go on").status
+        texts = conversation_of(scripted_model.requests[1])
+        assert texts[0] == "say ? it"
+        assert all(text.encode() for text in texts)
 
 
 async def pieces(messages):
@@ -243,14 +232,6 @@ class TestWhatIsShown:
         scripted_model.writes("print(1)")
         make_agent(chat).run("go on")
         assert conversation_of(scripted_model.requests[0]) == ["4", "5"]
-
-    def test_a_window_that_begins_with_an_answer(self, make_agent, scripted_model):
-        chat = Chat(history_window=1, summarize=False)
-        chat.append("user", "q")
-        chat.append("assistant", "a")
-        scripted_model.writes("print(1)")
-        make_agent(chat).run("go on")
-        assert roles(scripted_model.requests[0]) == ["system", "user", "assistant", "user"]
 
     def test_a_user_speaks_before_the_assistant_also_after_the_system(
         self, make_agent, scripted_model
@@ -401,23 +382,3 @@ class TestSummaries:
         assert "budget" in response.error
         assert len(scripted_model.requests) == 1
         assert chat.summary == "It began."
-
-    def test_none_without_summarize(self, make_agent, scripted_model):
-        chat = self.filled(summarize=False)
-        scripted_model.writes("print('done')")
-        make_agent(chat).run("go on")
-        assert len(conversation_of(scripted_model.requests[0])) == 4
-
-    def test_asked_for_it_counts_as_the_agent_s(self, make_agent, scripted_model):
-        chat = self.filled()
-        agent = make_agent(chat, llm="scripted:main").start()
-        scripted_model.says(self.priced("It began."))
-        assert chat.compress()
-        assert scripted_model.configs[-1].model == "scripted:main"
-        assert agent.total_cost_usd == pytest.approx(0.25)
-        chat.close()
-
-
-def test_what_a_message_is():
-    message = ChatMessage(role="user", content="x")
-    assert (message.position, message.task_id) == (0, None)

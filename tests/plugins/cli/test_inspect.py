@@ -38,17 +38,6 @@ def test_an_instance_with_a_missing_variable(run, here):
         assert "note:" not in run("inspect", "shop", *set_url).stdout
 
 
-def test_json(run, here):
-    (here / "delf.toml").write_text(TOML)
-    data = json.loads(run("inspect", "shop", "--json").stdout)
-    assert (data["tool"], data["type"], data["total"], data["note"]) == ("shop", "sql", 3, None)
-    methods = {method["name"]: method for method in data["methods"]}
-    assert methods["write"] == {
-        "name": "write", "effect": "write", "allowed": True, "asks": True, "may_ask": True,
-    }  # fmt: skip
-    assert not methods["schema"]["allowed"]
-
-
 def test_verbose(run):
     data = json.loads(run("inspect", "sql", "--json", "--verbose").stdout)
     assert data["methods"][0]["signature"]

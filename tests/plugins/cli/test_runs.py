@@ -174,22 +174,6 @@ def test_an_id_that_does_not_fit(runs, filled, command):
     )
 
 
-def test_a_journal_that_cannot_be_opened(delf_project, tmp_path):
-    outcome = delf_project.run("runs", "list", DELF_JOURNAL_SQL_URL=str(tmp_path))
-    assert outcome.exit_code == 2
-    assert "cannot be opened" in outcome.stderr
-    assert "hint: DELF_JOURNAL_SQL_URL" in outcome.stderr
-
-
-def test_the_place_may_stand_in_the_configuration(delf_project, place, filled):
-    delf_project.config(f'[plugins.journal-sql]\nurl = "{place}"\n')
-    assert "whole" in delf_project.run("runs", "list").stdout
-    delf_project.config("[plugins.journal-sql]\nulr = 1\n")
-    outcome = delf_project.run("runs", "list")
-    assert outcome.exit_code == 2
-    assert "unknown setting 'ulr'; did you mean 'url'?" in outcome.stderr
-
-
 async def test_follow_goes_on_until_the_end(place, open_journal):
     from delf_plugin_cli.runs import events_of
 
@@ -228,7 +212,7 @@ async def test_follow_misses_nothing_when_its_subscription_begins_late(place, op
 async def test_follow_ends_when_nobody_works_on_the_task(place, open_journal, monkeypatch, capsys):
     from delf_plugin_cli import runs as command
 
-    monkeypatch.setattr(command, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(command, "LOOK_SECONDS", 0.01)
     journal, reader = open_journal(place), open_journal(place)
     await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
     stream = command.events_of(reader, "t", follow=True)

@@ -48,12 +48,7 @@ def apply(ctx: click.Context) -> None:
 
 
 def console(stream: TextIO | None = None, **options: Any) -> Console:
-    """A console of rich that follows.
-
-    Args:
-        stream: Where to; stdout when omitted.
-        options: Further ones of :class:`rich.console.Console`.
-    """
+    """A console of rich whose colours follow the flag, the environment and the terminal."""
     from rich.console import Console
 
     file = stream or sys.stdout

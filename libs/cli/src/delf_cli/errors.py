@@ -85,12 +85,7 @@ def report(
 
 
 def report_json(error: BaseException, *, clean: Callable[[str], str] = str) -> None:
-    """Write on stdout what went wrong, for a program that asked for JSON.
-
-    Args:
-        error: What was raised.
-        clean: Takes secrets out of what is said.
-    """
+    """Write on stdout what went wrong, for a program that asked for JSON."""
     message, hint = _words(error)
     code = error.code if isinstance(error, DelfError) else None
     told = {"message": clean(message), "hint": clean(hint) if hint else None, "code": code}

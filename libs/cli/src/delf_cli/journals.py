@@ -39,9 +39,6 @@ def project_journal(project: Project, host: PluginHost) -> Journal:
 def history_journal(ctx: click.Context) -> SharedJournal:
     """The same, if other processes can look through it, and speak through it.
 
-    Args:
-        ctx: Of the command.
-
     Raises:
         ConfigurationError: When they cannot.
     """
@@ -76,10 +73,6 @@ def work_with(journal: JournalT, work: Callable[[JournalT], Awaitable[T]]) -> T:
 def ask_journal(ctx: click.Context, work: Callable[[Any], Awaitable[T]]) -> T:
     """Work with the journal of the project that other processes look through, too.
 
-    Args:
-        ctx: Of the command.
-        work: What is done with it.
-
     Raises:
         ConfigurationError: When others cannot look through it.
     """
@@ -102,10 +95,6 @@ async def find_id(journal: SharedJournal, text: str) -> str:
 
 def load_task(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
     """Return a task and its events.
-
-    Args:
-        ctx: Of the command.
-        text: The task's id, its beginning, or ``last``.
 
     Raises:
         DelfError: When there is no such task, or the journal cannot be read.

@@ -19,11 +19,7 @@ from delf_cli.state import state_of
 
 @asynccontextmanager
 async def tell_observers(ctx: click.Context) -> AsyncGenerator[Callable[[PersonChange], None]]:
-    """Open the observers of the project; the function tells them of a change of a person.
-
-    Args:
-        ctx: Of the command.
-    """
+    """Open the observers of the project; the function tells them of a change of a person."""
     state = state_of(ctx)
     project = state.load_project()
     host = state.discover(project.environ)

@@ -148,12 +148,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """A value as valid JSON, whatever it holds.
-
-    Args:
-        value: Anything; numbers that JSON lacks become text.
-        indent: As for :func:`json.dumps`.
-    """
+    """A value as valid JSON, whatever it holds."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
         text.encode()
@@ -191,12 +186,7 @@ def event_line(event: Event) -> str:
 
 
 def response_json(response: Response, **more: Any) -> str:
-    """A response as one JSON object.
-
-    Args:
-        response: The response.
-        more: Fields to put before its own.
-    """
+    """A response as one JSON object."""
     return json_text({**more, **response.to_dict()})
 
 

@@ -96,11 +96,6 @@ Work = Callable[[Agent, Mapping[str, Any]], Coroutine[Any, Any, "Response"]]
 def run_session(state: State, task: str, options: Options) -> int:
     """Do a task and write what happened to it.
 
-    Args:
-        state: The program's flags.
-        task: What to do.
-        options: How.
-
     Returns:
         The exit status.
 

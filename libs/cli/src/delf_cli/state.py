@@ -82,11 +82,7 @@ class State:
         return self._known().value(data)
 
     def hide_secrets_of(self, settings: object) -> None:
-        """Clean without a connection's secrets, too, which may come from the command line.
-
-        Args:
-            settings: The connection's.
-        """
+        """Clean without a connection's secrets, too, which may come from the command line."""
         from delf.secrets import secrets_of_settings
 
         self._known().learn("settings", [*secrets_of_settings(settings)])
@@ -106,9 +102,6 @@ class State:
 
     def discover(self, environ: Mapping[str, str] | None = None) -> PluginHost:
         """The plugins; the same ones while nothing is installed or set.
-
-        Args:
-            environ: Where ``DELF_DISABLE_PLUGINS`` is looked up.
 
         Raises:
             PluginError: When a file of ``--plugin`` cannot be imported.
@@ -145,9 +138,6 @@ def take_everywhere(command: click.Command) -> click.Command:
 
     They are ``--debug``, ``--color``, ``--no-plugins``, ``--config``, ``--trust`` and, for authors,
     ``--plugin``. One that a command has for itself stays its own.
-
-    Args:
-        command: Of the core or of a plugin.
     """
     taken = {name for param in command.params for name in (param.name, *param.opts)}
     command.params += [flag for flag in _flags() if taken.isdisjoint((flag.name, *flag.opts))]

@@ -37,11 +37,7 @@ _VOID: Final = {
 
 
 def story(event: ev.Event) -> str | None:
-    """An event in one line for people; None for what they need not see.
-
-    Args:
-        event: What happened.
-    """
+    """An event in one line for people; None for what they need not see."""
     match event:
         case ev.SandboxOpened():
             return f"  sandbox {event.backend} ({event.isolation})"
@@ -142,13 +138,7 @@ def purpose(event: ev.CallStarted) -> str:
 
 
 def call_line(event: ev.CallFinished, what: str, width: int | None = None) -> str:
-    """A call that has ended, in one line.
-
-    Args:
-        event: How it ended.
-        what: What it was for.
-        width: The terminal's, if it is one.
-    """
+    """A call that has ended, in one line."""
     how = f"{event.status}, {event.duration_ms:.0f} ms"
     room = 200 if width is None else width - len(event.action) - len(how) - 9
     return " · ".join(filter(None, (f"→ {event.action}", cut(what, max(20, room)), how)))

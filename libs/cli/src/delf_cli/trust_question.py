@@ -49,12 +49,7 @@ def ask(config: str | None, clean: Callable[[str], str]) -> bool:
 
 
 def read(start: Path, config: str | None) -> Folder:
-    """Read what the files of a folder say.
-
-    Args:
-        start: Where the search for ``delf.toml`` begins.
-        config: The file to use instead of searching.
-    """
+    """Read what the files of a folder say."""
     from delf.project.folder import read_folder
 
     file = Path(config).expanduser().absolute() if config is not None else None

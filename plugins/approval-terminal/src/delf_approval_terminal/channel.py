@@ -27,7 +27,7 @@ _PROMPT: Final = "> "
 _RESULT: Final = "what it returned, as JSON (empty for null): "
 
 # A process has one terminal, whatever the number of its agents and event loops.
-_TURNS: Final = Turns()
+TURNS: Final = Turns()
 
 
 class TerminalChannel:
@@ -43,7 +43,7 @@ class TerminalChannel:
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """Ask the person at the terminal; None where there is no terminal."""
-        async with _TURNS.turn():
+        async with TURNS.turn():
             with Terminal.standard() as terminal:
                 if terminal is None:
                     return None
@@ -73,12 +73,12 @@ class _Question:
             try:
                 decision = await self._ask_once()
             except CtrlCError:
-                if not _TURNS.interrupted:
-                    _TURNS.interrupted = True
+                if not TURNS.interrupted:
+                    TURNS.interrupted = True
                     return Rejected()
                 os.kill(os.getpid(), signal.SIGINT)
                 continue
-            _TURNS.interrupted = False
+            TURNS.interrupted = False
             if decision is not None:
                 return decision
 
@@ -131,7 +131,7 @@ class _Question:
             self._editor.arguments,
             width=self._terminal.width,
             edited=self._editor.edited,
-            waiting=_TURNS.waiting,
+            waiting=TURNS.waiting,
             whole=whole,
         )
         self._terminal.write(f"\n{text}")

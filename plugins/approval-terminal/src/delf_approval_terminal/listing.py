@@ -96,12 +96,13 @@ def show(record: RequestRecord) -> None:
         click.echo("Approve makes the call again, settle says that it did happen, reject gives it")
         click.echo("up.\n")
     click.echo(f"{asked.action}, {asked.effect}")
-    width = _columns() - len(_INDENT)
+    width = columns() - len(_INDENT)
     for piece in content_lines(asked, asked.arguments, width, whole=True)[0]:
         click.echo(f"{_INDENT}{piece}")
 
 
-def _columns() -> int:
+def columns() -> int:
+    """Return the columns of the output; no line is broken where it is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _NOT_WRAPPED
 
 

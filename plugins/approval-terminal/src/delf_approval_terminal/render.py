@@ -221,16 +221,7 @@ def request_text(
     waiting: int = 0,
     whole: bool = False,
 ) -> str:
-    """A request in its frame, for a terminal.
-
-    Args:
-        request: What is asked.
-        arguments: Its arguments.
-        width: The terminal's columns.
-        edited: Whether the person changed them.
-        waiting: How many more requests wait.
-        whole: Show every value in full.
-    """
+    """A request in its frame, for a terminal."""
     mark = "yellow" if can_be_undone(request.effect) else "red"
     more = f" · {waiting} more waiting" if waiting else ""
     effect = f"{request.effect}, {_EFFECTS.get(request.effect, '')}"
@@ -388,10 +379,6 @@ def about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
     """Tell of a request all but its task, arguments and script: a line for each fact.
 
     A question on the terminal and ``delf approvals show`` have these same lines.
-
-    Args:
-        request: The request.
-        whole: Show every text in full.
     """
     if request.worker:
         yield f"worker: {_line(request.worker, whole=whole)}"

@@ -68,10 +68,6 @@ class AuditTrail:
     def append(self, record: Mapping[str, Any], *, durable: bool = True) -> None:
         """Write a record at the end.
 
-        Args:
-            record: What happened, as JSON has it.
-            durable: Wait until the disk has it.
-
         Raises:
             OSError: When it cannot be written; then nothing of it is in the file.
         """

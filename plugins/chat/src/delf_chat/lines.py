@@ -30,12 +30,7 @@ class LineReader(Protocol):
 
 
 def open_reader(commands: Mapping[str, str], history: Path) -> LineReader:
-    """A line editor on a terminal, plain lines elsewhere.
-
-    Args:
-        commands: What is completed, with what it does.
-        history: The file that remembers what was typed.
-    """
+    """A line editor on a terminal, plain lines elsewhere."""
     if is_typed() and sys.stderr.isatty():
         return EditedLines(commands, history)
     return PipedLines()

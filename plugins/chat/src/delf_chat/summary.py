@@ -40,12 +40,6 @@ reasons, what was done and how it ended, what failed, what is open, how the user
 async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask) -> bool:
     """Summarise all but the newest messages. None is dropped before its summary is kept.
 
-    Args:
-        store: Where the conversation is.
-        conversation: Its id.
-        keep: How many messages stay as they are.
-        ask: Puts a question to a model.
-
     Returns:
         Whether anything was summarised.
 
@@ -74,12 +68,7 @@ async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask)
 
 
 def question(summary: str | None, messages: Sequence[ChatMessage]) -> str:
-    """Write the question for the model.
-
-    Args:
-        summary: The summary so far.
-        messages: What follows it.
-    """
+    """Write the question for the model."""
     lines = [json.dumps({m.role: _cut(m.content)}, ensure_ascii=False) for m in messages]
     return f"{_TASK}\nSummary so far:\n{summary or '(none)'}\n\nNew messages:\n" + "\n".join(lines)
 

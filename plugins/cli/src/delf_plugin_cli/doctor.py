@@ -232,12 +232,6 @@ def _as_a_task_finds_it(
 
     What a task starts without is no problem, but for a journal in which something is damaged.
     What it fails with is told once.
-
-    Args:
-        state: The program's flags.
-        host: The plugins.
-        project: The configuration.
-        found: What was found before.
     """
     task = asyncio.run(_task(state, host, project))
     if task.status == "ok":

@@ -27,12 +27,7 @@ _NO_NAMESAKE: Final = f"{NAMESAKE}<0"
 
 
 def install(arguments: Sequence[str], *, upgrade: bool = False) -> list[str]:
-    """The command that installs.
-
-    Args:
-        arguments: What is installed, and options of pip.
-        upgrade: Take newer versions of what is named.
-    """
+    """The command that installs."""
     more = ["--constraint", _CONSTRAINTS, *(["--upgrade"] if upgrade else [])]
     tool, is_uv = _tool()
     # What a package's own folder says of its needs is read by uv alone; here delf has decided.
@@ -48,12 +43,6 @@ def uninstall(packages: Sequence[str]) -> list[str]:
 
 def agree(lines: Sequence[str], command: Sequence[str], question: str, *, yes: bool) -> None:
     """Show what will be done, and ask, unless a yes was given beforehand.
-
-    Args:
-        lines: What will be done.
-        command: What will be run.
-        question: What is asked.
-        yes: It was answered already.
 
     Raises:
         ConfigurationError: When nobody can be asked.

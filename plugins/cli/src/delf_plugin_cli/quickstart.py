@@ -22,7 +22,7 @@ from delf_cli import errors
 from delf_cli.state import State, state_of
 from delf_cli.usual_models import usual_models
 
-_SERVERS: Final = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
+SERVERS: Final = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
 _LOOK_SECONDS: Final = 0.5
 _MOST_BYTES: Final = 1_000_000
 _CALL_SECONDS: Final = 30.0
@@ -176,7 +176,7 @@ def _offered(base_url: str | None) -> Iterator[_Found]:
         return
     for model, key in usual_models(os.environ):
         yield _Found(model=model, why=f"as {key} is set")
-    urls = {server: f"http://127.0.0.1:{port}/v1" for server, port in _SERVERS.items()}
+    urls = {server: f"http://127.0.0.1:{port}/v1" for server, port in SERVERS.items()}
     with ThreadPoolExecutor(max(1, len(urls))) as pool:
         names = list(pool.map(_models_at, urls.values()))
     for (server, url), models in zip(urls.items(), names, strict=True):

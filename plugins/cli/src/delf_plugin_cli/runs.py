@@ -31,7 +31,7 @@ from delf_cli.tables import one_line, table, terminal_width
 from delf_plugin_cli import runs_view as render
 
 _STATES: Final = ("queued", "running", "interrupted", "stopped", "done", "failed")
-_LOOK_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 5.0
 _CALLS_SHOWN: Final = 30
 _MOST_TASKS: Final = 1000
 
@@ -280,7 +280,7 @@ async def events_of(journal: SharedJournal, name: str, *, follow: bool) -> Async
     while follow:
         state = (await journal.task(name)).state
         try:
-            event = await asyncio.wait_for(anext(live), _LOOK_SECONDS)
+            event = await asyncio.wait_for(anext(live), LOOK_SECONDS)
         except TimeoutError:
             if state == "interrupted":
                 click.echo("interrupted: the process that worked on it is gone", err=True)

@@ -71,11 +71,7 @@ OPTIONAL: Final[Mapping[str, tuple[tuple[type, str], ...]]] = {
 
 
 def release_warnings(record: PluginRecord) -> Iterator[str]:
-    """Yield the faults that a plugin's author should fix; nothing slow is tried.
-
-    Args:
-        record: What happened to it.
-    """
+    """Yield the faults that a plugin's author should fix; nothing slow is tried."""
     if record.distribution is None:
         return
     distribution = metadata.distribution(record.distribution)
@@ -93,10 +89,6 @@ def release_warnings(record: PluginRecord) -> Iterator[str]:
 
 def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
     """Explain why the object that a spec names cannot be one of its kind.
-
-    Args:
-        host: Where it is.
-        spec: The spec.
 
     Raises:
         PluginError: When it cannot be imported.
@@ -160,12 +152,7 @@ def _holds_nothing(made: type) -> bool:
 
 
 def effects(host: PluginHost, spec: Spec) -> list[tuple[str, str]]:
-    """The actions of a connection that declares them, each with its effect.
-
-    Args:
-        host: Where it is.
-        spec: The spec of a connection.
-    """
+    """The actions of a connection that declares them, each with its effect."""
     from delf.tools.connection import Connection
 
     made = host.resolve(spec)
@@ -178,12 +165,7 @@ def effects(host: PluginHost, spec: Spec) -> list[tuple[str, str]]:
 
 
 def import_warnings(name: str, distribution: str) -> Iterator[str]:
-    """Measure the import of a plugin at each start of delf, in a process of its own.
-
-    Args:
-        name: The plugin's.
-        distribution: Its distribution's.
-    """
+    """Measure the import of a plugin at each start of delf, in a process of its own."""
     module = _module_of(metadata.distribution(distribution), name, whole=True)
     if module is None:
         return
@@ -377,9 +359,5 @@ def _kind(made: object) -> str:
 
 
 def is_others(record: PluginRecord) -> bool:
-    """Tell whether a plugin is none of delf's own.
-
-    Args:
-        record: What happened to it.
-    """
+    """Tell whether a plugin is none of delf's own."""
     return record.distribution is not None and normalise(record.distribution) not in all_packages()

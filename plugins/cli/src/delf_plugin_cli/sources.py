@@ -162,11 +162,7 @@ def _bracket(extras: Iterable[str]) -> str:
 
 
 def sources(find_links: Path | None = None) -> Sources:
-    """Find the packages of the clone that delf was installed from, and of a folder of wheels.
-
-    Args:
-        find_links: The folder.
-    """
+    """Find the packages of the clone that delf was installed from, and of a folder of wheels."""
     return Sources({**clone(), **_wheels(find_links)})
 
 

@@ -70,9 +70,6 @@ class RecordedModel:
     async def complete(self, request: ModelRequest) -> ModelReply:
         """The recorded answer.
 
-        Args:
-            request: What is asked.
-
         Raises:
             RecordingMismatch: When no unused entry matches; it says what differs.
         """
@@ -80,9 +77,6 @@ class RecordedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """The recorded answer in a few pieces, then as a whole.
-
-        Args:
-            request: What is asked.
 
         Raises:
             RecordingMismatch: When no unused entry matches; it says what differs.

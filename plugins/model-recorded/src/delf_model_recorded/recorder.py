@@ -54,21 +54,13 @@ class RecordingModel:
             await warm_up()
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """The inner model's answer, recorded.
-
-        Args:
-            request: What to ask.
-        """
+        """The inner model's answer, recorded."""
         reply = await self._inner.complete(request)
         self._append(request, reply)
         return reply
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """The inner model's answer in pieces, recorded once it is whole.
-
-        Args:
-            request: What to ask.
-        """
+        """The inner model's answer in pieces, recorded once it is whole."""
         pieces: Any = self._inner.stream(request)
         async with aclosing(pieces):
             async for piece in pieces:

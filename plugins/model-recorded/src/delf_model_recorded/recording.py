@@ -60,12 +60,7 @@ class Entry:
         return None if texts is None else tuple(texts)
 
     def matches(self, asked: Mapping[str, Any], text: str) -> bool:
-        """Tell whether this is the answer to a request. What is left out may be anything.
-
-        Args:
-            asked: The request in the file's form.
-            text: The text of all its messages.
-        """
+        """Tell whether this is the answer to a request. What is left out may be anything."""
         if not all(wanted in text for wanted in self.contains or ()):
             return False
         return all(asked.get(name) == self.request[name] for name in _WHOLE if name in self.request)
@@ -142,9 +137,6 @@ def _digest(data: bytes, media_type: str) -> dict[str, Any]:
 
 def read(path: Path) -> list[Entry]:
     """The entries of a file.
-
-    Args:
-        path: The file.
 
     Raises:
         ModelConfigurationError: When it cannot be read, naming the file and the line.

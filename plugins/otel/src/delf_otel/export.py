@@ -89,11 +89,7 @@ class Export:
             self._count(span)
 
     def close(self, seconds: float) -> None:
-        """Send what is queued and stop.
-
-        Args:
-            seconds: The most to wait.
-        """
+        """Send what is queued and stop."""
         self._processor.force_flush(int(seconds * 1000))
         if self._is_ours:
             self._processor.shutdown()
