@@ -139,6 +139,7 @@ class Attack:
 
 
 NAMED = [
+    Attack("GET", "/tasks/<done>?format=snapshot"),
     Attack("GET", "/tasks/<done>"),
     Attack("HEAD", "/tasks/<done>"),
     Attack("GET", "/tasks/<done:12>"),

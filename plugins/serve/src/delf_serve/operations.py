@@ -173,11 +173,14 @@ async def figures(call: Call, query: s.FiguresQuery) -> s.FigureList | Response:
     )
 
 
-@OPERATIONS.add("GET", "/tasks/{task_id}", "read", other=_UNKNOWN)
-async def get_task(call: Call, query: s.WaitQuery) -> s.TaskDetail:
+@OPERATIONS.add("GET", "/tasks/{task_id}", "read", answer=s.TaskOrSnapshot, other=_UNKNOWN)
+async def get_task(call: Call, query: s.TaskFormatQuery) -> s.TaskDetail | s.Snapshot:
     """A task with its result."""
     task = await call.service.tasks.record(call.part("task_id"), call.key)
-    return await _waited(call, task.task_id, query.wait)
+    detail = await _waited(call, task.task_id, query.wait)
+    if query.format == "snapshot":
+        return await call.service.tasks.snapshot(task.task_id, call.key)
+    return detail
 
 
 @OPERATIONS.add("DELETE", "/tasks/{task_id}", "delete", other=(*_UNKNOWN, _LATE))

@@ -17,6 +17,8 @@ from pydantic import (
 )
 
 from delf.engine.views import prompts
+from delf.engine.views.records import StreamEvent
+from delf.engine.views.snapshot import StreamSnapshot
 from delf.messages import Usage
 from delf.protocols import search
 from delf.protocols.approval import ApprovalRequest
@@ -52,11 +54,12 @@ class Shown(BaseModel):
     model_config = ConfigDict(ser_json_inf_nan="constants")  # they are made texts with the rest
 
 
-def _as_body(kind: type[Any]) -> type[Shown]:
+def _as_body(kind: type[Any], without: str = "") -> type[Shown]:
     """Make a body of a dataclass: its fields, with their types and descriptions from there.
 
     Args:
         kind: The dataclass. Fields that do not count when two of it are compared are its own.
+        without: A further field that is left out.
     """
     hints, told = (
         get_type_hints(kind),
@@ -65,7 +68,7 @@ def _as_body(kind: type[Any]) -> type[Shown]:
     fields: dict[str, Any] = {
         item.name: (hints[item.name], Field(description=told.get(item.name)))
         for item in dataclasses.fields(kind)
-        if item.compare
+        if item.compare and item.name != without
     }
     return create_model(kind.__name__, __base__=Shown, **fields)
 
@@ -371,6 +374,22 @@ class TaskDetail(Task):
     approvals: list[str] = Field(
         default_factory=list[str], description="The ids of what it asks a person now."
     )
+
+
+class SnapshotEvent(_as_body(StreamEvent)):
+    """A line of a snapshot's timeline."""
+
+
+class Snapshot(_as_body(StreamSnapshot, without="trace")):
+    """A task as `Agent.poll` tells it, which programs written for Delfhos know."""
+
+    events: list[SnapshotEvent]
+    files: dict[str, str] = Field(description="Where each is had from this server, by name.")
+    is_terminal: bool
+
+
+class TaskOrSnapshot(RootModel[TaskDetail | Snapshot]):
+    """A task in the form that was asked for."""
 
 
 class Accepted(Shown):
@@ -776,6 +795,14 @@ class WaitQuery(Query):
 
     wait: Wait = Field(
         default=0, description="Seconds to wait until the task is over or asks a person."
+    )
+
+
+class TaskFormatQuery(WaitQuery):
+    """The form of a task."""
+
+    format: Literal["task", "snapshot"] = Field(
+        default="task", description="`snapshot`: as `Agent.poll` tells it."
     )
 
 
