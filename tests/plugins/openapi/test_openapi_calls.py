@@ -445,8 +445,6 @@ async def test_an_error_says_all_that_helps(open_api, invoke, server: RawServer)
     text = caught.value.message
     assert "POST /pets answered 422" in text
     assert "name is taken" in text
-    assert "The pet is not acceptable" in text
-    assert '{"detail": str}' in text
     assert len(text) < 2500
     assert "key-5ecret" not in text
 

@@ -96,8 +96,6 @@ DUCKDB = [
     ('SELECT "id" AS "delete" FROM "orders" WHERE id = 1', None, [{"delete": 1}]),
     ("VALUES (1), (2)", None, [{"col0": 1}, {"col0": 2}]),
     ("FROM orders SELECT id WHERE id = 1", None, None),
-    ("DESCRIBE orders", None, None),
-    ("SHOW TABLES", None, [{"name": "customers"}, {"name": "orders"}]),
     ("SELECT '5'::int AS a, :x::int + 1 AS b", {"x": "5"}, [{"a": 5, "b": 6}]),
     ("SELECT [1, 2, 3][1:2] AS a, list_transform([1, 2], x -> x + 1) AS b", None, [{"a": [1, 2], "b": [2, 3]}]),
     ("SELECT list_sum([1, 2]) AS a, ('ab').upper() AS b", None, [{"a": 3, "b": "AB"}]),
@@ -133,7 +131,6 @@ POSTGRESQL = [
     ("SELECT count(*) AS n FROM generate_series(1, 3)", None, [{"n": 3}]),
     ("SELECT random() < 2 AS a, clock_timestamp() > now() AS b", None, [{"a": True, "b": True}]),
     ("SELECT pg_relation_size('orders') > 0 AS a", None, [{"a": True}]),
-    ("SHOW transaction_read_only", None, [{"transaction_read_only": "on"}]),
     ("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1", None, [{"table_name": "customers"}, {"table_name": "orders"}]),
     ("SELECT x.id FROM customers c, LATERAL (SELECT id FROM orders WHERE customer_id = c.id ORDER BY id LIMIT 1) x ORDER BY 1", None, [{"id": 1}, {"id": 3}]),
     ("SELECT extract(year FROM date '2024-01-31') AS y", None, [{"y": 2024}]),
@@ -152,10 +149,6 @@ MARIADB = [
     ("SELECT GROUP_CONCAT(id ORDER BY id SEPARATOR ';') AS a FROM orders", None, [{"a": "1;2;3"}]),
     ("SELECT DATE_FORMAT('2024-01-31', '%Y-%m') AS a", None, [{"a": "2024-01"}]),
     ("SELECT DATE_FORMAT('2024-01-31', '%Y-%m') AS a, :b AS b", {"b": 1}, [{"a": "2024-01", "b": 1}]),
-    ("SHOW TABLES LIKE 'orders'", None, None),
-    ("SHOW FULL COLUMNS FROM orders", None, None),
-    ("SHOW CREATE TABLE orders", None, None),
-    ("DESCRIBE orders", None, None),
     ("SELECT INSERT('abc', 1, 1, 'x') AS a, TRUNCATE(1.55, 1) + 0 AS b, LEFT('abc', 1) AS c, IF(1, 2, 3) AS d", None, None),
     ("SELECT @a := 5 AS a", None, [{"a": 5}]),
     ("SELECT id FROM orders USE INDEX (PRIMARY) WHERE id = 1", None, [{"id": 1}]),
@@ -173,25 +166,6 @@ OF_ONE = [
 async def test_what_one_database_answers(kind, statement, params, rows, shops, open_sql):
     found = await open_sql(shops(kind)).query(statement, params)
     assert found if rows is None else found == rows
-
-
-EXPLAINS = {
-    "duckdb": ["EXPLAIN SELECT * FROM orders", "EXPLAIN ANALYZE SELECT * FROM orders WHERE id = :i"],
-    "sqlite": ["EXPLAIN SELECT * FROM orders", "EXPLAIN QUERY PLAN SELECT * FROM orders WHERE id = :i"],
-    "postgresql": [
-        "EXPLAIN SELECT * FROM orders",
-        "EXPLAIN (ANALYZE, FORMAT JSON) SELECT * FROM orders WHERE id = :i",
-        "EXPLAIN ANALYZE VERBOSE WITH x AS (SELECT 1) SELECT * FROM x",
-        "EXPLAIN (SELECT 1)",
-    ],
-    "mariadb": ["EXPLAIN SELECT * FROM orders", "EXPLAIN FORMAT=JSON SELECT * FROM orders WHERE id = :i", "EXPLAIN orders"],
-}  # fmt: skip
-
-
-async def test_explain(shop, open_sql):
-    sql = open_sql(shop)
-    for statement in EXPLAINS[shop.kind]:
-        assert await sql.query(statement, {"i": 1} if ":i" in statement else None)
 
 
 async def test_virtual_tables_of_sqlite(sqlite_database, open_sql):

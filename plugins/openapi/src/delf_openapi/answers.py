@@ -7,21 +7,16 @@ import json
 import re
 from collections.abc import Mapping
 from email.message import EmailMessage
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from delf.notes import note
 from delf.tools.json_schema import clean
 from delf.values.json_reader import JSONReader
 from delf_openapi.bodies import kind_of
-from delf_openapi.compiler import responses_of
-from delf_openapi.document import Document
-from delf_openapi.failures import APIError, GatewayError, SpecError
-from delf_openapi.operations import Operation
+from delf_openapi.failures import APIError, GatewayError
 from delf_openapi.requests import Request
-from delf_schemas.shapes import Shapes, safe_text
 
 _ERROR_CHARS: Final = 1500
-_SHAPE_CHARS: Final = 300
 LOOK: Final = "check before you repeat it"
 _LOST_BY_A_GATEWAY: Final = frozenset({502, 504})
 _HIDDEN_HEADERS: Final = frozenset({"set-cookie", "www-authenticate", "authorization"})
@@ -116,15 +111,12 @@ class Answer:
         return {**found, "filename": self.filename} if self.filename else found
 
 
-def failure(answer: Answer, request: Request, document: Document, operation: Operation) -> APIError:
+def failure(answer: Answer, request: Request) -> APIError:
     """The error of an answer that is none of success."""
     text = f"{request.label} answered {answer.status} {clean(answer.reason, 60)}".rstrip()
     said = _said(answer, request)
     if said:
         text += f": {said}"
-    declared = _declared(answer.status, document, operation)
-    if declared:
-        text += f". The specification says of {answer.status}: {declared}"
     hint: str | None = None
     if answer.status == 401 and request.unmet:
         hint = f"nothing is set for the security scheme {' or '.join(request.unmet)}"
@@ -155,26 +147,3 @@ def scrub(text: str, request: Request) -> str:
             if len(part) >= 4:
                 text = text.replace(part, "•••")
     return text
-
-
-def _declared(status: int, document: Document, operation: Operation) -> str:
-    responses = responses_of(operation.raw)
-    for key in (str(status), f"{str(status)[0]}XX", "DEFAULT"):
-        if key in responses:
-            break
-    else:
-        return ""
-    try:
-        response = document.reference(responses[key])
-    except SpecError:
-        return ""
-    parts = [clean(response.get("description"), 160)]
-    content: Any = response.get("content")
-    if isinstance(content, dict):
-        for media, spec in cast("dict[str, Any]", content).items():
-            if kind_of(str(media)) == "json" and isinstance(spec, dict):
-                schema = cast("dict[str, Any]", spec).get("schema")
-                if schema is not None:
-                    parts.append(safe_text(Shapes(document), schema, "out", _SHAPE_CHARS))
-                break
-    return ", ".join(part for part in parts if part)

@@ -93,7 +93,7 @@ class Caller:
         request = builder.build(given)
         answer = await self._transport.send(request)
         if answer.status >= 400:
-            raise failure(answer, request, call.api.document, builder.operation)
+            raise failure(answer, request)
         body = answer.body()
         typed = await self._typed(call, builder, answer, body)
         if self.samples is not None and answer.content and not typed.declared:

@@ -373,10 +373,8 @@ def accepted(document: Document, operation: Operation) -> str:
             continue
         if isinstance(content, dict):
             kinds |= dict.fromkeys(str(k) for k in cast("dict[str, Any]", content))
-    plain_kinds = [k for k in kinds if k.isascii() and k.isprintable() and "," not in k]
-    json_kinds = [k for k in plain_kinds if kind_of(k) == "json" and "*" not in k]
-    if json_kinds:
-        best = "application/json" if "application/json" in json_kinds else json_kinds[0]
-        return f"{best}, */*;q=0.5"
-    exact = [k for k in plain_kinds if "*" not in k][:5]
-    return ", ".join([*exact, "*/*;q=0.5"]) if exact else "application/json, */*;q=0.5"
+    exact = [k for k in kinds if k.isascii() and k.isprintable() and not {"*", ","} & set(k)]
+    exact.sort(key=lambda k: (k != "application/json", kind_of(k) != "json"))
+    is_json = not exact or kind_of(exact[0]) == "json"  # then the service shall choose that
+    best = (exact or ["application/json"])[: 1 if is_json else 5]
+    return ", ".join([*best, "*/*;q=0.5"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Literal, TypedDict
+
+from delf.tools.ranking import words_of
 
 RelationKind = Literal["table", "view"]
-_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_A-Za-z]+")
-_SHORTEST_WORD: Final = 3
 
 
 class ColumnInfo(TypedDict):
@@ -182,25 +181,12 @@ def find_relation(name: str, relations: Iterable[Relation]) -> Relation | None:
 
 def by_relevance(relations: Sequence[Relation], task: str) -> list[tuple[int, Relation]]:
     """Relations with a score for how well they fit a task, the best first, else in order."""
-    wanted = _stems(task)
+    wanted = set(words_of(task))
     scored = [(_score(relation, wanted), relation) for relation in relations]
     return sorted(scored, key=lambda pair: -pair[0])
 
 
 def _score(relation: Relation, wanted: set[str]) -> int:
-    in_name = len(_stems(relation.name) & wanted)
-    in_comment = len(_stems(relation.comment or "") & wanted)
+    in_name = len(wanted.intersection(words_of(relation.name)))
+    in_comment = len(wanted.intersection(words_of(relation.comment or "")))
     return 3 * in_name + in_comment
-
-
-def _stems(text: str) -> set[str]:
-    """Words of a text or an identifier, in lower case, without the plural's ending."""
-    stems: set[str] = set()
-    for word in _WORDS.findall(text):
-        stem = word.lower()
-        if len(stem) >= _SHORTEST_WORD:
-            stems.add(stem)
-            stems.update(stem.removesuffix(ending) for ending in ("s", "es"))
-            if stem.endswith("ies"):
-                stems.add(f"{stem[:-3]}y")
-    return stems

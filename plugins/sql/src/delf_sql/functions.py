@@ -168,9 +168,7 @@ _SQLITE: Final = words(
     # what tables the catalogue has, as table-valued functions
     "pragma_table_info pragma_table_xinfo pragma_table_list pragma_index_list "
     "pragma_index_info pragma_index_xinfo pragma_foreign_key_list pragma_database_list "
-    "pragma_collation_list pragma_function_list pragma_page_count pragma_page_size "
-    "pragma_freelist_count pragma_user_version pragma_schema_version pragma_encoding "
-    "pragma_application_id pragma_compile_options pragma_journal_mode pragma_foreign_keys "
+    "pragma_collation_list pragma_function_list "
     # types
     "decimal numeric varchar"
 )

@@ -11,20 +11,16 @@ import re
 import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from delf.errors import ToolRefusedError
 from delf_sql.functions import grammar_words, is_listed, known_functions, words
 from delf_sql.placeholders import Params, without_holes
-from delf_sql.sqlite_child import is_reading_pragma
 from delf_sql.target import CERTIFIED, Dialect
 from delf_sql.tokens import Token, normalise, parse
 
-ReadKind = Literal["select", "explain", "show"]
-
 MAX_LENGTH: Final = 200_000
 _SELECTS: Final = frozenset({"SELECT", "WITH", "VALUES"})
-_FROM_FIRST: Final = _SELECTS | {"FROM"}
 _WRITES: Final = words(
     "INSERT UPDATE DELETE MERGE REPLACE WITH CREATE ALTER DROP TRUNCATE COMMENT GRANT REVOKE "
     "RENAME CALL DO SELECT VALUES REFRESH REINDEX ANALYZE"
@@ -35,15 +31,6 @@ _STATEMENTS: Final = words(
     "SHUTDOWN TRUNCATE UPDATE UPDATETEXT USE WAITFOR WRITETEXT"
 )
 _ROUTINES: Final = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE"})
-_SHOWING: Final = ("postgresql", "mysql", "duckdb")
-_SHOWS: Final = words(
-    "TABLES COLUMNS FIELDS INDEX INDEXES KEYS CREATE DATABASES SCHEMAS TABLE VARIABLES STATUS "
-    "ENGINES COLLATION CHARACTER TRIGGERS EVENTS PROCEDURE FUNCTION"
-)
-_SHOW_PREFIXES: Final = frozenset({"FULL", "EXTENDED", "SESSION", "GLOBAL"})
-_EXPLAIN_OPTIONS: Final = words(
-    "ANALYZE VERBOSE QUERY PLAN EXTENDED PARTITIONS FORMAT JSON TREE TRADITIONAL"
-)
 _RESETS: Final = re.compile(r"innodb_\w+_reset", re.IGNORECASE)
 """Tables of MySQL whose counters begin again when somebody with the right PROCESS reads them."""
 _TO_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
@@ -70,14 +57,12 @@ class Statement:
     Args:
         text: As it is sent: without comments, and without what follows its end.
         tokens: Of that text.
-        kind: How a backend runs it.
         calls: The names that stand before a parenthesis, as the database may fold them.
         attributes: The names that stand after a dot; PostgreSQL may call them.
     """
 
     text: str
     tokens: Sequence[Token]
-    kind: ReadKind
     calls: frozenset[str] = frozenset()
     attributes: frozenset[str] = frozenset()
 
@@ -97,17 +82,18 @@ def check_query(
         ToolRefusedError: When it is not surely one reading statement.
     """
     text, tokens = _single(text, dialect, routines=False)
-    kind, start = _read_kind(tokens, dialect)
-    query = tokens[start:] if start is not None else []
-    if query:
-        _check_words(query)
-        if dialect not in CERTIFIED:
-            _check_no_second(query)
-        place = query[0].start
-        probed = " " * place + without_holes(text, tokens, params, dialect)[place:]
-        exempt = _check_tree(probed, dialect)
-        _check_calls(query, dialect, allowed, exempt)
-    return Statement(text, tokens, kind, *named(query, dialect))
+    first = next((token for token in tokens if token.text != "("), tokens[0])
+    if first.word not in _SELECTS and not (first.word == "FROM" and dialect == "duckdb"):
+        shown = first.text if len(first.text) <= 20 else f"{first.text[:20]}…"
+        raise ToolRefusedError(
+            f"query only reads (SELECT, WITH, VALUES) and this is {shown}: use write for changes"
+        )
+    _check_words(tokens)
+    if dialect not in CERTIFIED:
+        _check_no_second(tokens)
+    exempt = _check_tree(without_holes(text, tokens, params, dialect), dialect)
+    _check_calls(tokens, dialect, allowed, exempt)
+    return Statement(text, tokens, *named(tokens, dialect))
 
 
 def check_write(text: str, dialect: Dialect) -> Statement:
@@ -127,7 +113,7 @@ def check_write(text: str, dialect: Dialect) -> Statement:
             f"write does not run {first or tokens[0].text!r}: it is for INSERT, UPDATE, DELETE, "
             "MERGE and statements that define or change tables"
         )
-    return Statement(text, tokens, "select")
+    return Statement(text, tokens)
 
 
 def _single(text: str, dialect: Dialect, *, routines: bool) -> tuple[str, list[Token]]:
@@ -152,70 +138,6 @@ def _single(text: str, dialect: Dialect, *, routines: bool) -> tuple[str, list[T
 def _defines_routine(tokens: Sequence[Token]) -> bool:
     head = [token.word for token in tokens[:12]]
     return head[0] == "CREATE" and not _ROUTINES.isdisjoint(head)
-
-
-def _read_kind(tokens: Sequence[Token], dialect: Dialect) -> tuple[ReadKind, int | None]:
-    """The kind, and the number of the token where the query begins, if there is one."""
-    terms = [token.word if token.kind == "word" else token.text for token in tokens]
-    first = next((word for word in terms if word != "("), "")
-    if first in (_FROM_FIRST if dialect == "duckdb" else _SELECTS):
-        return "select", 0
-    if terms[0] in ("EXPLAIN", "DESCRIBE", "DESC"):
-        return "explain", _explained(terms, tokens, dialect)
-    if terms[0] == "SHOW" and dialect in _SHOWING and _may_show(terms[1:], tokens, dialect):
-        return "show", None
-    if terms[0] == "PRAGMA" and dialect == "sqlite" and _may_tell(tokens[1:]):
-        return "show", None
-    more = ", SHOW" if dialect in _SHOWING else ""
-    shown = terms[0] if len(terms[0]) <= 20 else f"{terms[0][:20]}…"
-    raise ToolRefusedError(
-        f"query only reads (SELECT, WITH, VALUES, EXPLAIN{more}) and this is {shown}: "
-        "use write for changes"
-    )
-
-
-def _explained(terms: Sequence[str], tokens: Sequence[Token], dialect: Dialect) -> int | None:
-    """Find the start of the explained query; None where a table is described."""
-    place = 1
-    if terms[1:2] == ["("] and dialect == "postgresql":
-        inner = terms[2] if len(terms) > 2 else ""
-        if inner not in _SELECTS and inner != "(":
-            place = terms.index(")") + 1 if ")" in terms else len(terms)
-            options = tokens[2 : place - 1]
-            if any(token.kind != "word" and token.text != "," for token in options):
-                place = len(terms)
-    while place < len(terms) and (terms[place] in _EXPLAIN_OPTIONS or terms[place] == "="):
-        place += 1
-    rest = [word for word in terms[place:] if word != "("]
-    if rest and rest[0] in _SELECTS:
-        return place
-    names_table = dialect in ("mysql", "duckdb") and _is_named(tokens[1:])
-    if names_table and rest and len(rest) <= 4 and rest[0] not in _WRITES:
-        return None
-    raise ToolRefusedError("query explains reading statements only: EXPLAIN SELECT …")
-
-
-def _is_named(tokens: Sequence[Token]) -> bool:
-    return all(token.kind in ("word", "name") or token.text == "." for token in tokens)
-
-
-def _may_show(terms: Sequence[str], tokens: Sequence[Token], dialect: Dialect) -> bool:
-    if dialect == "postgresql":
-        return _is_named(tokens)
-    plain = all(token.kind in ("word", "name", "string") or token.text == "." for token in tokens)
-    wanted = [word for word in terms if word not in _SHOW_PREFIXES]
-    if not plain or wanted[:2] == ["CREATE", "USER"]:
-        return False
-    return bool(wanted) and wanted[0] in _SHOWS
-
-
-def _may_tell(tokens: Sequence[Token]) -> bool:
-    """Tell whether it is a pragma that only reads: its name, and maybe what it is asked about."""
-    argument = [token for token in tokens[1:] if token.text not in ("(", ")")]
-    simple = tokens and len(argument) <= 1 and all(one.kind != "operator" for one in argument)
-    return bool(simple) and is_reading_pragma(
-        tokens[0].text, argument[0].text if argument else None
-    )
 
 
 def _calls(tokens: Sequence[Token]) -> Iterable[tuple[Token | None, Token]]:

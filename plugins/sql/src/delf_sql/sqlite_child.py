@@ -42,14 +42,6 @@ _READING_PRAGMAS: Final = frozenset(
         "foreign_key_list", "database_list", "collation_list", "function_list", "data_version",
     }
 )  # fmt: skip
-_TELLING_PRAGMAS: Final = frozenset(
-    {
-        "application_id", "compile_options", "encoding", "foreign_keys", "freelist_count",
-        "journal_mode", "page_count", "page_size", "read_uncommitted", "schema_version",
-        "user_version",
-    }
-)  # fmt: skip
-"""These read without an argument and write with one."""
 _FILE_FUNCTIONS: Final = frozenset(
     {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
 )
@@ -255,7 +247,7 @@ class _Session:
             allowed = self._opening.functions
             return _unless(not any(fnmatchcase(name, pattern) for pattern in allowed))
         if action == sqlite3.SQLITE_PRAGMA:
-            return _unless(not is_reading_pragma(first, second))
+            return _unless((first or "").lower() not in _READING_PRAGMAS)
         return _unless(not _opens_virtual_table(action, first, database))
 
     def _writing(
@@ -271,7 +263,7 @@ class _Session:
         if action == sqlite3.SQLITE_FUNCTION:
             return _unless((second or "").lower() in _FILE_FUNCTIONS)
         if action == sqlite3.SQLITE_PRAGMA:
-            return _unless(not is_reading_pragma(first, second))
+            return _unless((first or "").lower() not in _READING_PRAGMAS)
         return sqlite3.SQLITE_OK
 
 
@@ -305,12 +297,6 @@ def _is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def is_reading_pragma(name: str | None, argument: str | None) -> bool:
-    """Tell whether a pragma only tells something."""
-    lower = (name or "").lower()
-    return lower in _READING_PRAGMAS or (lower in _TELLING_PRAGMAS and argument is None)
 
 
 def _opens_virtual_table(action: int, table: str | None, database: str | None) -> bool:

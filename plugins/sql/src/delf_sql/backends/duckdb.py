@@ -1,7 +1,7 @@
 """DuckDB in this process. Reading has the file open for reading only.
 
 Nothing outside of the file can be reached, and no extension is loaded. No variable of this program
-is a table, and no setting can be changed. DuckDB's own parser has to see one SELECT or EXPLAIN. The
+is a table, and no setting can be changed. DuckDB's own parser has to see one SELECT. The
 query runs inside of another SELECT, which takes a query and nothing else. DuckDB opens a file
 either for reading or for writing: there is one statement at a time, and the file is closed after
 it.
@@ -45,7 +45,6 @@ _CONFINED: Final = {
     "allow_community_extensions": False,
     "python_enable_replacements": False,
 }
-_ONE_QUERY: Final = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN})
 _TOLD: Final = (("Count",), ("Success",))
 _MOMENTS: Final = ("DATE", "TIME", "TIMESTAMP")
 _ZONED: Final = "TIMESTAMP WITH TIME ZONE"
@@ -154,8 +153,6 @@ class DuckdbBackend(EngineBackend):
         """Run a query that DuckDB's own parser takes for one."""
         bound = self._bind(statement, params)
         _check_is_query(session, bound)
-        if statement.kind != "select":
-            return self._fetch(session, bound, limit, streams=False)
         tail = "\n) AS delf"
         kinds = self._kinds(session, _around(bound, "DESCRIBE ", ""))
         names = [f"c{number}" for number in range(len(kinds))]
@@ -210,7 +207,7 @@ def _raw(session: sa.Connection) -> Any:
 
 def _check_is_query(session: sa.Connection, bound: Bound) -> None:
     statements = _raw(session).extract_statements(bound.text())
-    if len(statements) != 1 or statements[0].type not in _ONE_QUERY:
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise ToolRefusedError("query only reads, and this is not a plain query: use write")
 
 

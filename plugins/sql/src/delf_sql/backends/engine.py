@@ -167,7 +167,7 @@ class EngineBackend:
         bound = self._bind(statement, params)
         self._begin(session, reader=True)
         self._check(session, statement, bound)
-        return self._fetch(session, bound, limit, streams=statement.kind == "select")
+        return self._fetch(session, bound, limit, streams=True)
 
     def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
         """Refuse a query that the engine itself has to be asked about."""

@@ -250,8 +250,7 @@ class MysqlBackend(EngineBackend):
     def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
         driver = _raw(session)
         self._check_calls(driver, statement.calls)
-        if statement.kind == "select":
-            _check_is_query(driver, bound.text())
+        _check_is_query(driver, bound.text())
 
     def _fetch(self, session: sa.Connection, bound: Bound, limit: int, *, streams: bool) -> Fetched:
         return super()._fetch(session, bound, limit, streams=True)  # of a write, too
