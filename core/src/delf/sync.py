@@ -191,6 +191,7 @@ class RuntimeHome:
         runtime = self.runtime
         if not self.is_here or runtime is None:
             return self.call(work)
+        # The loop's thread waits here, so the loop cannot do it.
         with ThreadPoolExecutor(1, f"{self._name}-journal") as beside:
             return beside.submit(asyncio.run, work(runtime)).result()
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from delf.errors import ConfigurationError
 
+# A file or link that somebody else left under this name is an error, and is not written to.
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 _READ: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _MOST_BYTES: Final = 16_000_000

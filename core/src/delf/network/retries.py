@@ -18,6 +18,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         headers: Of an answer, with names in small letters or of any case.
     """
     told = headers.get("retry-after", "").strip()
+    # Seconds, or a date: RFC 9110 allows both.
     if told.replace(".", "", 1).isdecimal():
         return float(told)
     try:

@@ -23,6 +23,7 @@ def trusted() -> ssl.SSLContext:
     return _trusted(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")))
 
 
+# Loading the certificates takes 20 ms; a process may change these variables, as tests do.
 @lru_cache(4)
 def _trusted(*_variables: str | None) -> ssl.SSLContext:
     import httpx

@@ -24,6 +24,7 @@ from delf.specs import ModelSpec, Spec
 
 SpecT = TypeVar("SpecT", bound=Spec)
 
+# Connections are what people type most, so their packages carry the bare name.
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 

@@ -146,6 +146,7 @@ def _read(distribution: Distribution) -> list[Candidate]:
         text = distribution.read_text("entry_points.txt") or ""
     except (OSError, ValueError):
         return []  # whether it holds a plugin cannot be known: not ours to report
+    # Most distributions have no such section: to parse them all takes longer than the rest.
     if not _SECTION.search(text):
         return []
     name = _UNKNOWN

@@ -42,6 +42,7 @@ class Embedders:
         self._options = options
         self._context = replace(context, embedder=self.get)
         self._default = default
+        # A factory may ask for another embedder, so the lock is reentrant.
         self._lock = threading.RLock()
         self._made: dict[tuple[str, str], _Batched] = {}
 

@@ -84,6 +84,7 @@ def _place(host: PluginHost, spec: Spec) -> str:
 
 def _fit(hint: Any, value: Any, place: str) -> Any:
     try:
+        # A name of digits is a number in TOML, and text for who declared it so.
         adapter = TypeAdapter[Any](hint, config=ConfigDict(coerce_numbers_to_str=True))
     except PydanticUserError:  # not a type of plain data
         return value

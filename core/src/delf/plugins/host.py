@@ -46,6 +46,7 @@ class PluginHost:
         self._environ = os.environ if environ is None else environ
         self._prefer = tuple(prefer)
         self._candidates = tuple(candidates)
+        # Reentrant: a plugin's import may ask this host.
         self._lock = threading.RLock()
         self._catalog: Catalog | None = None
         self._resolved: dict[Spec, Any] = {}

@@ -130,6 +130,7 @@ class InProcessJournal:
     def _forget_old(self) -> None:
         if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:
             return
+        # The newest task may be at work still, and its events are needed.
         for task_id, entry in [*self._tasks.items()][:-1]:
             if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:
                 return

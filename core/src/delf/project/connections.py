@@ -171,6 +171,7 @@ def _check_arguments(factory: Any, entry: ConnectionEntry, arguments: Mapping[st
     except (TypeError, ValueError):
         return
     parameters = signature.parameters
+    # It checks its keywords by itself, as the base class of connections does.
     if any(item.kind is item.VAR_KEYWORD for item in parameters.values()):
         return
     known = [name for name in parameters if name not in ("name", "allow", "confirm", "metadata")]

@@ -18,6 +18,7 @@ SECTIONS: Final = ("agent", "approvals", "connections", "plugins", "journal")
 PREFER: Final = "prefer"
 """The key of ``[plugins]`` that is not a plugin: who wins where several give one name."""
 
+# The parser has the place in its message only.
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _RESERVED: Final = ("name", "metadata")
 

@@ -43,6 +43,7 @@ def from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, .
     Raises:
         ConfigurationError: For an unknown key below a model, with a suggestion.
     """
+    # DELF_LLM before DELF_LLM__API_KEY: the whole first, then its parts.
     for variable in sorted(environ, key=lambda name: (name.count(NESTED), name)):
         path = _path_of(variable)
         if path is None or not environ[variable]:

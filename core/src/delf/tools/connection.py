@@ -128,6 +128,7 @@ class Connection:
         self.metadata = dict(metadata or {})
         self.summary = type(self).summary or _first_line(type(self))
         self.settings: Any = self._make_settings({**settings, **self._named(first, settings)})
+        # Two underscores: a subclass may have any name of its own.
         self.__kept = _KeptSecrets()
         self._check_actions()
 

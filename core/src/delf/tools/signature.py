@@ -387,6 +387,7 @@ class ArgumentValidator:
         fields: dict[str, Any] = {}
         for index, (name, hint) in enumerate(self._signature.hints.items()):
             default = self._signature.defaults.get(name, ...)
+            # A parameter may be called model_config or json, which mean something to pydantic.
             fields[f"p{index}"] = (validatable(hint), Field(default=default, alias=name))
         config = ConfigDict(extra="forbid", hide_input_in_errors=True)
         try:

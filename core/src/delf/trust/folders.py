@@ -26,6 +26,7 @@ MOST_BYTES: Final = 256 * 1024
 _REPOSITORIES: Final = (".git", ".hg", ".jj", ".svn")
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
 _MOST_DOTS: Final = 100
+# No link is followed, and no pipe waited for: the folder may be a stranger's.
 _FLAGS: Final = (
     os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)

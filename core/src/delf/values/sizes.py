@@ -58,6 +58,7 @@ def cost(payload: bytes) -> int:
 
 def cost_of_values(payload: bytes) -> int:
     """The same without the signs that are in texts, which takes longer."""
+    # A quote or a backslash that is escaped ends no text.
     plain = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
     total, in_text = 0, 0
     for start in range(0, len(plain), _PIECE):
