@@ -134,10 +134,7 @@ class AgentConfig(BaseModel):
     memory_threshold: float = Field(
         default=0.3, ge=0, le=1, description="The lowest similarity of a fact to the task."
     )
-    learn: bool | Literal["ask"] = Field(
-        default=False,
-        description="Save facts from a task; with ask, only after a person's approval.",
-    )
+    learn: bool = Field(default=False, description="Save facts from a task.")
     reuse: Literal["off", "offer", "auto"] = Field(
         default="offer",
         description="Offer to save similar tasks as a routine; with auto, a routine does the tasks "

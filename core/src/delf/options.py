@@ -32,7 +32,7 @@ class AgentOptions(TypedDict, total=False):
     memory_scope: Literal["person", "agent"] | None
     memory_top_k: int | None
     memory_threshold: float | None
-    learn: bool | Literal["ask"] | None
+    learn: bool | None
     reuse: Literal["off", "offer", "auto"] | None
     retry_count: int | None
     rerun_count: int | None

@@ -122,7 +122,7 @@ async def test_a_call_that_does_not_end_in_time_is_told_to_a_person(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The journal says that it may go on, and nothing of what happens to it."""
-    monkeypatch.setattr("delf.engine.scripts._LATE_SECONDS", 0.1)
+    monkeypatch.setattr("delf.engine.scripts.LATE_SECONDS", 0.1)
     death = Death()
     go_on, ended = asyncio.Event(), asyncio.Event()
 
@@ -197,7 +197,7 @@ async def test_nothing_is_recorded_after_the_end_of_a_task(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, quick: bool
 ) -> None:
     """A call that the script gave up may take its time to notice: the task waits, not for long."""
-    monkeypatch.setattr("delf.engine.loop.pipeline._GRACE_SECONDS", 20 if quick else 0.05)
+    monkeypatch.setattr("delf.engine.loop.pipeline.GRACE_SECONDS", 20 if quick else 0.05)
     call = GivenUp(ends_at_once=quick)
     bench.model.writes(call.SCRIPT)
     async with bench.agent(*call.tools) as agent:

@@ -51,7 +51,7 @@ async def test_what_starts_sandboxes_may_be_away_for_a_moment(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As an engine of containers is that is restarted."""
-    monkeypatch.setattr(task_sandbox, "_PAUSES", (0.01,) * 9)
+    monkeypatch.setattr(task_sandbox, "PAUSES", (0.01,) * 9)
     away: list[str] = []
 
     @tool(effect="read", confirm=False)

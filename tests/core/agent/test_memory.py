@@ -10,7 +10,6 @@ import pytest
 
 from delf.errors import MemoryRetrievalError, MemorySetupError, PluginError
 from delf.events import TaskFinished
-from delf.protocols.approval import Approved, Edited, Rejected
 from delf.protocols.memory import Fact
 from delf.specs import MemorySpec
 
@@ -275,28 +274,6 @@ def test_a_task_that_failed_teaches_nothing(make_agent, scripted_model):
     scripted_model.writes("1/0").says('["Ann is 7."]')
     response = make_agent(memory=store, learn=True, retry_count=0).run("Go.")
     assert (response.status, store.facts) == (False, [])
-
-
-@pytest.mark.parametrize(
-    ("decision", "kept"),
-    [
-        (Approved(), ["Ann is 7."]),
-        (Edited(arguments={"facts": ["Ann is 8."]}), ["Ann is 8."]),
-        (Rejected(reason="private"), []),
-    ],
-)
-def test_a_person_is_asked_what_is_learned(
-    make_agent, scripted_model, scripted_approvals, decision, kept
-):
-    store = Store()
-    scripted_approvals.says(decision)
-    scripted_model.writes("print(1)").says('["Ann is 7."]')
-    response = make_agent(memory=store, learn="ask", approvals=["scripted"]).run("Go.")
-    assert response.text == "1"
-    assert [fact.content for fact in store.facts] == kept
-    assert learned(response) == kept
-    (request,) = scripted_approvals.requests
-    assert request.message == "memory.save(facts=['Ann is 7.'])"
 
 
 # -- from a project -------------------------------------------------------------------------

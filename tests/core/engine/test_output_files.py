@@ -195,7 +195,7 @@ async def test_what_cannot_be_made_is_told_once(taking, tmp_path, name, data, pr
 async def test_files_of_calls_have_a_limit_together(
     delf_host: TestHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delf.engine.output._MOST_OF_CALLS", 10)
+    monkeypatch.setattr("delf.engine.output.MOST_OF_CALLS", 10)
     log = TaskLog("task_1", InProcessJournal(), ())
     files = OutputFiles(OutputFolder(str(tmp_path)), Formats(delf_host), log)
     for name in ("a.txt", "b.txt", "c.txt"):

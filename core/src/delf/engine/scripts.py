@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final, NoReturn
@@ -44,11 +43,9 @@ _ANY_PYTHON: Final = "Python 3.11 or newer"
 
 
 _log = logging.getLogger(__name__)
-_KEPT_FAILURES: Final = 200
-"""Of how many failed calls of a script it is known what their tools raised."""
 _SLACK: Final = 1.25
 """A sandbox enforces limits on output itself; here a script ends a little above."""
-_LATE_SECONDS: Final = 10.0
+LATE_SECONDS: Final = 10.0
 """The seconds that the next script waits for calls of the last one to end."""
 
 
@@ -96,7 +93,7 @@ class ScriptRunner:
         """The Python that scripts run on."""
         self.script_start = ScriptStart()
         """Clock and chance of the script that runs; read by the session."""
-        self._raised: OrderedDict[int, Raised] = OrderedDict()
+        self._raised: dict[int, Raised] = {}
         self._printed = 0
         self.printed_text: list[str] = []
         """The prints of the script that runs, or ran last."""
@@ -133,7 +130,7 @@ class ScriptRunner:
             outcome = await self._run_or_recall(code, attempt, guard)
             self._lives.renew()
             if not isinstance(outcome, Done):  # before another script, or an answer of a model
-                await self._gate.wait_for_calls(_LATE_SECONDS)
+                await self._gate.wait_for_calls(LATE_SECONDS)
                 await self._children.end()
             status, error = describe_outcome(outcome)
             # How far it comes until a limit depends on the machine: nothing goes on from there.
@@ -172,7 +169,7 @@ class ScriptRunner:
             outcome = await self._run_once(code)
             self._is_used = True
         if isinstance(outcome, Crashed) and not outcome.by_script:
-            await self._gate.wait_for_calls(_LATE_SECONDS)
+            await self._gate.wait_for_calls(LATE_SECONDS)
             if self._lives.take(self._calls_made()):
                 self._gate.close()
                 raise SandboxDied(f"{outcome.message}; the script is run once more")
@@ -244,8 +241,6 @@ class ScriptRunner:
             answer = await self._gate.call(request)
             if isinstance(answer, Raised):
                 self._raised[request.call_id] = answer
-                if len(self._raised) > _KEPT_FAILURES:
-                    self._raised.popitem(last=False)
             return answer
         except UnsupportedValueError as error:
             return Raised("ToolArgumentError", f"the arguments cannot be passed: {error}")

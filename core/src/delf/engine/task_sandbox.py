@@ -17,7 +17,7 @@ from delf.events import SandboxOpened
 from delf.protocols.sandbox import Limits, SandboxSession
 
 _log = logging.getLogger(__name__)
-_PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Seconds between attempts to have another sandbox, where none is available for the moment."""
 
 
@@ -126,7 +126,7 @@ class TaskSandbox:
 
     async def _open_again(self) -> SandboxSession:
         """Open a session; after a death what starts sandboxes may be restarted just now."""
-        for pause in _PAUSES if self._lives.used else ():
+        for pause in PAUSES if self._lives.used else ():
             await self.close()
             try:
                 return await self.open()

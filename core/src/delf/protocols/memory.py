@@ -83,8 +83,6 @@ class DoneTask:
         answer: What the user got.
         known: The facts that were recalled for it.
         ask: Asks the agent's light model; its cost is the task's.
-        approve: Which of some facts a person lets pass, perhaps in other words; None where nobody
-            is asked.
         trust: Whose words the answer may hold; facts out of others' words say so.
     """
 
@@ -92,5 +90,4 @@ class DoneTask:
     answer: str
     known: Sequence[str]
     ask: Callable[[str], Awaitable[str]]
-    approve: Callable[[Sequence[str]], Awaitable[Sequence[str]]] | None = None
     trust: Trust = "own"

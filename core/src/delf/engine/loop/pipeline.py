@@ -53,7 +53,7 @@ from delf.outputs import AnswerTool
 from delf.protocols.strategy import Strategy, SupportsOwnTools, runs_scripts
 
 _log = logging.getLogger(__name__)
-_GRACE_SECONDS = 1.0
+GRACE_SECONDS = 1.0
 """Seconds that work which is cut short has to end by itself."""
 _LAST_SECONDS = 5.0
 """Seconds that the end of a task which is cut short waits for the journal."""
@@ -231,8 +231,8 @@ class TaskPipeline:
         """Stop what still runs: the sandbox dies, the rest is cancelled."""
         work.cancel()
         self._log.hurry(_LAST_SECONDS)
-        await self._host.scripts.sandbox.end(_GRACE_SECONDS)
-        await asyncio.wait({work}, timeout=_GRACE_SECONDS)
+        await self._host.scripts.sandbox.end(GRACE_SECONDS)
+        await asyncio.wait({work}, timeout=GRACE_SECONDS)
 
     async def _cancel(self, work: asyncio.Future[str] | None) -> None:
         """End a task that was cancelled, at whatever point; that is raised, whatever fails here.
@@ -259,7 +259,7 @@ class TaskPipeline:
     ) -> TaskOutcome:
         run, log = self._run, self._log
         try:
-            await self._host.wait_for_rest(_GRACE_SECONDS)
+            await self._host.wait_for_rest(GRACE_SECONDS)
         except UnrecordedCallError as lost:
             error = lost
         if log.redactor.knows_any:
