@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
-
 SCRIPT = 'rows = await shop.find(status="open")\nprint(len(rows))'
 
 
@@ -167,27 +165,4 @@ ANSWERS: dict[str, tuple[str, str | None]] = {
     ),
     "a syntax error": (fenced("x = = 1\nprint(x)"), "x = = 1\nprint(x)"),
     "a syntax error, output after": (fenced("x = = 1") + "\n" + fenced("24", "text"), "x = = 1"),
-}
-
-SHAPES: dict[str, str] = {
-    name: dedent(code).strip("\n")
-    for name, code in {
-        "main, called": "async def main():\n    print(1)\n\nawait main()",
-        "main, forgotten": "async def main():\n    print(1)",
-        "asyncio.run": "import asyncio\nasync def main():\n    print(1)\nasyncio.run(main())",
-        "dunder main": "async def main():\n    print(1)\nif __name__ == '__main__':\n    asyncio.run(main())",
-        "if and else": "if x:\n    f()\nelif y:\n    g()\nelse:\n    h()",
-        "try": "try:\n    f()\nexcept ValueError as e:\n    g(e)\nelse:\n    h()\nfinally:\n    i()",
-        "for and else": "for i in x:\n    f(i)\nelse:\n    g()",
-        "while and else": "while x:\n    f()\nelse:\n    g()",
-        "match": "match x:\n    case 1:\n        f()\n    case _:\n        g()",
-        "decorators": "@cache\ndef f():\n    return 1\n\n@a.b(c)\nclass D:\n    x: int = 1\n\nf()",
-        "nested functions": "def a():\n    def b():\n        return 1\n    return b\nprint(a()())",
-        "strings with odd indentation": 'x = """\n  a\nb\n      c\n"""\nprint(x)',
-        "an f-string": "print(f'{x!r:>10} {y[\"a\"]}')",
-        "top-level return": "x = f()\nif not x:\n    return 'nothing'\nprint(x)",
-        "await in a comprehension": "print([await f(i) for i in x])",
-        "walrus, del, star": "if (n := f()) > 1:\n    a, *b = n\n    del a",
-        "lambda and global": "global x\nx = lambda y: y\nx(1)",
-    }.items()
 }
