@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import subprocess
 import sys
-import urllib.request
 from typing import Any, get_args
 
 import platformdirs
@@ -21,8 +19,6 @@ from delf.protocols.approval import ApprovalRequest
 from delf.specs import ConnectionSpec, ModelSpec
 from delf.testing import (
     DelfProject,
-    NetworkRefusedError,
-    NetworkWatch,
     ScriptedApprovals,
     ScriptedModel,
     ScriptedTask,
@@ -31,8 +27,6 @@ from delf.testing import (
     script,
 )
 from delf_devkit.testing.contracts.approval import request_for
-
-pytest_plugins = ["pytester"]
 
 ASK = ModelRequest(messages=(user("hello"),))
 
@@ -233,64 +227,6 @@ def test_a_plugin_is_installed_for_the_project(delf_project: DelfProject, way: s
     assert "delf_hi" not in sys.modules
     names = [row["name"] for row in delf_project.run("plugins", "--json").json]
     assert "hi" in names
-
-
-# -- no_network -------------------------------------------------------------------------
-
-
-def test_this_machine_can_be_reached(no_network: NetworkWatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        socket.create_connection(server.getsockname(), timeout=5).close()
-    assert no_network.refused == []
-
-
-async def test_this_machine_can_be_reached_by_loops(no_network: NetworkWatch) -> None:
-    server = await asyncio.start_server(lambda _, writer: writer.close(), "localhost", 0)
-    _, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
-    writer.close()
-    server.close()
-    assert no_network.refused == []
-
-
-@pytest.mark.parametrize(
-    "reach",
-    [
-        lambda: socket.create_connection(("192.0.2.1", 80), timeout=1),
-        lambda: socket.create_connection(("example.org", 80), timeout=1),
-        lambda: socket.socket().connect_ex(("192.0.2.1", 80)),
-        lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 53)),
-        lambda: urllib.request.urlopen("http://192.0.2.1/", timeout=1),
-        lambda: asyncio.run(asyncio.open_connection("192.0.2.1", 80)),
-    ],
-    ids=["address", "name", "connect_ex", "datagram", "urllib", "asyncio"],
-)
-@pytest.mark.filterwarnings(
-    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
-)
-def test_other_machines_are_refused(no_network: NetworkWatch, reach: Any) -> None:
-    with pytest.raises(NetworkRefusedError, match=r"192\.0\.2\.1|example\.org"):
-        reach()
-    assert len(no_network.refused) == 1
-    no_network.refused.clear()
-
-
-def test_a_swallowed_refusal_fails_the_test(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import socket
-
-        def test_calls_home(no_network):
-            try:
-                socket.create_connection(("192.0.2.1", 80))
-            except BaseException:
-                pass
-        """
-    )
-    result = pytester.runpytest_subprocess(
-        "--disable-plugin-autoload", "-p", "delf_devkit.testing.pytest_plugin"
-    )
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*the network was used: 192.0.2.1*"])
 
 
 # -- the plugin itself ------------------------------------------------------------------

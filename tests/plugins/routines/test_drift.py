@@ -8,7 +8,7 @@ import pytest
 from delf import Agent, tool
 from delf.errors import ConnectionUnavailableError
 from delf.events import Warned
-from delf_routines.cases import read_case
+from delf_routines.cases import Case
 from delf_routines.routine import Limits, Parameter, Routine, UsedAction
 from delf_sql.connection import SQL
 
@@ -121,7 +121,7 @@ async def test_a_repaired_script_does_the_task_and_is_proposed(
     proposed, case = store.proposed("report")
     assert proposed.script == REPAIRED
     assert proposed.parameters == store.find("report").parameters
-    recorded = read_case(case, "case")
+    recorded = Case.of_bytes(case, "case")
     assert [call.action for call in recorded.calls] == ["shop.query", "send"]
     assert (recorded.inputs, recorded.answer) == ({"month": "2026-11"}, "2 euros")
 
@@ -291,7 +291,7 @@ async def test_nothing_that_was_changed_before_a_failure_is_changed_again_by_its
     assert sent == ["begun", "40 in 2026-10"]
     assert "calls from before the repair that were not repeated: 1" in told
     _, case = store.proposed("report")
-    assert len(read_case(case, "case").calls) == 3
+    assert len(Case.of_bytes(case, "case").calls) == 3
 
 
 async def test_a_change_that_a_repair_makes_otherwise_asks(

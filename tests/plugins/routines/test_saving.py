@@ -25,7 +25,7 @@ def saved(task, script):
         ScriptFinished(seq=2, status="done", duration_ms=1.0, **told),
         TaskFinished(seq=3, status=True, text="", duration_ms=1.0, **told),
     ]
-    return propose("income_of", task, "t", events, [INCOME], script=script).routine
+    return propose("income_of", task, "t", events, [INCOME], script=script)
 
 
 TASK = "How much did Berlin pay in 2026-10?"

@@ -73,14 +73,14 @@ class Case:
         return [f"it answers {_short(answer)} in place of {_short(self.answer)}"]
 
     @classmethod
-    def of_text(cls, text: str, place: str) -> Case:
-        """A case from its file.
+    def of_bytes(cls, content: bytes, place: str) -> Case:
+        """A case from its file; ``place`` is what messages call that.
 
         Raises:
             ConfigurationError: When it is none.
         """
         try:
-            table = from_jsonable(json.loads(text))
+            table = from_jsonable(json.loads(content))
             calls = [RecordedCall(**call) for call in table["calls"]]
             return cls(inputs=dict(table["inputs"]), calls=calls, answer=str(table["answer"]))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -115,6 +115,12 @@ def answer_of(events: Iterable[Event]) -> str:
     return next(
         (event.text for event in reversed([*events]) if isinstance(event, TaskFinished)), ""
     )
+
+
+def answer_text(printed: str, value: object) -> str:
+    """The answer of a script: what it printed, else its last value."""
+    text = printed.strip("\n")
+    return text if text.strip() or value is None else str(value)
 
 
 @dataclass
@@ -174,8 +180,7 @@ class _Once:
     async def solve(self, host: StrategyHost) -> str:
         result = await host.execute(self._code)
         if isinstance(result.outcome, Done):
-            text, value = host.said.strip("\n"), result.outcome.value
-            return text if text.strip() or value is None else str(value)
+            return answer_text(host.said, result.outcome.value)
         message = getattr(result.outcome, "message", "it did not come to its end")
         raise ToolExecutionError(str(message))
 
@@ -244,15 +249,3 @@ def _parameter(text: str) -> Parameter:
 def _short(text: str) -> str:
     text = " ".join(text.split())
     return repr(text if len(text) <= 200 else f"{text[:199]}…")
-
-
-def read_case(content: bytes, place: str) -> Case:
-    """A case from the bytes of its file.
-
-    Raises:
-        ConfigurationError: When it is none.
-    """
-    try:
-        return Case.of_text(content.decode("utf-8"), place)
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{place} is not UTF-8") from None

@@ -30,8 +30,8 @@ from delf_cli.state import State, state_of
 from delf_cli.streams import wrapped
 from delf_cli.tables import table
 from delf_routines.calls import read_call
-from delf_routines.cases import Case, case_of, read_case, run_case
-from delf_routines.drafting import Draft, described, difference, draft, like_agent
+from delf_routines.cases import Case, case_of, run_case
+from delf_routines.drafting import BoundDraft, described, difference
 from delf_routines.drift import Drift, drift_of, named_actions
 from delf_routines.likeness import is_call
 from delf_routines.routine import Routine
@@ -144,23 +144,21 @@ def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], ye
         _keep_run(state, store, record, events)
         return
 
-    async def drafted() -> Draft:
-        tools = await described(agent.tools)
-        given: dict[str, Any] = {"store": store, "tools": tools, "fixed": fixed}
-        return await draft(name, record.task_id, events, like=like_agent(agent), **given)
-
-    made = asyncio.run(drafted())
+    drafting = BoundDraft.of(
+        agent, record.task_id, name, events, store.root, store.trust, fixed=fixed
+    )
+    made = asyncio.run(drafting)
     if made.cost_usd != 0:
         cost = "" if made.cost_usd is None else f", which cost {made.cost_usd:.4f} USD"
         click.echo(f"a model wrote the scripts of the task as one{cost}", err=True)
     click.echo(visible(made.change), nl=False)
     if made.differences:
-        made.keep(store)
+        made.keep()
     if not yes and not click.confirm(f"\nsave it as {name}?", default=False, err=True):
         ctx.exit(1)
-    made.keep(store)
+    made.keep()
     click.echo(f"saved as {store.path(name)}", err=True)
-    inputs = "".join(f" --input {key}={value}" for key, value in made.inputs.items())
+    inputs = "".join(f" --input {key}={value}" for key, value in made.case.inputs.items())
     click.echo(f"run it with: delf run {name}{inputs}", err=True)
 
 
@@ -199,7 +197,7 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None) -> None:
         try:
             routine, found = store.find(name), list[str]()
             for path in store.cases(name):
-                case = read_case(store.read_case(path), str(path))
+                case = Case.of_bytes(store.read_case(path), str(path))
                 found += asyncio.run(run_case(routine, case, partial(Agent, host=host)))
             results[name] = found
         except DelfError as error:
@@ -327,7 +325,7 @@ def _next(
     found = store.proposed(routine.name)
     if found is not None:
         proposed, case = found
-        return proposed, read_case(case, f"the proposal of {routine.name}")
+        return proposed, Case.of_bytes(case, f"the proposal of {routine.name}")
     described = tools()
     if not drift_of(routine, described):
         return routine, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from delf import Agent
@@ -13,11 +14,22 @@ from delf.events import Event, TaskQueued, TaskStarted
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.sandbox import Done, Failed
 from delf.protocols.strategy import ScriptResult, StrategyHost, ToolDescription
-from delf_routines.cases import UNSEEN, Case, LikeAgent, Recorded, case_of, run_case, stand_ins
+from delf.trust.decisions import Trust
+from delf_routines.bound import BoundRoutine
+from delf_routines.cases import (
+    UNSEEN,
+    Case,
+    LikeAgent,
+    Recorded,
+    answer_text,
+    case_of,
+    run_case,
+    stand_ins,
+)
 from delf_routines.drift import named_actions
 from delf_routines.repair import WRITER, OneScript, as_host
 from delf_routines.routine import Routine, UsedAction
-from delf_routines.saving import Proposal, Scripts, called, propose, scripts_of
+from delf_routines.saving import Scripts, called, propose, scripts_of
 from delf_routines.store import RoutineStore
 
 _RETRIES: Final = 3
@@ -43,24 +55,82 @@ The answer was:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draft:
-    """A routine as it would be saved.
+class BoundDraft:
+    """A routine of an agent's task that is not saved yet. ``agent.adraft_routine`` gives it.
 
     Args:
+        agent: The agent.
+        store: Where it is saved.
         routine: It.
-        inputs: The values of its parameters in its task.
-        case: The recorded run of that task.
+        case: The recorded run of its task.
         before: The routine that it would replace.
         differences: What it does otherwise than its task did. Then it cannot be saved.
         cost_usd: What it cost to write several scripts as one.
     """
 
+    agent: Agent[Any]
+    store: RoutineStore
     routine: Routine
-    inputs: Mapping[str, Any]
     case: Case
     before: Routine | None = None
     differences: Sequence[str] = ()
     cost_usd: float | None = 0.0
+
+    @classmethod
+    async def of(
+        cls,
+        agent: Agent[Any],
+        task_id: str,
+        name: str,
+        events: Sequence[Event],
+        root: Path,
+        trust: Trust,
+        *,
+        fixed: Sequence[str] = (),
+    ) -> BoundDraft:
+        """Draft a task that worked. A model is asked only where it took several scripts.
+
+        Args:
+            agent: Whose task it was; agents like it run the script against what is recorded.
+            task_id: The task.
+            name: What it would be called by.
+            events: Those of the task.
+            root: The folder of the agent's project.
+            trust: The trust that counts for it.
+            fixed: Proposed parameters that stay as they are in the script.
+
+        Raises:
+            ConfigurationError: When it cannot be one.
+            DelfError: When several scripts could not be written as one.
+        """
+        store, like = RoutineStore(root, trust), like_agent(agent)
+        tools = await described(agent.tools)
+        before = store.find(name) if name in store.names() else None
+        begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+        if begun is None:
+            raise ConfigurationError("the task has not begun")
+        scripts = scripts_of(events)
+
+        async def proved(script: str, case: Case) -> tuple[Routine, Case, list[str]]:
+            made = propose(name, begun.task, task_id, events, tools, script=script, fixed=fixed)
+            case = replace(case, inputs=made.values({}))
+            return made, case, await run_case(made, case, like)
+
+        cost: float | None = 0.0
+        made, case, different = await proved(scripts.code, case_of(events[scripts.begin :], {}))
+        if scripts.earlier and (different or not scripts.is_whole):
+            merging = _Merging(scripts, begun.task, case_of(events, {}), events, tools)
+            cost = await merging.ask(like)
+            made, case, different = await proved(merging.script, merging.case)
+        return cls(
+            agent=agent,
+            store=store,
+            routine=made,
+            case=case,
+            before=before,
+            differences=different,
+            cost_usd=cost,
+        )
 
     @property
     def change(self) -> str:
@@ -69,8 +139,8 @@ class Draft:
             return self.routine.text()
         return difference(self.before, self.routine) or "it is the same as it was\n"
 
-    def keep(self, store: RoutineStore) -> None:
-        """Save it.
+    def keep(self) -> BoundRoutine:
+        """Save it, after somebody has looked at it.
 
         Raises:
             ConfigurationError: When it does something else than its task did.
@@ -81,59 +151,8 @@ class Draft:
                 + "; ".join(self.differences),
                 hint="--fix NAME leaves a parameter as it is",
             )
-        store.keep(self.routine, self.case.text())
-
-
-async def draft(
-    name: str,
-    task_id: str,
-    events: Sequence[Event],
-    *,
-    store: RoutineStore,
-    tools: Iterable[ToolDescription],
-    like: LikeAgent,
-    fixed: Iterable[str] = (),
-) -> Draft:
-    """Make a routine of a task that worked. A model is asked only where it took several scripts.
-
-    Args:
-        name: What it is called by.
-        task_id: The task.
-        events: Those of the task.
-        store: The project's routines.
-        tools: The tools that there are.
-        like: Makes agents that run the script against what is recorded.
-        fixed: Parameters that stay as they are in the script.
-
-    Raises:
-        ConfigurationError: When it cannot be one.
-        DelfError: When several scripts could not be written as one.
-    """
-    before = store.find(name) if name in store.names() else None
-    begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
-    if begun is None:
-        raise ConfigurationError("the task has not begun")
-    scripts, tools, fixed = scripts_of(events), list(tools), tuple(fixed)
-
-    async def proved(script: str, case: Case) -> tuple[Proposal, Case, list[str]]:
-        made = propose(name, begun.task, task_id, events, tools, script=script, fixed=fixed)
-        case = replace(case, inputs=made.inputs)
-        return made, case, await run_case(made.routine, case, like)
-
-    cost: float | None = 0.0
-    made, case, different = await proved(scripts.code, case_of(events[scripts.begin :], {}))
-    if scripts.earlier and (different or not scripts.is_whole):
-        merging = _Merging(scripts, begun.task, case_of(events, {}), events, tools)
-        cost = await merging.ask(like)
-        made, case, different = await proved(merging.script, merging.case)
-    return Draft(
-        routine=made.routine,
-        inputs=made.inputs,
-        case=case,
-        before=before,
-        differences=different,
-        cost_usd=cost,
-    )
+        self.store.keep(self.routine, self.case.text())
+        return BoundRoutine(self.agent, self.routine)
 
 
 def difference(old: Routine, new: Routine) -> str:
@@ -263,9 +282,7 @@ class _OneOfMany(OneScript):
         result = await super().run(code)
         if not isinstance(result.outcome, Done):
             return result
-        value = result.outcome.value
-        text = result.printed.strip("\n")
-        text = text if text.strip() or value is None else str(value)
+        text = answer_text(result.printed, result.outcome.value)
         problems = [*self._recorded.differences, *self._case.other_answer(text)]
         problems += [
             f"it does not call {call.action}({_short(dict(call.arguments))})"

@@ -74,7 +74,7 @@ class OneScript:
         if problem is not None:
             return ScriptResult(outcome=Failed(kind="ParameterError", message=problem))
         self.script = code
-        result = await self.run(self._routine.with_values(code, self._given))
+        result = await self.run(self._routine.code(self._given, code))
         # Nothing of it is kept for the next script, which is whole again.
         return replace(result, variables_alive=False, changes=())
 

@@ -222,14 +222,15 @@ class Routine:
             for name, item in self.parameters.items()
         }
 
-    def code(self, given: Mapping[str, object]) -> str:
-        """The script that is run: the parameters as variables, then the script."""
-        return self.with_values(self.script, given)
+    def code(self, given: Mapping[str, object], script: str | None = None) -> str:
+        """The script that is run: the parameters as variables, then the script.
 
-    def with_values(self, script: str, given: Mapping[str, object]) -> str:
-        """A script of it below its parameters as variables."""
+        Args:
+            given: As for :meth:`values`.
+            script: Another one in place of its own.
+        """
         head = [f"{name} = {value!r}" for name, value in self.values(given).items()]
-        return "\n".join([*head, script])
+        return "\n".join([*head, self.script if script is None else script])
 
     def text(self) -> str:
         """The routine as the text of its file."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from delf.errors import (
     ApprovalRejectedError,
@@ -24,20 +23,31 @@ from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import Done, Failed, LimitReached, Rerun
 from delf.protocols.strategy import ScriptResult, StrategyHost
 from delf.settings import current_folder, current_trust
+from delf_routines.bound import BoundRoutine
 from delf_routines.calls import call_text, read_call
+from delf_routines.cases import answer_text
+from delf_routines.drafting import BoundDraft
 from delf_routines.drift import drift_of, named_actions, names_in
 from delf_routines.guard import Made, RoutineGuard
 from delf_routines.likeness import Offer, fits_in, is_call, offers
 from delf_routines.repair import WRITER, Repairing, as_host, case_of_calls
-from delf_routines.routine import STRATEGY, Routine, Value, shape_of
+from delf_routines.routine import Routine, Value, shape_of
 from delf_routines.store import RoutineStore
 
 if TYPE_CHECKING:
-    from delf import Agent, Response
-    from delf.events import Event
     from delf.protocols.journal import Journal
     from delf.trust.decisions import Trust
-    from delf_routines.drafting import Draft
+
+__all__ = [
+    "BoundDraft",
+    "BoundRoutine",
+    "NoModel",
+    "RoutineDriftError",
+    "RoutineStrategy",
+    "fits_a_routine",
+    "routine_offers",
+    "routine_task",
+]
 
 _PLACE: Final = "the routine of this task"
 
@@ -166,8 +176,7 @@ class RoutineStrategy:
 
 async def _ended(host: StrategyHost, routine: Routine, guard: RoutineGuard, value: object) -> str:
     """The answer of a run that came to its end."""
-    text = host.said.strip("\n")
-    text = text if text.strip() or value is None else str(value)
+    text = answer_text(host.said, value)
     await _tell(host, routine, guard, text)
     return text
 
@@ -196,18 +205,8 @@ async def routine_offers(
     """
     if not isinstance(journal, SharedJournal):
         return []
-    return await offers(
-        journal, await asyncio.to_thread(_readable, RoutineStore(root, trust)), keys
-    )
-
-
-def _readable(store: RoutineStore) -> list[Routine]:
-    """The routines whose files can be read and are trusted."""
-    found: list[Routine] = []
-    for name in store.names():
-        with contextlib.suppress(DelfError):
-            found.append(store.find(name))
-    return found
+    known = await asyncio.to_thread(RoutineStore(root, trust).readable)
+    return await offers(journal, known, keys)
 
 
 def fits_a_routine(task: str, root: Path, trust: Trust) -> bool:
@@ -229,121 +228,6 @@ def routine_task(root: Path, trust: Trust, name: str, given: Mapping[str, object
         FolderNotTrustedError: When nobody trusted its file.
     """
     return call_text(name, RoutineStore(root, trust).find(name).values(given))
-
-
-class BoundRoutine:
-    """A routine of an agent, to be called with its parameters. ``agent.routine(name)`` gives it."""
-
-    def __init__(self, agent: Agent[Any], routine: Routine) -> None:
-        self.routine = routine
-        self._agent = agent
-
-    @classmethod
-    def of(cls, agent: Agent[Any], name: str, root: Path, trust: Trust) -> BoundRoutine:
-        """Find the routine of a name.
-
-        Raises:
-            ConfigurationError: When there is none.
-            FolderNotTrustedError: When nobody trusted its file.
-        """
-        return cls(agent, RoutineStore(root, trust).find(name))
-
-    @classmethod
-    def all(cls, agent: Agent[Any], root: Path, trust: Trust) -> list[BoundRoutine]:
-        """Find all routines whose files can be read."""
-        return [cls(agent, routine) for routine in _readable(RoutineStore(root, trust))]
-
-    def __call__(self, *, timeout: float | None = None, **inputs: Value) -> Response[Any]:
-        """Do it, and wait for its end; no model is asked.
-
-        Args:
-            timeout: As for ``agent.run``.
-            inputs: Its parameters; the others are as in the task that it came from.
-
-        Raises:
-            ConfigurationError: For a parameter that it does not have, or that does not fit.
-        """
-        return self._agent.run(self.task(inputs), timeout, strategy=STRATEGY)
-
-    async def arun(self, *, timeout: float | None = None, **inputs: Value) -> Response[Any]:
-        """The same from asynchronous code."""
-        return await self._agent.arun(self.task(inputs), timeout, strategy=STRATEGY)
-
-    def task(self, inputs: Mapping[str, object]) -> str:
-        """Write the task that runs it with the strategy ``routine``.
-
-        Raises:
-            ConfigurationError: For a parameter that it does not have, or that does not fit.
-        """
-        return call_text(self.routine.name, self.routine.values(inputs))
-
-
-class BoundDraft:
-    """A routine of an agent's task that is not saved yet. ``agent.adraft_routine`` gives it.
-
-    Args:
-        agent: The agent.
-        drafted: The routine with what its task did.
-        store: Where it is saved.
-    """
-
-    def __init__(self, agent: Agent[Any], drafted: Draft, store: RoutineStore) -> None:
-        self.routine = drafted.routine
-        self.change = drafted.change
-        self.differences = drafted.differences
-        self.cost_usd = drafted.cost_usd
-        self._agent = agent
-        self._drafted = drafted
-        self._store = store
-
-    @classmethod
-    async def of(
-        cls,
-        agent: Agent[Any],
-        task_id: str,
-        name: str,
-        events: Sequence[Event],
-        root: Path,
-        trust: Trust,
-        *,
-        fixed: Sequence[str] = (),
-    ) -> BoundDraft:
-        """Draft it.
-
-        Args:
-            agent: Whose task it was.
-            task_id: The task.
-            name: What it would be called by.
-            events: Those of the task.
-            root: The folder of the agent's project.
-            trust: The trust that counts for it.
-            fixed: Proposed parameters that stay as they are.
-
-        Raises:
-            DelfError: When it cannot be one.
-        """
-        from delf_routines.drafting import described, draft, like_agent
-
-        store = RoutineStore(root, trust)
-        made = await draft(
-            name,
-            task_id,
-            events,
-            store=store,
-            tools=await described(agent.tools),
-            like=like_agent(agent),
-            fixed=fixed,
-        )
-        return cls(agent, made, store)
-
-    def keep(self) -> BoundRoutine:
-        """Save it, after somebody has looked at it.
-
-        Raises:
-            ConfigurationError: When it does something else than its task did.
-        """
-        self._drafted.keep(self._store)
-        return BoundRoutine(self._agent, self.routine)
 
 
 class NoModel:

@@ -136,19 +136,6 @@ def full(events: Iterable[Event]) -> set[str]:
     return {*reads.values()} - changing - empty
 
 
-@dataclass(frozen=True, kw_only=True)
-class Proposal:
-    """A routine as it could be saved.
-
-    Args:
-        routine: It.
-        inputs: The values of its parameters in its task.
-    """
-
-    routine: Routine
-    inputs: Mapping[str, Value]
-
-
 def propose(
     name: str,
     task: str,
@@ -158,7 +145,7 @@ def propose(
     *,
     script: str,
     fixed: Iterable[str] = (),
-) -> Proposal:
+) -> Routine:
     """A task as a routine; what of its script is in its words is a parameter.
 
     Args:
@@ -187,7 +174,7 @@ def propose(
     finder.found += _in_f_strings(script, tree, finder)
     script = _replaced(script, finder.found)
     parameters = {item.name: item for item in finder.parameters.values()}
-    routine = Routine(
+    return Routine(
         name=name,
         title=_title(task),
         task=task,
@@ -196,9 +183,6 @@ def propose(
         actions=named_actions(script, tools, called=called(events), never_empty=full(events)),
         saved_from=task_id,
         answer=shape_of(answer_of(events)),
-    )
-    return Proposal(
-        routine=routine, inputs={name: item.default for name, item in parameters.items()}
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from dataclasses import replace
 from pathlib import Path
 
-from delf.errors import ConfigurationError, did_you_mean
+from delf.errors import ConfigurationError, DelfError, did_you_mean
 from delf.trust.decisions import Trust, part_of
 from delf.trust.folders import read_file
 from delf_routines.routine import FOLDER, Routine, check_name, is_name
@@ -30,8 +31,8 @@ class RoutineStore:
 
     def __init__(self, root: Path, trust: Trust) -> None:
         self.folder = root / FOLDER
-        self._root = root
-        self._trust = trust
+        self.root = root
+        self.trust = trust
 
     def names(self) -> list[str]:
         """The names of all routines, sorted."""
@@ -62,15 +63,23 @@ class RoutineStore:
             FolderNotTrustedError: When it is another one than the person trusted.
         """
         path = self.path(name)
-        content = read_file(path, self._root)
+        content = read_file(path, self.root)
         if content is None:
             names = self.names()
             raise ConfigurationError(
                 f"there is no routine {name!r}{did_you_mean(name, names)}",
                 hint=f"routines: {', '.join(names) or 'none'}; they are in {self.folder}",
             )
-        self._trust.check(self._root, part_of(path, content, self._root))
+        self.trust.check(self.root, part_of(path, content, self.root))
         return Routine.of_text(name, _decoded(content, path), str(path))
+
+    def readable(self) -> list[Routine]:
+        """All routines whose files can be read and are trusted."""
+        found: list[Routine] = []
+        for name in self.names():
+            with contextlib.suppress(DelfError):
+                found.append(self.find(name))
+        return found
 
     # -- proposals ----------------------------------------------------------------------
 
@@ -87,8 +96,8 @@ class RoutineStore:
     def proposed(self, name: str) -> tuple[Routine, bytes] | None:
         """A repaired routine and the run in which it was repaired; None where there is none."""
         path = self._proposed(name)
-        content = read_file(path, self._root)
-        case = read_file(path.with_suffix(".json"), self._root, _MOST_OF_A_CASE)
+        content = read_file(path, self.root)
+        case = read_file(path.with_suffix(".json"), self.root, _MOST_OF_A_CASE)
         if content is None or case is None:
             return None
         return Routine.of_text(name, _decoded(content, path), str(path)), case
@@ -127,7 +136,7 @@ class RoutineStore:
         Raises:
             ConfigurationError: When there is none.
         """
-        content = read_file(path, self._root, _MOST_OF_A_CASE)
+        content = read_file(path, self.root, _MOST_OF_A_CASE)
         if content is None:
             raise ConfigurationError(f"there is no recorded run at {path}")
         return content
@@ -141,7 +150,7 @@ class RoutineStore:
         """
         path = self.path(routine.name)
         self._write(path, routine.text())
-        self._trust.keep(self._root, part_of(path, path.read_bytes(), self._root))
+        self.trust.keep(self.root, part_of(path, path.read_bytes(), self.root))
         if case is not None:
             for old in self.cases(routine.name):  # of another script
                 old.unlink(missing_ok=True)
@@ -157,8 +166,8 @@ class RoutineStore:
         temporary = path.with_name(f".{secrets.token_hex(8)}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if not path.parent.resolve().is_relative_to(self._root.resolve()):
-                raise ConfigurationError(f"{path.parent} is a link out of {self._root}")
+            if not path.parent.resolve().is_relative_to(self.root.resolve()):
+                raise ConfigurationError(f"{path.parent} is a link out of {self.root}")
             temporary.write_text(text, encoding="utf-8")
             os.replace(temporary, path)  # noqa: PTH105 - the same in one word
         except OSError as error:

@@ -1,7 +1,7 @@
 """The test kit for plugins and for programs that embed delf: ``pip install delf-core[testing]``.
 
-The fixtures ``scripted_model``, ``scripted_approvals``, ``delf_host``, ``delf_project`` and
-``no_network`` come with the pytest plugin. A contract suite is taken by subclassing::
+The fixtures ``scripted_model``, ``scripted_approvals``, ``delf_host`` and ``delf_project`` come
+with the pytest plugin. A contract suite is taken by subclassing::
 
     import pytest
     from delf.testing import Call, ConnectionContract
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from delf_devkit.testing.events import every_event
     from delf_devkit.testing.hosts import TestHost, install_plugin
     from delf_devkit.testing.models import ScriptedModel, script
-    from delf_devkit.testing.network import NetworkRefusedError, NetworkWatch
     from delf_devkit.testing.project import DelfProject, Outcome
     from delf_devkit.testing.scripts import RecordingScriptHost
     from delf_devkit.testing.tasks import ScriptedTask
@@ -57,8 +56,6 @@ _HOMES: Final = {
     "JournalContract": "contracts.journal",
     "MemoryContract": "contracts.memory",
     "ModelContract": "contracts.model",
-    "NetworkRefusedError": "network",
-    "NetworkWatch": "network",
     "ObserverContract": "contracts.observer",
     "Outcome": "project",
     "PluginContract": "contracts.plugin",
@@ -88,8 +85,6 @@ __all__ = [
     "JournalContract",
     "MemoryContract",
     "ModelContract",
-    "NetworkRefusedError",
-    "NetworkWatch",
     "ObserverContract",
     "Outcome",
     "PluginContract",

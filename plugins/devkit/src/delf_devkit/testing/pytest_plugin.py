@@ -6,7 +6,7 @@ the fixtures only.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from delf_devkit.testing.approvals import ScriptedApprovals
     from delf_devkit.testing.hosts import TestHost
     from delf_devkit.testing.models import ScriptedModel
-    from delf_devkit.testing.network import NetworkWatch
     from delf_devkit.testing.project import DelfProject
 
 # A failing assertion of a contract shows its values, as in a test of one's own.
@@ -79,15 +78,3 @@ def delf_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DelfProject
     from delf_devkit.testing.project import DelfProject
 
     return DelfProject(tmp_path / "project", monkeypatch)
-
-
-@pytest.fixture
-def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[NetworkWatch]:
-    """Refuses connections to anything but this machine; a refused one fails the test."""
-    from delf_devkit.testing.network import NetworkWatch
-
-    watch = NetworkWatch()
-    watch.install(monkeypatch)
-    yield watch
-    if watch.refused:
-        pytest.fail(f"the network was used: {', '.join(watch.refused)}", pytrace=False)
