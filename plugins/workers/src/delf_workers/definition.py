@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -13,6 +14,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    SkipValidation,
     ValidationError,
     field_validator,
 )
@@ -38,7 +40,7 @@ _POLICY: Final = {
     "denied_suffixes": "denied_suffixes",
 }
 """The keys of ``attachment_policy``, as ``attachments`` has them."""
-_HIDDEN: Final = ("instructions", "file", "generated", "lines", "read")
+_HIDDEN: Final = ("instructions", "front", "generated", "read")
 """Fields that are not keys of a file."""
 _GIVEN_BY_MAKER: Final = ("model", "server_side_tools", "sandbox", "limits")
 _ALIASES: Final = {"filesystem": "filesystem", "shell": "shell", "delegation": "workers"}
@@ -118,17 +120,20 @@ class WorkerDefinition(_Part):
     budget_usd: float | None = Field(default=None, gt=0, description="The most for one call.")
     maker: str | None = Field(default=None, description="Of a generated one: the worker.")
 
-    file: Path = Field(default=Path(), exclude=True)
+    front: SkipValidation[frontmatter.FrontMatter] = Field(
+        default=frontmatter.NONE, exclude=True, repr=False
+    )
     generated: bool = Field(default=False, exclude=True)
-    lines: dict[str, int] = Field(default_factory=dict, exclude=True, repr=False)
-
     read: Read | None = Field(default=None, exclude=True, repr=False)
+
+    @property
+    def file(self) -> Path:
+        """Return its file."""
+        return self.front.path
 
     def place(self, *keys: str) -> str:
         """Return the place of a value in its file: file, line, keys."""
-        known = (".".join(keys[:n]) for n in range(len(keys), 0, -1))
-        line = next((self.lines[key] for key in known if key in self.lines), 1)
-        return f"{self.file}, line {line}: {'.'.join(keys)}"
+        return self.front.place(keys)
 
     def kind_of(self, name: str) -> str | None:
         """The type of one of its connections; None where its name says which is meant."""
@@ -223,16 +228,16 @@ def from_front_matter(
         ConfigurationError: Naming file, line and key.
     """
     table: dict[str, Any] = {str(key): value for key, value in front.table.items()}
-    lines = {".".join(keys): line for keys, line in front.lines.items()}
     if "toolsets" in table:
         if "connections" in table:
             raise front.error("connections say the same", ("toolsets",))
         table["connections"] = _toolsets(table.pop("toolsets"))
-        lines |= {
-            key.replace("toolsets", "connections", 1): line
-            for key, line in lines.items()
-            if key.partition(".")[0] == "toolsets"
+        named = {
+            ("connections", *keys[1:]): n
+            for keys, n in front.lines.items()
+            if "toolsets" in keys[:1]
         }
+        front = replace(front, lines=front.lines | named)
     _take_policy(front, table)
     if "output_schema_ref" in table:
         table["result"] = _schema(front, table, read)
@@ -243,7 +248,7 @@ def from_front_matter(
         if key in table:
             raise front.error(f"unknown key{did_you_mean(key, _keys())}", (key,), _known())
     try:
-        own = {"file": front.path, "generated": generated, "lines": lines, "read": read}
+        own = {"front": front, "generated": generated, "read": read}
         made = WorkerDefinition.model_validate({**given, **own, "instructions": front.text})
     except ValidationError as error:
         raise _explained(front, error) from None

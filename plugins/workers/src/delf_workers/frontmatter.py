@@ -53,6 +53,10 @@ class FrontMatter:
         return ConfigurationError(f"{self.place(keys)}: {problem}", hint=hint or None)
 
 
+NONE: Final = FrontMatter(path=Path(), table={}, text="", text_line=1, lines={})
+"""That of a worker which a program makes without a file."""
+
+
 def content(path: Path) -> bytes:
     """The bytes of a file.
 

@@ -30,6 +30,10 @@ class Desk(Connection):
     Settings = DeskSettings
     open = True
 
+    def __init_subclass__(cls):
+        super().__init_subclass__()
+        cls.__doc__ = "A desk." if cls.__doc__ is None else cls.__doc__
+
     @action(effect="read")
     async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[dict[str, str]]:
         """Tickets in a state."""
@@ -118,15 +122,13 @@ class TestNoDescription(Suite):
     breaks = ("test_is_a_connection_with_a_name",)
 
     class kind(Desk):
-        __doc__ = None
+        __doc__ = ""
 
 
 class TestOrderChanges(Suite):
     breaks = ("test_every_action_is_described",)
 
     class kind(Desk):
-        """A desk."""
-
         turn = False
 
         async def actions(self):
@@ -139,8 +141,6 @@ class TestNoDocstring(Suite):
     breaks = ("test_every_action_is_described",)
 
     class kind(Desk):
-        """A desk."""
-
         @action(effect="read")
         async def count(self) -> int:
             return 1
@@ -150,8 +150,6 @@ class TestNoEffect(Suite):
     breaks = ("test_every_action_is_described",)
 
     class kind(Desk):
-        """A desk."""
-
         @action
         async def burn(self) -> int:
             """Burn a ticket."""
@@ -167,8 +165,6 @@ class TestInspectsItsService(Suite):
     breaks = ("test_inspect_needs_no_credentials",)
 
     class kind(Desk):
-        """A desk."""
-
         def inspect(self, *, verbose=False):
             assert self.settings.token
             return {"tool": "desk", "methods": [], "total": 0}
@@ -178,8 +174,6 @@ class TestTakesAnything(Suite):
     breaks = ("test_refuses_arguments_that_do_not_fit",)
 
     class kind(Desk):
-        """A desk."""
-
         async def actions(self):
             import dataclasses
 
@@ -190,8 +184,6 @@ class TestSchemaOfAnother(Suite):
     breaks = ("test_every_action_is_described",)
 
     class kind(Desk):
-        """A desk."""
-
         async def actions(self):
             import dataclasses
 
@@ -208,8 +200,6 @@ class TestGivesObjects(Suite):
     breaks = ("test_a_call_gives_what_its_type_says_and_changes_no_default",)
 
     class kind(Desk):
-        """A desk."""
-
         @action(effect="read")
         async def find(self, state: Literal["open", "closed"], limit: int = 5) -> object:
             """Tickets in a state."""
@@ -220,8 +210,6 @@ class TestOneAtATime(Suite):
     breaks = ("test_calls_can_overlap",)
 
     class kind(Desk):
-        """A desk."""
-
         busy = False
 
         @action(effect="read")
@@ -238,8 +226,6 @@ class TestHoldsTheLoop(Suite):
     breaks = ("test_calls_leave_the_event_loop_alone",)
 
     class kind(Desk):
-        """A desk."""
-
         @action(effect="read")
         async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
             """Tickets in a state."""
@@ -251,8 +237,6 @@ class TestRefusesToWork(Suite):
     breaks = ("test_works_in_a_task",)
 
     class kind(Desk):
-        """A desk."""
-
         @action(effect="read")
         async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
             """Tickets in a state."""
@@ -263,8 +247,6 @@ class TestLeaksInAResult(Suite):
     breaks = ("test_secrets_are_never_shown",)
 
     class kind(Desk):
-        """A desk."""
-
         @action(effect="read")
         async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
             """Tickets in a state."""
@@ -275,8 +257,6 @@ class TestLeaksInALog(Suite):
     breaks = ("test_secrets_are_never_shown",)
 
     class kind(Desk):
-        """A desk."""
-
         @action("edit", effect="write")
         def close(self, ticket: str) -> bool:
             """Close a ticket."""
@@ -288,8 +268,6 @@ class TestLeaksItsKeyEncodedInALog(Suite):
     breaks = ("test_secrets_are_never_shown",)
 
     class kind(Desk):
-        """A desk."""
-
         async def context(self, task):
             key = f"ann:{self.settings.token.get_secret_value()}".encode()
             own = logging.getLogger("desk.own")
@@ -302,8 +280,6 @@ class TestLeaksAsItPrints(Suite):
     breaks = ("test_secrets_are_never_shown",)
 
     class kind(Desk):
-        """A desk."""
-
         @action("edit", effect="write")
         def close(self, ticket: str) -> bool:
             """Close a ticket."""
@@ -315,8 +291,6 @@ class TestLeaksByVendorErrors(Suite):
     breaks = ("test_a_failure_is_an_error_of_delf", "test_calls_can_overlap")
 
     class kind(Desk):
-        """A desk."""
-
         @action("edit", effect="write")
         def close(self, ticket: str) -> bool:
             """Close a ticket."""
@@ -329,8 +303,6 @@ class TestLeaksInAnError(Suite):
     breaks = ("test_secrets_are_never_shown",)
 
     class kind(Desk):
-        """A desk."""
-
         @action("edit", effect="write")
         def close(self, ticket: str) -> bool:
             """Close a ticket."""
@@ -344,8 +316,6 @@ class TestLeaksInItsContext(Suite):
     breaks = ("test_secrets_are_never_shown",)
 
     class kind(Desk):
-        """A desk."""
-
         async def context(self, task):
             return f"Use the token {self.settings.token.get_secret_value()}."
 
@@ -354,8 +324,6 @@ class TestStaysCancelled(Suite):
     breaks = ("test_survives_a_cancelled_call",)
 
     class kind(Desk):
-        """A desk."""
-
         stuck = False
 
         @action(effect="read")
@@ -375,8 +343,6 @@ class TestClosesWhatIsNotThere(Suite):
     breaks = ("test_can_be_closed_twice_and_used_again",)
 
     class kind(Desk):
-        """A desk."""
-
         async def aclose(self):
             self.session.close()
 
@@ -385,8 +351,6 @@ class TestStaysClosed(Suite):
     breaks = ("test_can_be_closed_twice_and_used_again",)
 
     class kind(Desk):
-        """A desk."""
-
         @action(effect="read")
         async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
             """Tickets in a state."""
@@ -398,8 +362,6 @@ class TestContextIsNoText(Suite):
     breaks = ("test_says_the_same_of_itself_each_time",)
 
     class kind(Desk):
-        """A desk."""
-
         async def context(self, task):
             return "  "
 
@@ -409,8 +371,6 @@ class TestUntried(Suite):
     says = "no Call tries burn"
 
     class kind(Desk):
-        """A desk."""
-
         @action(effect="write")
         async def burn(self) -> int:
             """Burn a ticket."""
@@ -428,8 +388,6 @@ class TestTellsTheTime(Suite):
     says = "leave times and counters out"
 
     class kind(Desk):
-        """A desk."""
-
         async def context(self, task):
             return f"It is {time.time_ns()}."
 
@@ -439,8 +397,6 @@ class TestTellsTheDay(Suite):
     says = "the current time is in what a model is told"
 
     class kind(Desk):
-        """A desk."""
-
         async def context(self, task):
             return f"Today is {dt.date.today()}."
 
@@ -470,8 +426,6 @@ class TestKeepsItsLockWhenCancelled(Suite):
     says = "has not ended"
 
     class kind(Desk):
-        """A desk."""
-
         def __init__(self, *args, **options):
             super().__init__(*args, **options)
             self.turn = asyncio.Lock()
@@ -490,8 +444,6 @@ class TestAsksAFastServer(Suite):
     says = "it waits on the event loop"
 
     class kind(Desk):
-        """A desk."""
-
         @action(effect="read")
         async def find(self, state: str, limit: int = 5) -> str:
             """Tickets in a state."""
@@ -504,8 +456,6 @@ class TestGoodChecked(Suite):
     refused = (Call("close", ticket="7"),)
 
     class kind(Desk):
-        """A desk."""
-
         def check(self, call):
             mine = call.action != "close" or call.arguments["ticket"] in ("1", "none")
             return Allowed() if mine else NeedsApproval(reason="a colleague's")
@@ -516,8 +466,6 @@ class TestChecksNothingWhenItsRulesAreGone(TestGoodChecked):
     says = "its check says Allowed"
 
     class kind(Desk):
-        """A desk."""
-
         def check(self, call):
             try:
                 raise OSError("the server with the rules is down")
@@ -530,8 +478,6 @@ class TestChecksUntold(Suite):
     says = "name calls in `refused`"
 
     class kind(Desk):
-        """A desk."""
-
         def check(self, call):
             return Allowed()
 
@@ -542,8 +488,6 @@ class TestNeverEndsClosing(Suite):
     says = "aclose has not ended after 0.5 s"
 
     class kind(Desk):
-        """A desk."""
-
         async def aclose(self):
             await asyncio.Event().wait()
 
