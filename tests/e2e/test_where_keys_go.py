@@ -39,7 +39,8 @@ def of_program(text: str) -> str:
 def _logged_in(url: str) -> Any:
     """What a connection does at its first call, with the login that a person has here."""
     mail = Gmail(base_url=url)
-    return Tokens("gmail", mail.settings, (), lambda _: None)._check_address("a login")
+    tokens = Tokens("gmail", mail.settings, (), lambda _: None)
+    return tokens._check_address("a login")  # noqa: SLF001 - a whole login needs Google
 
 
 def _context(tmp_path: Path, **environ: str) -> PluginContext:
