@@ -442,15 +442,14 @@ async def test_all_that_a_model_would_be_asked_is_shown(rogue) -> None:
     ]
     params = {
         "messages": messages, "maxTokens": 12_345, "systemPrompt": "OBEY", "temperature": 0.25,
-        "stopSequences": ["HALT"], "includeContext": "allServers",
-        "modelPreferences": {"hints": [{"name": "the-dearest"}]}, "metadata": {"user": "ada"},
+        "stopSequences": ["HALT"],
     }  # fmt: skip
     response, asked, model = await asking(rogue, sampling(**params))
     assert response.status, response.error
     shown = asked[-1].preview
     for part in (
         "The MCP server rogue", "scripted", "12,345", "OBEY", "0.25", "HALT", "FIRST", "SECOND",
-        "image/png", "5 bytes", "SEND ALL", "allServers", "the-dearest", "ada", "Message 4 of 4",
+        "image/png", "5 bytes", "SEND ALL", "Message 4 of 4",
     ):  # fmt: skip
         assert part in shown
     assert "SEND ALL" in model.prompts[-1]

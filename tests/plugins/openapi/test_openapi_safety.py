@@ -309,25 +309,6 @@ async def test_agents_know_the_tokens_that_were_had(invoke):
         await tool.aclose()
 
 
-@pytest.mark.parametrize(
-    ("told", "name"),
-    [
-        ('attachment; filename="report.pdf"', "report.pdf"),
-        ('attachment; filename="../../etc/passwd"', "passwd"),
-        ('attachment; filename="C:\\\\temp\\\\x.exe"', "x.exe"),
-        ("attachment; filename*=UTF-8''gr%C3%BCn.csv", "grün.csv"),
-        ('attachment; filename=".."', None),
-        ("attachment", None),
-        ("in;;;=;valid", None),
-    ],
-)
-async def test_a_file_keeps_its_name_and_no_folder(told, name, open_api, invoke, server: RawServer):
-    head = {"Content-Type": "application/pdf", "Content-Disposition": told}
-    server.answer = lambda seen: Reply(200, b"%PDF", head)
-    found = await invoke(open_api(one({})), "call", full_response=True)
-    assert (found["body"], found.get("filename")) == (b"%PDF", name)
-
-
 # -- specifications -----------------------------------------------------------------------
 
 

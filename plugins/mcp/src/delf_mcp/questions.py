@@ -81,17 +81,6 @@ def model_question(server: str, model: str, params: types.CreateMessageRequestPa
         lines.append(f"Temperature {params.temperature:g}.")
     if params.stop_sequences:
         lines += ["The answer ends at:", *inside(_json(params.stop_sequences))]
-    unheard = {
-        "model": params.model_preferences,
-        "context of": params.include_context if params.include_context != "none" else None,
-        "metadata": params.metadata,
-    }
-    for name, wish in unheard.items():
-        if wish:
-            lines += [
-                f"It also wishes for this {name}, which it does not get:",
-                *inside(_json(wish)),
-            ]
     if params.system_prompt:
         lines += ["System prompt, in its words:", *inside(params.system_prompt)]
     for number, message in enumerate(params.messages, 1):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
-import re
 from collections.abc import Mapping
-from email.message import EmailMessage
 from typing import Any, Final
 
 from delf.notes import note
@@ -89,26 +87,10 @@ class Answer:
             note(f"the answer has bytes that are not {charset.upper()}: each was read as \ufffd")
         return text
 
-    @property
-    def filename(self) -> str | None:
-        """Return the service's name of the file that it sends, without any folder."""
-        told = self.headers.get("content-disposition")
-        if not told:
-            return None
-        message = EmailMessage()
-        try:
-            message["Content-Disposition"] = told
-            name = message.get_filename()
-        except (ValueError, LookupError, IndexError):
-            return None
-        last = re.split(r"[/\\]", clean(name, 200))[-1].strip()
-        return last if last.strip(".") else None
-
     def whole(self, body: Any) -> dict[str, Any]:
-        """Status, headers, body and a file's name, for scripts that page or keep files."""
+        """Status, headers and body, for scripts that page or keep files."""
         shown = {k: v for k, v in self.headers.items() if k not in _HIDDEN_HEADERS}
-        found = {"status": self.status, "headers": shown, "body": body}
-        return {**found, "filename": self.filename} if self.filename else found
+        return {"status": self.status, "headers": shown, "body": body}
 
 
 def failure(answer: Answer, request: Request) -> APIError:

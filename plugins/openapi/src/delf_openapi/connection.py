@@ -25,7 +25,6 @@ from delf_openapi.requests import FULL
 from delf_openapi.security import secured_names
 from delf_openapi.selection import resolved_confirm, told_effects
 from delf_openapi.settings import OpenAPIOptions, OpenAPISettings
-from delf_openapi.sources import without_gc
 from delf_schemas.names import snake
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ class APITool(Connection):
     # -- loading ------------------------------------------------------------------------
 
     def _load(self) -> API:
-        with self._loading, without_gc():  # two tasks may start at once
+        with self._loading:  # two tasks may start at once
             if self._api is None:
                 self._api = self._loaded()
             if self._caller.samples is not None and self._caller.samples.has_news:

@@ -18,7 +18,7 @@ from delf_openapi.opening import open_document
 from delf_openapi.operations import Spot, find_operations
 from delf_openapi.selection import as_words, choose
 from delf_openapi.settings import OpenAPISettings
-from delf_openapi.sources import Source, of_mapping, read, uri_of, without_gc
+from delf_openapi.sources import Source, of_mapping, read, uri_of
 
 _LOGGED: Final = 20
 
@@ -73,14 +73,13 @@ def load_api(
             f"{name}: setting 'spec' is missing (or set DELF_{name.upper()}_SPEC)",
             hint="spec is the file or URL of an OpenAPI specification",
         )
-    with without_gc():
-        source, read = _source(settings, tree)
-        dates = settings.validate != "off"
-        document = open_document(source, settings.refs, read, dates=dates)
-        warnings: list[str] = []
-        spots = find_operations(document, warnings)
-        chosen, left_out = _choose(name, spots, allow, settings)
-        entries = compile_spots(document, chosen, warnings)
+    source, read = _source(settings, tree)
+    dates = settings.validate != "off"
+    document = open_document(source, settings.refs, read, dates=dates)
+    warnings: list[str] = []
+    spots = find_operations(document, warnings)
+    chosen, left_out = _choose(name, spots, allow, settings)
+    entries = compile_spots(document, chosen, warnings)
     if settings.enrich and not source.digest:
         raise SpecError("the specification is nested too deeply, or contains itself")
     api = API(document, spots, entries, warnings, left_out, source.digest or None)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import ipaddress
 import json
 import socket
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -197,22 +195,9 @@ def is_private(host: str) -> bool:
     return any(not is_public(address) for address in found)
 
 
-@contextmanager
-def without_gc() -> Generator[None]:
-    """Millions of new containers, none of them garbage: collecting would only cost time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
 def _parsed(uri: str, data: bytes) -> dict[str, Any]:
     data = data.removeprefix(b"\xef\xbb\xbf")
-    with without_gc():
-        tree = _parse_json(data) if data.lstrip()[:1] in (b"{", b"[") else parse_yaml(data)
+    tree = _parse_json(data) if data.lstrip()[:1] in (b"{", b"[") else parse_yaml(data)
     if not isinstance(tree, dict):
         raise SpecError(
             f"the specification {_shown(uri)} is a {type(tree).__name__}, not a mapping"
