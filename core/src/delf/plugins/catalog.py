@@ -45,6 +45,8 @@ class Offer:
 class Catalog:
     """All specs of all loaded plugins, by kind and name, and the records of all plugins.
 
+    :class:`~delf.plugins.host.PluginHost` says more of its methods.
+
     Args:
         loaded: What loading the plugins gave, in any order; it never matters.
         prefer: Plugins or distributions whose names win where several give one, in order.
@@ -103,24 +105,12 @@ class Catalog:
         return tuple(offer.spec for offer in everything if offer.plugin.name == plugin)
 
     def exporting(self, name: str) -> Spec | None:
-        """The spec that gives a public name, if one does.
-
-        Raises:
-            PluginError: When several do.
-        """
+        """The spec that gives a public name, if one does; several that do are an error."""
         found = [o for offers in self._offers.values() for o in offers if name in o.spec.exports]
         return self._chosen(found, f"the name {name!r}").spec if found else None
 
     def preferred(self, specs: Sequence[SpecT], what: str) -> SpecT:
-        """The one of several specs that the user prefers, or the only one.
-
-        Args:
-            specs: Those that fit, at least one.
-            what: What they give, for the message.
-
-        Raises:
-            PluginError: When several fit and none is preferred.
-        """
+        """The one of several specs that the user prefers, or the only one; else an error."""
         offers = [Offer(spec, owner) for spec in specs if (owner := self.owner(spec))]
         chosen = self._chosen(offers, what).spec
         return next(spec for spec in specs if spec == chosen)
@@ -144,30 +134,14 @@ class Catalog:
         return None
 
     def find(self, kind: str, name: str) -> Spec:
-        """The spec of this kind and name.
-
-        Args:
-            kind: The kind of spec.
-            name: What the user wrote.
-
-        Raises:
-            PluginError: When the name is unknown, in dispute, or its plugin is not usable.
-        """
+        """The spec of this kind and name; an error says why there is none."""
         offers = self._offers.get((kind, name))
         if not offers:
             raise self._unknown(kind, name)
         return self._chosen(offers, f"{kind} {name!r}").spec
 
     def serving(self, model: LLMConfig, environ: Mapping[str, str]) -> ModelSpec:
-        """The spec that fits a model best: by its name, and by its address and provider.
-
-        Args:
-            model: The model.
-            environ: Variables, some of which may be addresses.
-
-        Raises:
-            PluginError: When none fits, or two fit equally well.
-        """
+        """The spec that fits a model best: by its name, and by its address and provider."""
         specs = (offer.spec for offers in self._offers.values() for offer in offers)
         fits = [(_fit(spec, model, environ), spec) for spec in specs if isinstance(spec, ModelSpec)]
         most = max((fit for fit, _ in fits), default=-1.0)
