@@ -1,12 +1,10 @@
 import pickle
-import re
 
 import pytest
 
 import delf
 from delf import errors
 from delf.errors import (
-    DelfError,
     EnvironmentKeyError,
     LLMExecutionError,
     did_you_mean,
@@ -15,31 +13,6 @@ from delf_chat.summary import ConversationCompressionError
 from delf_sql.failures import SQLSchemaError
 from support.every_error import CORE as TREE
 from support.every_error import EVERY
-
-
-def drawn():
-    """The tree in the docstring, as (depth, class, code)."""
-    for line in (errors.__doc__ or "").splitlines():
-        found = re.match(
-            r"    (?P<bars>[│├└─ ]*)(?P<name>[A-Z]\w+)\s+(?P<code>[A-Z]+-[A-Z0-9-]+)", line
-        )
-        if found:
-            yield len(found["bars"]) // 4, found["name"], found["code"]
-
-
-def test_the_drawing_is_the_tree():
-    path = []
-    seen = set()
-    for depth, name, code in drawn():
-        del path[depth:]
-        cls = TREE[name]
-        assert cls.code == code, name
-        if path:
-            ours = [base for base in cls.__bases__ if issubclass(base, DelfError)]
-            assert ours == [TREE[path[-1]]], name
-        path.append(name)
-        seen.add(name)
-    assert seen == set(TREE)
 
 
 def test_codes_are_unique():

@@ -1,45 +1,4 @@
-"""Every error that delf raises, in one tree.
-
-::
-
-    DelfError                              ERR-DELF-001
-    ├── ConfigurationError                 ERR-CONFIG-001   delf.toml, DELF_*, flags
-    │   ├── UnknownKeywordError            ERR-CONFIG-002   of a method, a TypeError
-    │   ├── ModelConfigurationError        ERR-MODEL-001
-    │   ├── AgentConfirmationError         ERR-AGENT-001
-    │   ├── EnvironmentKeyError            ERR-ENV-001
-    │   ├── ConnectionConfigurationError   ERR-CONN-001
-    │   ├── ConnectionFileNotFoundError    ERR-CONN-002
-    │   ├── ToolDefinitionError            ERR-TOOL-002
-    │   ├── OptionalDependencyError        ERR-REQ-001
-    │   ├── JournalUnavailableError        ERR-JOURNAL-004
-    │   ├── FolderNotTrustedError          ERR-TRUST-001    its files have no effect yet
-    │   ├── KeyAddressError                ERR-TRUST-002    a key does not go to this address
-    │   └── PluginError                    ERR-PLUGIN-001
-    ├── ConnectionUnavailableError         ERR-CONN-003     the service does not answer
-    ├── ToolExecutionError                 ERR-TOOL-001
-    │   ├── OutcomeUnknownError            ERR-TOOL-006     it may have been done, or not
-    │   └── ToolException                  ERR-TOOL-004     raised by tools, for the model to read
-    ├── ToolRefusedError                   ERR-TOOL-005     unknown, not allowed, bad arguments
-    ├── LLMExecutionError                  ERR-LLM-001
-    ├── CodeGenerationError                ERR-LLM-002
-    ├── PrefilterError                     ERR-LLM-003
-    ├── SandboxExecutionError              ERR-SANDBOX-001
-    │   ├── SandboxUnavailableError        ERR-SANDBOX-002
-    │   └── SandboxLimitError              ERR-SANDBOX-003
-    ├── ApprovalRejectedError              ERR-APPROVAL-001
-    ├── UnknownRequestError                ERR-APPROVAL-002 no such request waits (any more)
-    ├── MemorySetupError                   ERR-MEM-001
-    ├── MemoryRetrievalError               ERR-MEM-002
-    ├── BudgetExceededError                AGT-006
-    ├── TaskTimeoutError                   ERR-AGENT-002
-    ├── UnknownTaskError                   ERR-AGENT-003
-    ├── AgentStateError                    ERR-AGENT-004    after stop, or where it cannot block
-    ├── TaskStoppedError               ERR-AGENT-005    cancelled, by a person or a program
-    └── TaskLeftError                      ERR-AGENT-006    the task is not over: resume it
-        ├── ReplayMismatch                 ERR-REPLAY-001
-        ├── UnrecordedCallError            ERR-JOURNAL-005  what a call did is not in the journal
-        └── UndecidedCallError             ERR-APPROVAL-003 nobody said what happened to a call
+"""Every error that delf raises, in one tree; ``docs/errors.md`` lists all with their codes.
 
 Packages add errors of their own to it, such as ``delf_sql``'s SQLSchemaError.
 
