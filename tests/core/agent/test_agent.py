@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import gc
-import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +22,6 @@ from delf import (
     ToolException,
     tool,
 )
-from delf.events import Event, Printed, TaskFinished, TaskStarted
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from support.until import until
@@ -150,24 +147,6 @@ class TestRun:
         asked = scripted_model.requests[1].messages[-1].text
         assert "- put(n=1) (begun; may be done or not)\n" in asked
 
-    def test_a_secret_in_bytes_or_in_escapes_of_a_result_is_taken_out(
-        self, make_agent: MakeAgent, scripted_model: ScriptedModel
-    ) -> None:
-        key = 'Zx9"kfP2\\mQ7w'
-        login = base64.b64encode(f"user:{key}".encode())
-
-        @tool(confirm=False, effect="read")
-        async def look() -> list[Any]:
-            """Look."""
-            return [b"Basic " + login, json.dumps({"log": json.dumps({"p": key})})]
-
-        scripted_model.writes("print(await look())")
-        response = make_agent(look, providers={"openai": key}).run("x")
-        assert response.status
-        told = f"{response.text} {response.trace.tool_calls[0].result}"
-        assert "kfP2" not in told
-        assert login.decode()[8:24] not in told
-
     def test_retries_are_counted(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
@@ -244,20 +223,6 @@ class TestRun:
         assert (tmp_path / "a.csv").read_text() == "x\n1\n2\n"
         assert response.files == {"a.csv": str(tmp_path / "a.csv")}
 
-    def test_events_are_seen_in_order(
-        self, make_agent: MakeAgent, scripted_model: ScriptedModel
-    ) -> None:
-        seen: list[Event] = []
-        scripted_model.writes("print('a')\nawait add(1)\nprint('b')")
-        agent = make_agent(add)
-        asyncio.run(_once(agent, listeners=[seen.append]))
-        assert [event.seq for event in seen] == list(range(1, len(seen) + 1))
-        assert isinstance(seen[0], TaskStarted)
-        assert isinstance(seen[-1], TaskFinished)
-        kinds = [type(e).__name__ for e in seen]
-        assert kinds.index("Printed") < kinds.index("CallStarted")
-        assert "".join(e.text for e in seen if isinstance(e, Printed)) == "a\nb\n"
-
     def test_an_unexpected_failure_of_a_model_ends_the_task_cleanly(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
@@ -265,15 +230,6 @@ class TestRun:
         response = make_agent().run("x")
         assert not response.status
         assert "RuntimeError" in (response.error or "")
-
-    def test_streaming_gives_the_pieces(
-        self, make_agent: MakeAgent, scripted_model: ScriptedModel
-    ) -> None:
-        pieces: list[str] = []
-        scripted_model.writes("print(1)")
-        agent = make_agent(stream=True)
-        assert asyncio.run(_once(agent, on_delta=pieces.append)) == "1"
-        assert "print(1)" in "".join(pieces)
 
 
 def warmed(agent: Agent, scripted_model: ScriptedModel) -> Agent:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -48,30 +47,6 @@ def make_agent(
         agent.stop()
 
 
-def test_tasks_that_were_cancelled_leave_nothing_behind_when_the_agent_stops(
-    delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Nobody waits for them: that they did not end well is nobody's news."""
-    begun = threading.Event()
-
-    @tool(effect="read", confirm=False)
-    async def hang() -> None:
-        """Never come back."""
-        begun.set()
-        await asyncio.Event().wait()
-
-    scripted_model.writes(*["await hang()"] * 5)
-    agent = Agent(tools=[hang], llm="scripted", sandbox="local", host=delf_host)
-    tasks = [agent.submit("Hang.") for _ in range(5)]
-    assert begun.wait(20)
-    for task in tasks:
-        agent.cancel(task)
-    agent.stop()
-    del agent
-    gc.collect()
-    assert "never retrieved" not in caplog.text
-
-
 def first_request(agent: Agent) -> dict[str, Any]:
     """The first request that waits, as soon as there is one."""
     return until_now(agent.get_pending_approvals)[0]
@@ -96,18 +71,6 @@ class TestSubmit:
         assert all(
             s.is_terminal and s.result == r.text for s, r in zip(snapshots, responses, strict=True)
         )
-
-    async def test_no_thread_is_left_of_tasks_that_are_handed_in_on_the_agents_loop(
-        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
-    ) -> None:
-        scripted_model.default = "```python\nprint(1)\n```"
-        agent = make_agent()
-        await agent.astart()
-        ids = [agent.submit("x") for _ in range(5)]
-        name = f"delf-{agent.agent_id}-journal"
-        assert not [t for t in threading.enumerate() if t.name.startswith(name)]
-        assert [(await asyncio.to_thread(agent.wait, n, 30)).text for n in ids] == ["1"] * 5
-        await agent.astop()
 
     def test_an_unknown_id_is_a_clear_error(self, make_agent: Callable[..., Agent]) -> None:
         agent = make_agent()
@@ -239,18 +202,6 @@ class TestApprovals:
         assert agent.wait(task_id, 30).text == "I will not pay."
         assert "too dear" in scripted_model.prompts[1]
 
-    def test_edited_arguments_are_checked_again(
-        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
-    ) -> None:
-        scripted_model.writes("print(await pay(5))", "print(await pay(5))")
-        agent = make_agent(retry_count=0)
-        task_id = agent.submit("pay")
-        agent.edit(first_request(agent)["request_id"], {"amount": 3})
-        assert agent.wait(task_id, 30).text == "paid 3"
-        task_id = agent.submit("pay")
-        agent.edit(first_request(agent)["request_id"], {"amount": "much"})
-        assert "do not fit" in (agent.wait(task_id, 30).error or "")
-
     def test_an_expired_request_refuses_a_late_answer(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
@@ -261,16 +212,6 @@ class TestApprovals:
         assert "nobody answered" in (agent.wait(task_id, 30).error or "")
         with pytest.raises(UnknownRequestError, match="it was expired"):
             agent.approve(request["request_id"])
-
-    def test_remembered_until_it_is_revoked(
-        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
-    ) -> None:
-        scripted_model.writes("print(await pay(5))", "print(await pay(5))")
-        agent = make_agent()
-        first = agent.submit("pay")
-        agent.approve(first_request(agent)["request_id"], remember="until_revoked")
-        assert agent.wait(first, 30).text == "paid 5"
-        assert agent.wait(agent.submit("again"), 30).text == "paid 5"
 
     def test_waiting_requests_hold_no_places(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel

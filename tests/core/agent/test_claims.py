@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, ReplayMismatch, tool
+from delf import Agent, tool
 from delf import events as ev
 from delf.errors import DelfError
 from delf.protocols.journal import Journal
@@ -109,20 +109,3 @@ async def test_a_task_that_runs_for_the_first_time_is_not_resumed_by_another_age
         assert (await first).raise_for_status().text == "1"
         assert (await other.aresume(task.task_id)).text == "1"
     assert calls == [1]
-
-
-async def test_a_task_that_an_agent_could_not_resume_is_free(make: Make, journals: Open) -> None:
-    """The journal has another call than the script makes."""
-
-    @tool(effect="read", confirm=False)
-    async def look(n: int) -> int:
-        """Look."""
-        return n
-
-    head: dict[str, Any] = {"task_id": "task_1", "seq": 0, "at": 1.0, "call_id": 1}
-    call = ev.CallStarted(**head, action="look", arguments={"n": 1}, effect="read", digest="0")
-    task = await interrupted(journals(), call)
-    async with make(look) as one, make(look) as other:
-        for agent in (one, other, one):
-            response = await agent.aresume(task)
-            assert isinstance(response.exception, ReplayMismatch)

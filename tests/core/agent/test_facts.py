@@ -78,18 +78,6 @@ def test_info_shows_what_it_is_made_of_and_no_key(make_agent: MakeAgent) -> None
     assert "planted" not in json.dumps(info) + repr(agent) + repr(agent.config)
 
 
-@pytest.mark.parametrize(
-    ("models", "said"),
-    [
-        ({}, "scripted"),
-        ({"vision_llm": "eyes"}, "heavy scripted, vision eyes"),
-        ({"llm": None, "heavy_llm": "h", "light_llm": "l"}, "heavy h, light l"),
-    ],
-)
-def test_the_models_in_words(make_agent: MakeAgent, models: Any, said: str) -> None:
-    assert make_agent(**models).get_llm_config_string() == said
-
-
 def test_verbose_tells_what_happens_and_sums_it_up(
     make_agent: MakeAgent, scripted_model: ScriptedModel, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -212,12 +212,6 @@ def test_anything_else_is_out_of_reach(run, tmp_path, inputs, mode):
     assert "outside the folders that scripts may" in response.error
 
 
-def test_scratch_files_are_gone_with_the_task(run):
-    response = run("with open('a.txt', 'w') as file: file.write('x')\nprint(open('a.txt').read())")
-    assert response.text == "x"
-    assert "No such file" in run("open('a.txt')", retry_count=0).error
-
-
 # -- output files ---------------------------------------------------------------------------
 
 

@@ -45,22 +45,6 @@ for n in range(6):
     if n % 2:
         await write(f"{n}: {seen}")
 """,
-    "a call against a clock": """
-for n in range(5):
-    call, clock = asyncio.ensure_future(look(n)), asyncio.ensure_future(asyncio.sleep(0.011))
-    done, _ = await asyncio.wait({call, clock}, return_when=asyncio.FIRST_COMPLETED)
-    print(n, call in done, clock in done)
-    print(await call)
-    if n % 2:
-        await write(f"{n}: {clock.done()}")
-""",
-    "as completed": """
-for ended in asyncio.as_completed([look(n) for n in range(6)]):
-    seen = await ended
-    print(seen)
-    if seen % 3 == 0:
-        await write(str(seen))
-""",
     "a queue between coroutines": """
 queue, order = asyncio.Queue(), []
 async def producer(n):
@@ -109,35 +93,6 @@ async def work(n):
     write(f"{n}: {best}")
     return Desk().level(n)
 print(await asyncio.gather(*[work(10 * n) for n in range(4)]))
-""",
-    "tasks left behind": """
-async def work(n):
-    write(f"{n}: {look(n)}")
-    print(n)
-for n in range(3):
-    asyncio.create_task(work(n))
-print(look(7))
-""",
-    "asyncio.run within functions": """
-async def seen(n):
-    return await look(n)
-def main():
-    for n in range(2):
-        found = asyncio.run(asyncio.wait({asyncio.create_task(seen(n)), asyncio.create_task(seen(n + 5))}, return_when="FIRST_COMPLETED"))
-        print(n, [len(part) for part in found])
-        write(str(n))
-(lambda: main())()
-""",
-    "a semaphore": """
-places, order = asyncio.Semaphore(2), []
-async def work(n):
-    async with places:
-        seen = await look(n)
-        order.append(seen)
-        if n % 2:
-            await write(f"{seen} after {len(order)}")
-await asyncio.gather(*map(work, range(7)))
-print(order)
 """,
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, AlreadyDone, Chat, Edited, tool
+from delf import Agent, AlreadyDone, Edited, tool
 from delf import events as ev
 from delf.errors import (
     SandboxUnavailableError,
@@ -18,7 +18,6 @@ from delf.errors import (
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.sandbox import Outcome, SandboxSession, ScriptHost, SessionSpec
 from delf.specs import JournalSpec, SandboxSpec
-from delf_chat.memory import MemoryConversations
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from delf_sandbox_local.backend import LocalBackend
@@ -209,39 +208,6 @@ async def test_nothing_is_recorded_after_the_end_of_a_task(
     assert isinstance(events[-1], ev.TaskFinished)
     ends = await bench.ends_of(response.trace.task_id, "slow")
     assert [status for status, _ in ends] == ["cancelled"]
-
-
-@pytest.mark.parametrize("times", [1, 2])
-async def test_a_task_that_is_cancelled_while_it_ends_has_the_end_that_it_had(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, times: int
-) -> None:
-    """Who waits for it is told that it was cancelled, once its end is in the journal."""
-    keeping, go_on = asyncio.Event(), asyncio.Event()
-    append = MemoryConversations.append
-
-    async def slow(*given: Any) -> Any:
-        keeping.set()
-        await go_on.wait()
-        return await append(*given)
-
-    monkeypatch.setattr(MemoryConversations, "append", slow)
-    bench.model.writes("print('done')")
-    chat = Chat()
-    async with bench.agent(chat=chat) as agent:
-        work = asyncio.ensure_future(agent.arun("Look."))
-        await keeping.wait()
-        for _ in range(times):
-            work.cancel()
-            await asyncio.sleep(0)
-        go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-        (task,) = await bench.journal.find()
-        events = await bench.journal.read(task.task_id)
-    ends = [event for event in events if isinstance(event, ev.TaskFinished)]
-    assert [(end.status, end.text, end.error) for end in ends] == [(True, "done", None)]
-    assert events[-1] is ends[0]
-    assert [message.content for message in chat] == ["Look.", "done"]
 
 
 class Slow(InProcessJournal):

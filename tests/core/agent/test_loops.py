@@ -52,40 +52,6 @@ class TestClosedLoops:
         agent.stop()
         assert children() == before
 
-    @pytest.mark.parametrize("turns", range(6))
-    def test_a_stop_that_the_end_of_its_loop_cuts_off_leaves_nothing(
-        self, make_agent: MakeAgent, scripted_model: ScriptedModel, turns: int
-    ) -> None:
-        scripted_model.default = "```python\nprint(1)\n```"
-        before = children()
-        agent = make_agent()
-
-        async def program() -> None:
-            assert (await agent.arun("x")).text == "1"
-            agent.stop()
-            for _ in range(turns):  # the loop ends here, wherever the stop has come to
-                await asyncio.sleep(0)
-
-        asyncio.run(program())
-        assert children() == before
-        assert scripted_model.closed >= 1
-
-    @pytest.mark.filterwarnings("ignore::ResourceWarning")
-    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-    def test_stop_frees_what_a_loop_left_that_was_just_closed(
-        self, make_agent: MakeAgent, scripted_model: ScriptedModel
-    ) -> None:
-        scripted_model.default = "```python\nprint(1)\n```"
-        before = children()
-        agent = make_agent()
-        loop = asyncio.new_event_loop()
-        assert loop.run_until_complete(agent.arun("x")).text == "1"
-        loop.close()
-        assert children() > before
-        agent.stop()
-        assert children() == before
-        gc.collect()  # the transports of the loop that was closed under the agent
-
 
 def test_a_forked_process_has_a_runtime_of_its_own(tmp_path: Path) -> None:
     program = tmp_path / "program.py"

@@ -109,25 +109,6 @@ def test_a_store_is_named_and_made_once(make_agent, delf_host, scripted_model):
     assert context.data_dir.is_absolute()
 
 
-def test_top_k_and_threshold_reach_the_store(make_agent, scripted_model):
-    store = Store(["a", "b", "c"])
-    scripted_model.writes("print(1)")
-    make_agent(memory=store, memory_top_k=2, memory_threshold=0.75).run("What?")
-    assert store.asked == [("What?", 2, 0.75)]
-    assert "- b\n" in scripted_model.prompts[0] + "\n"
-    assert "- c" not in scripted_model.prompts[0]
-
-
-def test_it_is_closed_with_the_agent(make_agent, scripted_model):
-    store = Store()
-    scripted_model.writes("print(1)")
-    agent = make_agent(memory=store)
-    agent.run("Go.")
-    agent.stop()
-    agent.stop()
-    assert store.closed == 1
-
-
 def test_an_unknown_name_says_so_at_once(make_agent):
     with pytest.raises(PluginError, match="unknown memory 'note'"):
         make_agent(memory="note").start()
@@ -243,15 +224,6 @@ def test_facts_are_learned_after_a_task(make_agent, scripted_model):
     assert "- Ann likes tea." in question
     assert "I always want window seats." in question
     assert [call.purpose for call in response.trace.model_calls] == ["generate", "learn"]
-
-
-@pytest.mark.parametrize("said", ["[]", "nothing", '{"a": 1}', '["' + "x" * 600 + '"]'])
-def test_often_there_is_nothing_to_learn(make_agent, scripted_model, said):
-    store = Store()
-    scripted_model.writes("print(1)").says(said)
-    response = make_agent(memory=store, learn=True).run("Go.")
-    assert (response.text, store.facts, learned(response)) == ("1", [], [])
-    assert warnings(response) == []
 
 
 def test_a_failure_to_learn_is_a_warning(make_agent, scripted_model):

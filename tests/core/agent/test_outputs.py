@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from delf import Chat, tool
-from delf.errors import ConfigurationError, ToolDefinitionError
-from delf.events import TaskFinished, TaskStarted
+from delf.errors import ToolDefinitionError
+from delf.events import TaskFinished
 from delf.messages import ModelReply, ToolCall
 from delf.testing import script
 
@@ -160,13 +160,6 @@ def test_in_the_background_and_streamed(make_agent, scripted_model):
     assert events[-1].value == 2
 
 
-def test_the_journal_says_what_the_answer_is_to_be(make_agent, scripted_model):
-    scripted_model.writes("await answer(1)")
-    events = make_agent().run("x", output=int).events
-    (started,) = [event for event in events if isinstance(event, TaskStarted)]
-    assert started.setup["output"] == {"type": "integer"}
-
-
 def test_by_turns_the_answer_is_a_call(make_agent, scripted_model):
     call = ToolCall(id="1", name="answer", arguments='{"value": {"id": 3}}')
     scripted_model.says(ModelReply(text="", model="scripted", calls=(call,), cost_usd=0.0))
@@ -175,13 +168,6 @@ def test_by_turns_the_answer_is_a_call(make_agent, scripted_model):
     agent = make_agent(strategy=StreamStrategy(notation="tools"))
     assert agent.run("x", output=Row).value == {"id": 3}
     assert len(scripted_model.requests) == 1
-
-
-def test_what_is_no_type_of_an_answer(make_agent):
-    with pytest.raises(ConfigurationError, match="output"):
-        make_agent().run("x", output={"type": "nonsense"})
-    with pytest.raises(ConfigurationError, match="is not a type of an answer"):
-        make_agent().run("x", output=type("Odd", (), {}))
 
 
 def test_the_name_is_not_for_tools(make_agent, scripted_model):

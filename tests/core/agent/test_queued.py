@@ -100,16 +100,6 @@ async def test_a_task_that_waits_for_its_place_is_left_as_one_that_runs(
     assert not any(isinstance(event, ev.TaskFinished) for event in events)
 
 
-async def test_also_from_the_loop_that_the_agent_works_on(make, journal, scripted_model):
-    scripted_model.writes("print(await add(1, 2))")
-    async with make() as agent:
-        task = agent.submit("add them")
-        assert isinstance((await journal.read(task))[0], ev.TaskQueued)
-        assert agent.poll(task).state == "queued"
-        response = await asyncio.to_thread(agent.wait, task, 20)
-    assert response.text == "3"
-
-
 async def test_another_agent_sees_it_and_works_on_it(make, journal, scripted_model):
     queued = ev.TaskQueued(task_id="task_q", seq=1, at=1.0, task="add them", timeout=30)
     await journal.append(queued)

@@ -106,17 +106,6 @@ async def test_what_was_to_be_remembered_is_not_asked_again(bench: Bench, rememb
     assert sends_of(bench.asked) == 1, "nobody was asked again"
 
 
-async def test_an_answer_that_counts_once_is_asked_for_again(bench: Bench) -> None:
-    bench.model.writes(ASKING)
-    async with bench.agent(World()) as first:
-        events = await recorded(bench, first)
-    sent = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallFinished))
-    await bench.journal.ended_after(events[:sent])
-    async with bench.agent(World()) as second:
-        (await second.aresume(events[0].task_id)).raise_for_status()
-    assert sends_of(bench.asked) == 3
-
-
 @pytest.mark.parametrize("remember", ["task", "until_revoked"])
 async def test_a_yes_to_making_a_call_again_is_for_that_call_only(
     bench: Bench, remember: Any

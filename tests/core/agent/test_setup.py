@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from delf import tool
-from delf.errors import BudgetExceededError, LLMExecutionError
+from delf.errors import LLMExecutionError
 from delf.messages import ModelReply, ModelRequest, Usage, user
 from delf.protocols.connection import SetupAsk, SupportsSetup
 from delf.tools.action import Action, action_from_function
 from delf.tools.connection import Connection
-from delf_devkit.testing.models import ScriptedModel, script
+from delf_devkit.testing.models import ScriptedModel
 
 USAGE = Usage(input_tokens=10, output_tokens=5)
 
@@ -77,21 +76,6 @@ def test_its_cost_is_the_agents_and_not_the_tasks(make_agent, scripted_model) ->
     assert [call.purpose for call in first.trace.model_calls] == ["setup", "generate"]
 
 
-def test_what_needs_no_model_costs_nothing(make_agent, scripted_model: ScriptedModel) -> None:
-    class Kept(Shop):
-        async def setup(self, ask: SetupAsk) -> bool:
-            return False
-
-    class Unneeded(Shop):
-        needs_setup = False
-
-    scripted_model.writes("print(1)", "print(2)")
-    response = make_agent(Kept()).run("One.")
-    assert response.trace.api_enrichment.cached
-    assert "set-up    $0.000000 (cached)" in response.trace.summary()
-    assert make_agent(Unneeded()).run("Two.").trace.api_enrichment is None
-
-
 def test_its_models(make_agent, scripted_model: ScriptedModel) -> None:
     scripted_model.says("look_up", "search").writes("print(1)")
     tools = Shop(), Shop(name="other", llm="scripted:own")
@@ -139,30 +123,6 @@ def test_the_budget_holds(make_agent, scripted_model: ScriptedModel) -> None:
     assert "budget" in response.trace.warnings[0]
     assert not response.status
     assert "budget" in response.error
-
-
-@pytest.mark.parametrize("catches", [True, False])
-def test_a_refusal_that_a_script_caught_is_past(
-    make_agent, scripted_model: ScriptedModel, catches: bool
-) -> None:
-    """What it then fails with is an error as any other; one that it fails with ends the task."""
-
-    @tool(effect="read", confirm=False)
-    def more_money() -> None:
-        """Raise the budget."""
-        agents[0].reset_budget(10.0)
-
-    call = "await llm.call('more')"
-    tried = f"try:\n    {call}\nexcept ToolError:\n    await more_money()" if catches else call
-    scripted_model.says(priced(script(f"{tried}\n1 / 0"), 1.0))
-    scripted_model.writes("print('done')")
-    agents = [make_agent(more_money, budget_usd=1.0)]
-    response = agents[0].run("Ask.")
-    assert response.status == catches
-    if catches:
-        assert response.text == "done"
-    else:
-        assert isinstance(response.exception, BudgetExceededError)
 
 
 async def test_tasks_beside_the_first_wait(make_agent, scripted_model: ScriptedModel) -> None:

@@ -100,17 +100,6 @@ def test_what_is_not_shown_is_asked_about_as_anything_else(
     assert statuses(response) == ["rejected"]
 
 
-def test_a_plan_names_what_is_not_shown(make_agent, delf_host, scripted_model, scripted_approvals):
-    _, factory = keeping("read_mail")
-    add(delf_host, factory, "filter")
-    scripted_approvals.says(Rejected(reason="no"))
-    scripted_model.writes("print(await pay(20))")
-    options = {"prefilter_mode": "filter", "approvals": ["scripted"], "retry_count": 0}
-    response = make_agent(pay, read_mail, confirm_mode="plan", **options).run("Go.")
-    assert scripted_approvals.requests[0].actions == ("pay",)
-    assert not statuses(response)
-
-
 def test_a_script_finds_what_is_not_shown(make_agent, delf_host, scripted_model):
     _, factory = keeping("read_mail")
     add(delf_host, factory, "filter")
@@ -122,14 +111,6 @@ def test_a_script_finds_what_is_not_shown(make_agent, delf_host, scripted_model)
     assert "4 more tools" in scripted_model.prompts[0]
 
 
-def test_words_that_fit_nothing(make_agent, delf_host, scripted_model):
-    _, factory = keeping("read_mail")
-    add(delf_host, factory, "filter")
-    scripted_model.writes("print(await find_tools('zebra'))")
-    response = make_agent(pay, read_mail, prefilter_mode="filter").run("Go.")
-    assert response.text == "no other tool fits 'zebra'"
-
-
 def test_where_all_is_shown_there_is_nothing_to_find(make_agent, delf_host, scripted_model):
     _, factory = keeping("read_mail", "pay")
     add(delf_host, factory, "filter")
@@ -139,21 +120,6 @@ def test_where_all_is_shown_there_is_nothing_to_find(make_agent, delf_host, scri
 
 
 # -- which prefilter ------------------------------------------------------------------------
-
-
-def test_one_object_serves_all_tasks(make_agent, delf_host, scripted_model):
-    made = []
-
-    def factory(context, mode, most=5):
-        made.append((mode, most))
-        return Keeps("pay")
-
-    add(delf_host, factory, "filter", "search")
-    scripted_model.writes("print(1)", "print(2)")
-    agent = make_agent(pay, prefilter_mode="search")
-    agent.run("One.")
-    agent.run("Two.")
-    assert made == [("search", 5)]
 
 
 def test_a_plugin_declares_its_own_modes(make_agent, delf_host, scripted_model):

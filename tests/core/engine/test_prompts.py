@@ -9,7 +9,6 @@ from delf.engine.views.prompts import pack, prompts_of
 from delf.events import ModelCalled
 from delf.messages import (
     FilePart,
-    ModelRequest,
     ToolCall,
     ToolResult,
     assistant,
@@ -48,25 +47,6 @@ def test_each_model_call_has_its_messages_and_what_was_the_same_before() -> None
     assert second.answer == script("print('done')")
     calls = [event for event in response.events if isinstance(event, ModelCalled)]
     assert calls[1].same == len(first.messages)
-
-
-def test_calls_that_scripts_make_at_once_keep_their_own_answers() -> None:
-    async def answer(request: ModelRequest) -> str:
-        text = "\n".join(message.text for message in request.messages)
-        if "question" not in text or "Task:" in text:
-            return script(
-                "import asyncio\n"
-                "print(await asyncio.gather(*[llm.call(f'question {n}') for n in range(5)]))"
-            )
-        return f"answer to {text.strip()[-1]}"
-
-    model = ScriptedModel(default=answer)
-    with make(model) as agent:
-        events = agent.run("Ask.").events
-    asked = [prompt for prompt in prompts_of(events) if prompt.purpose == "call"]
-    assert len(asked) == 5
-    for prompt in asked:
-        assert prompt.answer == f"answer to {prompt.messages[-1].text.strip()[-1]}"
 
 
 def test_they_hold_no_declared_secret() -> None:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from delf import Agent, AgentConfig, ConfigurationError
+from delf import AgentConfig, ConfigurationError
 from delf.engine.agent_context import AgentContext
 from delf.engine.models.money import Ledger
 from delf.engine.resources import AgentParts, Resources
@@ -58,13 +58,3 @@ async def test_each_part_is_closed_though_another_fails_to(delf_host, scripted_m
     assert (stuck.closed, desk.closed) == (1, 1)
     said = [r.message for r in caplog.records if r.levelno == logging.WARNING]
     assert "while stopping: OSError: the desk is stuck" in said
-
-
-async def test_an_agent_that_could_not_start_can_be_started_again(delf_host, scripted_model):
-    desk = Desk("desk")
-    agent = Agent(tools=[desk], llm="scripted", host=delf_host, journal="nowhere")
-    for _ in range(2):
-        with pytest.raises(ConfigurationError):
-            await agent.astart()
-    assert desk.closed == 2
-    await agent.astop()

@@ -12,7 +12,7 @@ from delf.errors import (
     SandboxUnavailableError,
 )
 from delf.plugins.isolation import Measured
-from delf.protocols.sandbox import Available, Limits, Unavailable
+from delf.protocols.sandbox import Available, Unavailable
 from delf.specs import SandboxSpec
 from delf_devkit.testing.hosts import TestHost
 
@@ -170,14 +170,6 @@ async def test_a_backends_word_is_not_enough(host, tried_out):
                 await choose_sandbox(host, AgentConfig(sandbox=sandbox, min_isolation=least), {})
 
 
-async def test_a_backend_that_cannot_be_tried_out_counts_as_a_process(host):
-    offer(host, "odd", "vm")
-    with pytest.raises(SandboxUnavailableError, match="cannot be tried out"):
-        await choose_sandbox(host, AgentConfig(min_isolation="container"), {})
-    chosen = await choose_sandbox(host, AgentConfig(), {})
-    assert chosen.isolation == "process"
-
-
 @pytest.mark.parametrize(
     ("claimed", "measured", "believed"),
     [
@@ -252,7 +244,3 @@ def test_limits(config, field, value):
 def test_limits_that_are_none_are_refused(config):
     with pytest.raises(ConfigurationError, match=next(iter(config))):
         make_limits(config)
-
-
-def test_no_limits_are_the_defaults():
-    assert make_limits({}) == Limits()

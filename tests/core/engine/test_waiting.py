@@ -52,13 +52,6 @@ async def test_a_task_whose_call_was_given_up_waits_for_its_place(places):
     assert not places.locked()
 
 
-async def test_nothing_waits_for_a_place_that_was_never_given_up(places):
-    permit = Permit(places)
-    async with permit.taken():
-        await asyncio.wait_for(permit.regained(), 10)
-    assert not places.locked()
-
-
 async def test_a_task_that_ends_meanwhile_takes_no_place(places):
     permit, entered, go_on = Permit(places), asyncio.Event(), asyncio.Event()
     async with permit.taken():
@@ -72,22 +65,3 @@ async def test_a_task_that_ends_meanwhile_takes_no_place(places):
     await give_up(late)
     await turns()
     assert not places.locked()
-
-
-async def test_a_place_that_is_not_back_yet_is_given_up_again(places):
-    permit, entered, go_on = Permit(places), asyncio.Event(), asyncio.Event()
-    answer = asyncio.Event()
-    async with permit.taken():
-        first = asyncio.create_task(ask(permit, asyncio.Event()))
-        beside = asyncio.create_task(other(places, entered, go_on))
-        await entered.wait()
-        await give_up(first)
-        second = asyncio.create_task(ask(permit, answer))
-        await turns()
-        go_on.set()
-        await beside
-        await turns()
-        assert not places.locked(), "a person decides"
-        answer.set()
-        await second
-        assert places.locked()

@@ -146,12 +146,6 @@ def test_a_call_that_was_written_after_reading_is_asked_about(run):
     assert asked[0].flow == "iban: written by the model after it read what others wrote"
 
 
-def test_unless_all_that_decides_stands_in_the_task(run):
-    response, asked = run(READ, f"print(pay('{OWN}', 250))", task=f"Pay 250 to {OWN}")
-    assert response.status
-    assert not asked
-
-
 def test_but_not_where_it_passes_on_what_it_read(run):
     code = f"print(pay('{OWN}', 250, text=m[0]['body']))"
     _, asked = run(READ, code, task=f"Pay 250 to {OWN}")
@@ -216,13 +210,6 @@ def test_a_question_says_where_each_value_came_from(delf_host, scripted_model):
     }
     assert response.status
     assert asked[0].flow == "iban: in part from mails (call 1, [0].body); others wrote it"
-
-
-def test_off_says_nothing(run):
-    code = FROM_A_STRANGER["an account in a mail"]
-    response, asked = run(code, flows="off", pre_approved=["pay"])
-    assert response.status
-    assert not asked
 
 
 @pytest.mark.parametrize(

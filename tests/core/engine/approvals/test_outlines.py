@@ -182,18 +182,6 @@ def test_a_model_that_fails_to_tell_is_a_warning_and_the_call_is_asked_about(run
     assert any("which calls the task asks for" in text for text in response.trace.warnings)
 
 
-def test_a_task_that_asks_nobody_is_refused_what_its_words_do_not_ask_for(run):
-    code = "print(send(m[0]['sender'], 'Hi'))"
-    assert run(code, "send(to=mails().sender, text=...)", flows="deny")[0].status
-    assert not run(code, "", flows="deny", retry_count=0)[0].status
-
-
-def test_its_answer_is_in_the_journal(run):
-    response, _ = run("print(send(m[0]['sender'], 'Hi'))", "send(to=mails().sender, text=...)")
-    replied = [e for e in response.events if isinstance(e, ModelReplied) and e.purpose == "outline"]
-    assert len(replied) == 1
-
-
 @pytest.mark.parametrize(
     "text",
     [

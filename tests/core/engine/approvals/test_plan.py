@@ -6,7 +6,6 @@ import pytest
 
 from delf import Agent, Connection, action, tool
 from delf.engine.approvals.identity import call_digest
-from delf.engine.calls.call import Call
 from delf.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -161,27 +160,6 @@ async def test_what_is_left_of_a_script_is_not_covered_by_the_next(bench):
     await b.run(first, "await shop.close(1)\nawait later()")
     assert b.person.actions == ["script", "script", "shop.refund"]
     assert b.shop.made == [("close", 1)]
-
-
-async def test_a_script_that_runs_once_more_has_its_own_approval():
-    """After a sandbox's death the earlier scripts run again: the latest one's plan is not theirs."""
-    asked = []
-
-    async def decide(request):
-        asked.append(request.action)
-        return Approved()
-
-    bench = await gate_bench(Shop(name="shop"), decide=decide)
-    refund = bench.tools.find("shop", "refund")
-    approvals = bench.approvals
-    for attempt in (2, 1, 2):
-        if not asked:
-            assert await approvals.decide_script("await shop.refund(1)", 2, [refund]) is None
-        approvals.begin_script(attempt)
-        call = Call(attempt, refund, {"number": attempt}, None, str(attempt))
-        await approvals.decide(call)
-        approvals.script_ended()
-    assert asked == ["script", "shop.refund"]
 
 
 FIELDS = {"task_id": "task_1", "seq": 1, "at": 0.0}

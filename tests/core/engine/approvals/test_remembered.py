@@ -10,7 +10,7 @@ from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.decision import Answer
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.shared import Approvals
-from delf.errors import DelfError, UnknownRequestError
+from delf.errors import UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRemembered, ApprovalRequested
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.approval import Approved, Decider, Rejected
@@ -102,15 +102,6 @@ async def test_until_it_is_revoked_it_holds_for_later_tasks(covers):
     assert len(second.asked) == 1
     with pytest.raises(UnknownRequestError):
         await journal.revoke(decision.request_id, "cli")
-
-
-async def test_what_holds_for_a_task_ends_with_it():
-    journal = InProcessJournal()
-    first = await gate_bench(Mail(), decide=remembering("task", "action"), journal=journal)
-    await first.call("mail.send", ["ann@us.example"])
-    assert await journal.remembered() == ()
-    second = await gate_bench(Mail(), journal=journal, task_id="task_2")
-    assert not isinstance(await second.call("mail.send", ["ann@us.example"]), Returned)
 
 
 @pytest.mark.parametrize(
@@ -247,19 +238,6 @@ async def test_what_the_connection_asks_about_passes_where_that_was_approved(fir
     await bench.call("mail.send", ["ann@us.example"])
     await bench.call("mail.send", ["eve@far.example"])
     assert len(bench.asked) == (1 if first_asks else 2)
-
-
-async def test_where_the_journal_cannot_be_read_somebody_is_asked(caplog):
-    class Torn(InProcessJournal):
-        async def remembered(self):
-            raise DelfError("the disk is gone")
-
-    journal = Torn()
-    bench = await gate_bench(Mail(), decide=remembering("until_revoked"), journal=journal)
-    for _ in range(2):
-        assert isinstance(await bench.call("mail.send", ["x"]), Returned)
-    assert len(bench.asked) == 2
-    assert "remembered decisions cannot be read" in caplog.text
 
 
 async def test_in_the_mode_strict_nothing_that_was_remembered_passes():

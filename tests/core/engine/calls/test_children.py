@@ -175,14 +175,6 @@ async def test_its_cost_is_the_parents_and_the_budget_is_one(bench):
     assert finished.cost_usd == 0.75
 
 
-async def test_its_failure_is_a_value(bench):
-    response = await bench.run(PARENT, "raise ValueError('no')")
-    assert response.status
-    (result,) = bench.office.results
-    assert not result.status
-    assert "ValueError: no" in result.error
-
-
 async def test_it_can_have_tools_model_files_and_instructions_of_its_own(bench, tmp_path):
     @tool(confirm=False)
     async def add(a: int, b: int) -> int:
@@ -258,32 +250,6 @@ async def test_it_is_cancelled_with_its_parent(bench):
     assert end.error == "the task was stopped"
     (told,) = bench.journal.of(child.task_id, ev.ChildFinished)
     assert not told.status
-
-
-async def test_a_child_that_its_action_stops_waiting_for_ends_with_the_call(bench):
-    begun = asyncio.Event()
-
-    @tool(effect="read", confirm=False)
-    async def wait() -> None:
-        """Wait."""
-        begun.set()
-        await asyncio.Event().wait()
-
-    @tool(effect="read", confirm=False)
-    async def impatient(context: CallContext) -> str:
-        """Wait for a child until it begins."""
-        work = asyncio.ensure_future(context.delegate("the child"))
-        await begun.wait()
-        work.cancel()
-        return "went on"
-
-    response = await bench.run("print(await impatient())", "await wait()", tools=[wait, impatient])
-    assert response.text == "went on"
-    (child,) = (e for e in bench.journal.order if isinstance(e, ev.ChildStarted))
-    (end,) = bench.journal.of(child.child_id, ev.TaskFinished)
-    assert end.state == "stopped"
-    names = [type(e).__name__ for e in bench.journal.of(child.task_id)]
-    assert names.index("ChildFinished") < names.index("CallFinished")
 
 
 # -- resumed --------------------------------------------------------------------------------------

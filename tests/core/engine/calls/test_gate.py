@@ -5,14 +5,12 @@ import pytest
 
 from delf import Connection, action
 from delf.engine.approvals.channels import NamedChannel
-from delf.engine.journal.replay import Replay
 from delf.errors import ConnectionUnavailableError, ToolRefusedError
 from delf.events import (
     ApprovalDecided,
     ApprovalRequested,
     CallFinished,
     CallStarted,
-    ScriptGenerated,
 )
 from delf.protocols.approval import Approved, Edited, Expired, Rejected
 from delf.protocols.sandbox import Raised, Returned
@@ -389,22 +387,6 @@ async def test_a_cancelled_call_is_recorded_as_cancelled():
     assert bench.calls == [("wait", "cancelled")]
 
 
-async def test_a_tool_may_cancel_what_is_its_own():
-    @read_tool
-    async def inner() -> str:
-        """Cancel a part."""
-        task = asyncio.create_task(asyncio.sleep(60))
-        task.cancel()
-        try:
-            await task
-        except asyncio.CancelledError:
-            return "fine"
-        return "not cancelled"
-
-    bench = await gate_bench(inner)
-    assert (await bench.call("inner")).value == "fine"
-
-
 async def test_after_the_task_no_call_is_made():
     shop = Shop()
     bench = await gate_bench(shop, decide=lambda request: True)
@@ -422,31 +404,6 @@ async def test_a_call_approved_after_the_task_is_not_made():
     answer = await bench.call("shop.close", 1)
     assert answer.kind == "ToolError"
     assert shop.made == []
-
-
-async def test_an_interrupted_call_is_not_made_again_after_the_task():
-    before = await gate_bench(Shop(), decide=lambda request: True)
-    await before.call("shop.close", 1)
-    (begun,) = (event for event in before.events if isinstance(event, CallStarted))
-    script = ScriptGenerated(task_id="task_1", seq=1, at=1.0, code="x", attempt=1)
-    replay = Replay([script, begun])
-    assert replay.begin_script(1) is not None
-    shop = Shop()
-    bench = await gate_bench(
-        shop, decide=lambda request: bench.gate.close() or Approved(), replay=replay
-    )
-    answer = await bench.call("shop.close", 1)
-    assert bench.asked[0].outcome_unknown
-    assert (answer.kind, shop.made) == ("ToolError", [])
-
-
-async def test_calls_are_numbered_in_the_order_of_the_task():
-    bench = await gate_bench(Shop())
-    await bench.call("shop.find", "a")
-    await bench.call("shop.nothing")
-    await bench.call("shop.find", "b")
-    numbers = [e.call_id for e in bench.events if isinstance(e, CallFinished)]
-    assert numbers == [1, 2, 3]
 
 
 async def test_a_call_that_cannot_be_recorded_is_not_made():
@@ -497,21 +454,3 @@ async def test_secrets_in_large_arguments_are_not_journalled():
     await bench.call("take", [*ROWS, {"id": 1, "name": SECRET}], note)
     assert SECRET not in str(bench.events)
     assert bench.events[0].arguments["rows"][-1] == {"id": 1, "name": "[redacted]"}
-
-
-async def test_a_result_of_a_cancelled_call_is_kept_though_it_is_large():
-    done = asyncio.Event()
-
-    @read_tool
-    async def rows() -> list:
-        """Many rows."""
-        asyncio.get_running_loop().call_soon(done.set)
-        return ROWS * 10
-
-    bench = await gate_bench(rows, max_result_bytes=10**8)
-    call = asyncio.create_task(bench.call("rows"))
-    await done.wait()
-    assert not call.done()
-    call.cancel()
-    await asyncio.wait({call})
-    assert bench.calls == [("rows", "ok")]

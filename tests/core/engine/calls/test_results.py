@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime as dt
-from pathlib import PurePath
 
 import pytest
 
@@ -20,17 +19,6 @@ def results():
     return Results(Redactor([SECRET]), 10_000_000)
 
 
-@pytest.mark.parametrize(
-    "result",
-    ["x" * 2_000_000, 'quoted "\n' * 200_000, b"\0" * 2_000_000, LARGE_ROWS],
-    ids=["text", "escapes", "bytes", "rows"],
-)
-async def test_a_large_result_without_a_secret_stays_as_it_is(results, result):
-    taken, encoded, _ = await results.take(result)
-    assert (taken == result) is True
-    assert (loads(encoded) == result) is True
-
-
 @pytest.mark.parametrize("before", [0, SLICE - 14, SLICE - 1, SLICE, 2 * SLICE - 3])
 async def test_a_secret_in_a_large_text_is_taken_out_wherever_it_is(results, before):
     text = "y " * (before // 2) + "-" * (before % 2) + SECRET + " y" * SLICE
@@ -45,13 +33,6 @@ async def test_and_in_large_bytes(results, before):
     taken, encoded, _ = await results.take(b"y" * before + SECRET.encode() + b"z" * SLICE * 2)
     assert SECRET.encode() not in taken
     assert (loads(encoded) == taken) is True
-
-
-async def test_and_in_one_of_many_rows(results):
-    rows = [*LARGE_ROWS, {"id": -1, "name": SECRET}, *LARGE_ROWS]
-    taken, encoded, _ = await results.take(rows)
-    assert SECRET.encode() not in encoded
-    assert taken[len(LARGE_ROWS)] == {"id": -1, "name": REDACTED}
 
 
 async def test_a_large_result_that_is_too_large_is_refused():
@@ -141,11 +122,6 @@ async def test_a_secret_in_what_becomes_a_text_is_taken_out(results):
     taken, encoded, told = await results.take({"client": Client()})
     assert (taken, told) == ({"client": f"Client(key={REDACTED})"}, "passed as text: Client")
     assert SECRET.encode() not in encoded
-
-
-async def test_a_path_that_no_script_can_read_is_refused(results):
-    with pytest.raises(UnsupportedValueError, match="malformed path"):
-        await results.take(["\\", PurePath("x" * 11_000)])
 
 
 async def test_a_small_one_that_is_too_large_is_refused():

@@ -1,10 +1,7 @@
 """Plain functions run in threads, from one line."""
 
 import asyncio
-import functools
-import gc
 import threading
-import weakref
 
 import pytest
 
@@ -69,11 +66,6 @@ async def test_what_a_function_raises_is_raised(threads, error):
     assert await threads.run(lambda: 1) == 1
 
 
-async def test_a_stop_iteration_becomes_an_error_that_can_pass(threads):
-    with pytest.raises(RuntimeError):
-        await threads.run(lambda: next(iter(())))
-
-
 async def test_a_function_that_was_given_up_before_it_began_is_never_called(threads):
     held, called = threading.Event(), []
     busy = [asyncio.create_task(threads.run(lambda: held.wait(10))) for _ in range(3)]
@@ -86,23 +78,6 @@ async def test_a_function_that_was_given_up_before_it_began_is_never_called(thre
     assert await asyncio.gather(*busy) == [True] * 3
     assert await threads.run(lambda: 1) == 1
     assert not called
-
-
-async def test_a_function_that_was_given_up_is_let_go_while_all_threads_are_busy(threads):
-    """With what it was to be called with: a hanging tool would hold all that came after it."""
-    held, busy = await keep_busy(threads)
-    function = functools.partial(len, "given")
-    left = weakref.ref(function)
-    late = asyncio.create_task(threads.run(function))
-    for _ in range(3):
-        await asyncio.sleep(0)  # it is in the line then
-    late.cancel()
-    await asyncio.wait({late})
-    del function, late
-    gc.collect()
-    assert left() is None
-    held.set()
-    assert all(await asyncio.gather(*busy))
 
 
 async def test_nothing_begins_after_the_end(threads):

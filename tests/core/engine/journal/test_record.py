@@ -11,7 +11,6 @@ from delf import events as ev
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.redact import Redactor
-from delf.errors import JournalUnavailableError
 from delf.events import SAFE
 from delf.messages import Usage
 from delf.plugins.in_process_journal import InProcessJournal
@@ -58,26 +57,6 @@ async def test_an_event_that_is_not_kept_is_not_seen():
     with pytest.raises(OSError, match="full"):
         await log.record(ev.Warned, message="x")
     assert seen == log.events == []
-
-
-async def test_a_task_in_a_hurry_does_not_wait_for_a_journal_that_does_not_answer():
-    journal = Journal()
-    log = TaskLog("t", journal, [])
-    await log.record(ev.Warned, message="before")
-    never = asyncio.Event()
-
-    async def silent(event):
-        await never.wait()
-
-    journal.append = silent
-    stuck = asyncio.ensure_future(log.record(ev.Warned, message="it waits, and others behind it"))
-    await asyncio.sleep(0)
-    log.hurry(0.02)
-    with pytest.raises(JournalUnavailableError, match="does not answer"):
-        await log.record(ev.Warned, message="behind it")
-    with pytest.raises(JournalUnavailableError, match="does not answer"):
-        await log.record(ev.Warned, message="in no time at all")
-    stuck.cancel()
 
 
 async def test_a_failing_listener_disturbs_nobody(caplog):
@@ -145,19 +124,6 @@ def test_fields_that_cannot_hold_a_secret_are_left_as_they_are_and_no_others():
             (closed if is_closed(kind) else open_).add(name)
     assert closed - SAFE == set()
     assert SAFE & open_ == digests
-
-
-async def test_a_secret_that_equals_a_count_does_not_change_an_event():
-    log = TaskLog("t", Journal(), [], Redactor(["204800", "process"]))
-    usage = Usage(input_tokens=204800, output_tokens=1)
-    common = {"model": "m", "purpose": "generate", "duration_ms": 1.0}
-    await log.record(ev.ModelReplied, text="is 204800", usage=usage, cost_usd=0.5, **common)
-    await log.record(ev.FileWritten, label="a", path="/a", size=204800)
-    await log.record(ev.SandboxOpened, backend="b", isolation="process")
-    replied, written, opened = log.events
-    assert (replied.usage, replied.text) == (usage, "is [redacted]")
-    assert (written.size, opened.isolation) == (204800, "process")
-    assert [ev.decode(ev.encode(event)) for event in log.events] == log.events
 
 
 async def test_nothing_is_kept_after_the_end_of_a_task():

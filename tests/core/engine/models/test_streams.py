@@ -60,10 +60,9 @@ class Endless:
     [
         (Endless(ModelDelta("words " * 1000)), "longer than 8,000,000 letters"),
         (Endless(ModelDelta("x" * 100_000, call=0)), "longer than 8,000,000 letters"),
-        (Endless(ModelDelta(""), ModelDelta("", call=0)), "longer than 8,000,000 letters"),
         (Endless(ModelDelta("drip "), pause=0.01), "no end after 0.5 s"),
     ],
-    ids=["letters", "a call", "nothing", "drips"],
+    ids=["letters", "a call", "drips"],
 )
 @pytest.mark.slow
 async def test_a_stream_without_an_end_is_ended(model: Endless, said: str) -> None:
