@@ -59,33 +59,20 @@ def decided_data(record: RequestRecord, decided: ApprovalDecided | ApprovalVoted
 
 
 def _decision(decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
-    if isinstance(decided, ApprovalVoted):
-        return {
-            "decision": "approved",
-            "by": decided.by,
-            "reason": decided.reason,
-            "remember": "no",
-            "covers": "call",
-            "arguments": None,
-            "at": decided.at,
-            "via": decided.via,
-            "instead_of": list(decided.instead_of),
-            "others": [],
-            "is_final": False,
-        }
-    arguments = None if decided.arguments is None else dict(decided.arguments)
+    voted = isinstance(decided, ApprovalVoted)
+    arguments = None if voted or decided.arguments is None else dict(decided.arguments)
     return {
-        "decision": decided.decision,
+        "decision": "approved" if voted else decided.decision,
         "by": decided.by,
         "reason": decided.reason,
-        "remember": decided.remember,
-        "covers": decided.covers,
+        "remember": "no" if voted else decided.remember,
+        "covers": "call" if voted else decided.covers,
         "arguments": to_jsonable_or_repr(arguments),
         "at": decided.at,
         "via": decided.via,
         "instead_of": list(decided.instead_of),
-        "others": list(decided.others),
-        "is_final": True,
+        "others": [] if voted else list(decided.others),
+        "is_final": not voted,
     }
 
 
@@ -159,10 +146,10 @@ async def find_request(
     if sees is not None:
         found = [record for record in found if sees(record.task.key)]
     exact = [record for record in found if record.requested.request_id == text]
-    if len(found) > 1 and not exact:
-        found = [record for record in found if record.waits] or found
-    if exact or len(found) == 1:
-        return (exact or found)[0]
+    if len(found) > 1:  # who abbreviates means one that can be decided
+        found = exact or [record for record in found if record.waits] or found
+    if len(found) == 1:
+        return found[0]
     if not found:
         raise UnknownRequestError(
             f"no request {text!r} is known", hint="delf approvals list shows what waits"

@@ -8,7 +8,7 @@ import platform
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -35,9 +35,7 @@ from delf_plugin_cli.sources import clone, is_installed
 if TYPE_CHECKING:
     from delf.config import AgentConfig
     from delf.plugins.host import PluginHost
-    from delf.plugins.sandboxes import Tried
     from delf.project.project import Project
-    from delf.types import Isolation
 
 Status = Literal["ok", "note", "problem"]
 _MARKS: Final = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
@@ -295,72 +293,40 @@ async def _sandboxes(host: PluginHost, project: Project, config: AgentConfig) ->
     """Every sandbox with its state, and what was measured of it."""
     found: list[Finding] = []
     for spec in host.specs(SandboxSpec):
-        looked = await _try_sandbox(host, spec, project.plugin_options, config.sandbox_config)
-        text = f"{spec.name}, isolation {looked.isolation}: {looked.text}"
-        if looked.works and isolation_rank(looked.isolation) < isolation_rank(config.min_isolation):
-            text += f"; weaker than min_isolation = {config.min_isolation!r}"
-        status: Status = "ok" if looked.works else "note"
-        found.append(Finding(area="sandbox", status=status, text=text, hint=looked.hint))
-        for name, active in looked.measures.items():
-            text = f"{spec.name}: {name}: {'yes' if active else 'no'}"
-            status = "ok" if active else "note"
-            found.append(Finding(area="sandbox", status=status, text=text))
+        found += await _sandbox(host, spec, project, config)
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Looked:
-    """The findings about a sandbox.
-
-    Args:
-        text: Why it works, or why not.
-        works: Whether it can be used.
-        isolation: How far it isolates by what was tried out; by its word where it does not work.
-        hint: What to do.
-        measures: What confines scripts in it, by its own word and by what was tried out.
-    """
-
-    text: str
-    works: bool = False
-    isolation: Isolation = "process"
-    hint: str | None = None
-    measures: Mapping[str, bool] = field(default_factory=dict[str, bool])
-
-
-async def _try_sandbox(
-    host: PluginHost,
-    spec: Any,
-    options: Mapping[str, Mapping[str, Any]],
-    given: Mapping[str, Any],
-) -> _Looked:
+async def _sandbox(
+    host: PluginHost, spec: SandboxSpec, project: Project, config: AgentConfig
+) -> list[Finding]:
     """Tell whether a sandbox works, why or why not, what to do, and what confines scripts in it."""
     from delf.plugins.sandboxes import Tried, make_sandbox
     from delf.protocols.sandbox import SandboxBackend, SupportsMeasures, Unavailable
 
+    def broken(why: str, hint: str | None = None) -> list[Finding]:
+        text = f"{spec.name}, isolation {spec.isolation}: {why}"
+        return [Finding(area="sandbox", status="note", text=text, hint=hint)]
+
+    given, options = config.sandbox_config, project.plugin_options
     backend: SandboxBackend | None = None
     try:
         backend = make_sandbox(host, spec, given, options)
         state = await backend.available()
         if isinstance(state, Unavailable):
-            hint, said = state.hint or None, spec.isolation
-            return _Looked(text=state.reason, hint=hint, isolation=said)
+            return broken(state.reason, state.hint or None)
         own = options.get(host.plugin_of(spec) or spec.name, {})
         tried = Tried(host, spec, {**own, **given}, backend, state)
-        claims = dict(await backend.measures()) if isinstance(backend, SupportsMeasures) else {}
-        return await _measured(tried, claims, state.detail)
+        measures = dict(await backend.measures()) if isinstance(backend, SupportsMeasures) else {}
+        measured = await tried.measure(thorough=True)
     except DelfError as error:
-        return _Looked(text=error.message, hint=error.hint, isolation=spec.isolation)
-    except Exception as error:
-        return _Looked(text=f"{type(error).__name__}: {error}", isolation=spec.isolation)
+        return broken(error.message, error.hint)
+    except Exception as error:  # of a plugin's own: the other sandboxes are still looked at
+        return broken(f"{type(error).__name__}: {error}")
     finally:
         if backend is not None:
             await backend.aclose()
-
-
-async def _measured(tried: Tried, claims: Mapping[str, bool], detail: str) -> _Looked:
-    """A sandbox that works, with what was found when scripts tried to leave it."""
-    measured = await tried.measure(thorough=True)
-    found = {
+    measures |= {
         "tried out: files of the host are out of reach": measured.files,
         "tried out: there is no network": measured.network,
         "tried out: processes of the host are out of reach": measured.processes,
@@ -368,10 +334,18 @@ async def _measured(tried: Tried, claims: Mapping[str, bool], detail: str) -> _L
         "tried out: processor time is limited": bool(measured.cpu),
         "tried out: the number of processes is limited": bool(measured.forks),
     }
-    believed, text = tried.believed(measured), detail or "works"
-    if believed != tried.claimed:
-        text = f"{text}; {tried.explain(measured)}"
-    return _Looked(text=text, works=True, isolation=believed, measures={**claims, **found})
+    isolation, text = tried.believed(measured), state.detail or "works"
+    if isolation != tried.claimed:
+        text += f"; {tried.explain(measured)}"
+    if isolation_rank(isolation) < isolation_rank(config.min_isolation):
+        text += f"; weaker than min_isolation = {config.min_isolation!r}"
+    text = f"{spec.name}, isolation {isolation}: {text}"
+    found = [Finding(area="sandbox", status="ok", text=text)]
+    for name, active in measures.items():
+        status: Status = "ok" if active else "note"
+        text = f"{spec.name}: {name}: {'yes' if active else 'no'}"
+        found.append(Finding(area="sandbox", status=status, text=text))
+    return found
 
 
 def _keys(host: PluginHost, environ: Mapping[str, str]) -> Iterator[Finding]:

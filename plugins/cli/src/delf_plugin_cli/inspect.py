@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -14,35 +13,11 @@ from delf_cli import complete
 from delf_cli.state import State, state_of
 
 if TYPE_CHECKING:
-    from delf.plugins.host import PluginHost
     from delf.settings import PluginSettings
     from delf.tools.action import Action
 
 
 _SECTIONS: Final = ("agent", "connections", "plugins")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Look:
-    """The findings about a connection.
-
-    Args:
-        name: The connection's name in scripts.
-        type: The name of its type.
-        summary: What it is.
-        kind: Its class.
-        actions: What it can do.
-        instance: The connection itself, where it could be made.
-        note: Why it could not be.
-    """
-
-    name: str
-    type: str
-    summary: str
-    kind: Any
-    actions: Sequence[Action]
-    instance: Any = None
-    note: str | None = None
 
 
 @click.command("inspect")
@@ -73,15 +48,14 @@ def inspect(
     if connection is None:
         _list(state, as_json=as_json)
         return
-    look = _look(state, connection, overrides)
-    state.hide_secrets_of(getattr(look.instance, "settings", None))
+    data = _look(state, connection, overrides)
     if as_json:
         from delf_cli.output import json_text
 
-        data = state.clean_data(_as_data(look, verbose=verbose))
-        click.echo(json_text(data, indent=2))
+        shown = data if verbose else _short(data)
+        click.echo(json_text(state.clean_data(shown), indent=2))
         return
-    for line in _as_text(look, verbose=verbose):
+    for line in _as_text(data, verbose=verbose):
         click.echo(state.clean(line))
 
 
@@ -103,24 +77,54 @@ def _list(state: State, *, as_json: bool) -> None:
         click.echo(told, err=True)
 
 
-def _look(state: State, name: str, overrides: Sequence[str]) -> _Look:
+def _look(state: State, name: str, overrides: Sequence[str]) -> dict[str, Any]:
+    """Return everything about a connection; of its type alone where it cannot be made.
+
+    Raises:
+        DelfError: When there is no such type either.
+    """
+    from delf.protocols.connection import SupportsNotices
+    from delf.specs import ConnectionSpec
+    from delf.tools.action import actions_of
+
     project = state.load_project([_of_connection(text, name) for text in overrides])
     host = state.discover(project.environ)
     entry = project.connections.get(name)
-    type_name = entry.type if entry is not None else name
+    type_name, note, notices = entry.type if entry is not None else name, None, list[str]()
     try:
-        instance = project.connector(host)(name)
-        actions = asyncio.run(_actions(instance))
+        made: Any = project.connector(host)(name)
+        actions = asyncio.run(_actions(made))
+        name, summary = made.name, made.summary
+        if isinstance(made, SupportsNotices):
+            notices += made.notices()
+        state.hide_secrets_of(getattr(made, "settings", None))
     except DelfError as error:
-        return _look_at_type(host, name, type_name, error)
-    return _Look(
-        name=instance.name,
-        type=type_name,
-        summary=instance.summary,
-        kind=type(instance),
-        actions=actions,
-        instance=instance,
-    )
+        try:
+            spec = host.spec(ConnectionSpec, type_name)
+            made = host.resolve(spec)
+        except DelfError:
+            raise error from None
+        summary = spec.summary
+        actions = actions_of(made, None, name) if isinstance(made, type) else ()
+        why = f"{error.message} ({error.hint})" if error.hint else error.message
+        note = f"this is its type; the connection itself cannot be made: {why}"
+    return {
+        "tool": name,
+        "type": type_name,
+        "description": summary,
+        "methods": [{**one.describe(verbose=True), **_permissions(made, one)} for one in actions],
+        "total": len(actions),
+        "note": note,
+        "notices": notices,
+        "settings": list(_settings(made, name)),
+    }
+
+
+def _short(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The same without parameters and settings."""
+    long = {"description", "signature", "parameters"}
+    methods = [{k: v for k, v in one.items() if k not in long} for one in data["methods"]]
+    return {k: v for k, v in {**data, "methods": methods}.items() if k != "settings"}
 
 
 def _of_connection(override: str, name: str) -> str:
@@ -138,115 +142,58 @@ async def _actions(instance: Any) -> Sequence[Action]:
             await instance.aclose()
 
 
-def _look_at_type(host: PluginHost, name: str, type_name: str, reason: DelfError) -> _Look:
-    """Look at a connection through its class.
-
-    Raises:
-        DelfError: The reason, when there is no such type either.
-    """
-    from delf.specs import ConnectionSpec
-    from delf.tools.action import actions_of
-
-    try:
-        spec = host.spec(ConnectionSpec, type_name)
-        kind = host.resolve(spec)
-    except DelfError:
-        raise reason from None
-    hint = f" ({reason.hint})" if reason.hint else ""
-    return _Look(
-        name=name,
-        type=type_name,
-        summary=spec.summary,
-        kind=kind,
-        actions=actions_of(kind, None, name) if isinstance(kind, type) else (),
-        note=f"this is its type; the connection itself cannot be made: {reason.message}{hint}",
-    )
-
-
-def _as_data(look: _Look, *, verbose: bool) -> dict[str, Any]:
-    methods: list[dict[str, Any]] = [
-        {**action.describe(verbose=verbose), **_permissions(look, action)}
-        for action in look.actions
-    ]
-    data: dict[str, Any] = {
-        "tool": look.name,
-        "type": look.type,
-        "description": look.summary,
-        "methods": methods,
-        "total": len(methods),
-        "note": look.note,
-        "notices": _notices(look),
-    }
-    return {**data, "settings": list(_settings(look))} if verbose else data
-
-
-def _notices(look: _Look) -> list[str]:
-    """Return the connection's own notices, such as that it left something out."""
-    from delf.protocols.connection import SupportsNotices
-
-    return list(look.instance.notices()) if isinstance(look.instance, SupportsNotices) else []
-
-
-def _permissions(look: _Look, action: Action) -> dict[str, bool]:
+def _permissions(made: Any, action: Action) -> dict[str, bool]:
+    """Tell whether scripts may call an action, and whether a person is asked."""
     from delf.protocols.connection import SupportsCheck
     from delf.tools.permissions import is_allowed, needs_confirmation
 
-    asks = needs_confirmation(getattr(look.instance, "confirm", None), action)
-    checks = isinstance(look.instance if look.instance is not None else look.kind, SupportsCheck)
+    is_made = not isinstance(made, type)
+    asks = needs_confirmation(getattr(made, "confirm", None) if is_made else None, action)
     return {
-        "allowed": is_allowed(getattr(look.instance, "allow", None), action),
+        "allowed": is_allowed(getattr(made, "allow", None) if is_made else None, action),
         "asks": asks,
-        "may_ask": asks or checks,
+        "may_ask": asks or isinstance(made, SupportsCheck),
     }
 
 
-def _settings(look: _Look) -> Iterator[dict[str, Any]]:
-    settings: type[PluginSettings] | None = getattr(look.kind, "Settings", None)
+def _settings(made: Any, connection: str) -> Iterator[dict[str, Any]]:
+    settings: type[PluginSettings] | None = getattr(made, "Settings", None)
     for name, field in settings.model_fields.items() if settings is not None else ():
         yield {
             "name": name,
-            "variable": f"DELF_{look.name.replace('-', '_').upper()}_{name.upper()}",
+            "variable": f"DELF_{connection.replace('-', '_').upper()}_{name.upper()}",
             "required": field.is_required(),
             "description": field.description or "",
         }
 
 
-def _as_text(look: _Look, *, verbose: bool) -> Iterator[str]:
+def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
     from delf_cli.output import counted
     from delf_cli.tables import table
 
-    of = f" ({look.type})" if look.type != look.name else ""
-    yield f"{click.style(look.name, bold=True)}{of}: {look.summary}"
+    of = f" ({data['type']})" if data["type"] != data["tool"] else ""
+    yield f"{click.style(data['tool'], bold=True)}{of}: {data['description']}"
     yield ""
     rows: list[tuple[str, ...]] = []
-    for action in look.actions:
-        allowed = _permissions(look, action)
-        use = "asks" if allowed["asks"] else "may ask" if allowed["may_ask"] else "free"
-        use = use if allowed["allowed"] else "not allowed"
-        rows.append((action.name, action.effect, use, action.summary.split("\n", 1)[0]))
+    for one in data["methods"]:
+        use = "asks" if one["asks"] else "may ask" if one["may_ask"] else "free"
+        use = use if one["allowed"] else "not allowed"
+        rows.append((one["name"], one["effect"], use, one["description"].split("\n", 1)[0]))
     yield from table(rows, ("action", "effect", "use", "what it does"), whole=True)
     yield "" if rows else "It has no actions."
     if verbose:
-        yield from _details(look)
+        for one in data["methods"]:
+            yield click.style(one["signature"], bold=True)
+            yield f"    {one['description']}"
+            for parameter in one["parameters"]:
+                if "description" in parameter:
+                    yield f"    {parameter['name']}: {parameter['description']}"
+            yield ""
+        settings = [(s["name"], s["variable"], s["description"]) for s in data["settings"]]
+        yield from table(settings, ("setting", "variable", "what it is"), whole=True)
+        yield from [""] if settings else []
     yield counted(len(rows), "action") + ("" if verbose else "; --verbose shows parameters")
-    notes = [*([look.note] if look.note else ()), *_notices(look)]
+    notes = [*([data["note"]] if data["note"] else []), *data["notices"]]
     if notes:
         yield ""
     yield from (f"{click.style('note:', fg='yellow', bold=True)} {note}" for note in notes)
-
-
-def _details(look: _Look) -> Iterator[str]:
-    from delf_cli.tables import table
-
-    for action in look.actions:
-        yield click.style(f"{action.name}{action.signature}", bold=True)
-        yield f"    {action.summary}"
-        for parameter in action.parameters:
-            if parameter.doc:
-                yield f"    {parameter.name}: {parameter.doc}"
-        yield ""
-    settings = list(_settings(look))
-    rows = [(item["name"], item["variable"], item["description"]) for item in settings]
-    yield from table(rows, ("setting", "variable", "what it is"), whole=True)
-    if rows:
-        yield ""

@@ -95,7 +95,7 @@ def migrate() -> None:
     """Import the data of another framework.
 
     \b
-    delf migrate delfhos --dry-run
+    delf migrate delfhos
     """  # noqa: D301 - click's mark for lines that stay as they are
 
 
@@ -107,10 +107,9 @@ def migrate() -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="The folder with the files of Delfhos.  [default: ~/delfhos]",
 )
-@click.option("--dry-run", is_flag=True, help="Only report; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
-def delfhos(ctx: click.Context, source: Path | None, dry_run: bool, as_json: bool) -> None:
+def delfhos(ctx: click.Context, source: Path | None, as_json: bool) -> None:
     """Import facts, chats, prices and logins of Delfhos; its own files stay as they are.
 
     Data that delf already has is not imported again.
@@ -123,14 +122,13 @@ def delfhos(ctx: click.Context, source: Path | None, dry_run: bool, as_json: boo
         raise ConfigurationError(
             f"there are no files of Delfhos in {folder}", hint="--from names its folder"
         )
-    taken = _counted(found) if dry_run else _take(state_of(ctx), found)
+    taken = _take(state_of(ctx), found)
     if as_json:
         click.echo(json.dumps(asdict(taken), ensure_ascii=False, indent=2))
         return
-    verb = "found" if dry_run else "taken"
-    click.echo(f"facts: {taken.facts} {verb}")
-    click.echo(f"conversations: {taken.conversations} {verb}, {taken.messages} messages")
-    click.echo(f"prices: {taken.prices} {verb}")
+    click.echo(f"facts: {taken.facts} taken")
+    click.echo(f"conversations: {taken.conversations} taken, {taken.messages} messages")
+    click.echo(f"prices: {taken.prices} taken")
     if taken.logins:
         click.echo("logins: these sections of delf.toml use them\n")
         for kind, path in taken.logins.items():
@@ -224,16 +222,6 @@ def _shipped() -> dict[str, dict[str, float]]:
         entry = {"input_per_million": float(given), "output_per_million": float(out)}
         prices |= dict.fromkeys(models, entry)
     return prices
-
-
-def _counted(found: _Found) -> _Taken:
-    return _Taken(
-        facts=sum(map(len, found.facts.values())),
-        conversations=len(found.chats),
-        messages=sum(map(len, found.chats.values())),
-        prices=len(found.prices),
-        logins=found.logins,
-    )
 
 
 def _take(state: State, found: _Found) -> _Taken:
