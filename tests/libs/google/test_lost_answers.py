@@ -76,7 +76,6 @@ CHANGES: dict[str, Callable[[Any, str], Awaitable[Any]]] = {
     "drive.share": lambda c, key: c.share(key, BOB),
     "docs.create": lambda c, key: c.create("More", "# Two"),
     "docs.append": lambda c, key: c.append(key, "end"),
-    "docs.insert": lambda c, key: c.insert(key, "One", "in"),
     "docs.replace": lambda c, key: c.replace(key, "7", "77"),
     "docs.rewrite": lambda c, key: c.rewrite(key, "all new"),
     "docs.format": lambda c, key: c.format(key, "7", bold=True),

@@ -53,7 +53,6 @@ class TestDocs(ConnectionContract):
     )
     failing_calls = (
         Call("read", document="nowhere"),
-        Call("insert", document="1file000002", heading="Nowhere", markdown="x"),
         Call("format", document="1file000002", find="nowhere", bold=True),
         Call("append", document="1file000002", markdown=""),
     )
@@ -101,38 +100,24 @@ async def test_structure_is_real(google: GoogleServer, docs: Any) -> None:
     )  # no empty lines
 
 
-async def test_append_insert_rewrite(docs: Any) -> None:
-    key = (await docs.create("Notes", "# One\n\nfirst\n\n## Inner\n\ndeep\n\n# Two\n\nsecond"))[
-        "id"
-    ]
-    await docs.append(key, "- item\n\n```\ncode()\n```")
-    await docs.insert(key, "One", "at the end of one 😀")
-    await docs.insert(key, "# two", "at the start", where="start")
-    assert (await docs.read(key))["markdown"] == (
-        "# One\n\nfirst\n\n## Inner\n\ndeep\n\nat the end of one 😀\n\n# Two\n\nat the start\n\nsecond\n\n- item\n\n`code()`\n"
-    )
-    with pytest.raises(ToolRefusedError, match=r"no heading 'Thre'.*headings: One, Inner, Two"):
-        await docs.insert(key, "Thre", "x")
-    await docs.insert(key, "Inner", "| a |\n|---|\n| b |", where="start")
-    assert "## Inner\n\n| a |\n|---|\n| b |\n\ndeep" in (await docs.read(key))["markdown"]
+async def test_append_and_rewrite(docs: Any) -> None:
+    key = (await docs.create("Notes", "# One\n\nfirst"))["id"]
+    await docs.append(key, "- item 😀\n\n```\ncode()\n```")
+    assert (await docs.read(key))["markdown"] == "# One\n\nfirst\n\n- item 😀\n\n`code()`\n"
     await docs.rewrite(key, "All *new*")
     assert (await docs.read(key))["markdown"] == "All *new*\n"
 
 
-async def test_writing_around_tables(docs: Any) -> None:
+async def test_writing_behind_a_table(docs: Any) -> None:
     table = "| a | b |\n|---|---|\n| 1 | 2 |"
-    key = (await docs.create("Notes", f"{table}\n\n# After\n\n{table}"))["id"]
-    await docs.insert(key, "After", "before the second table", where="start")
+    key = (await docs.create("Notes", f"# Head\n\n{table}"))["id"]
     await docs.append(key, "the end")
-    shown = table
-    assert (await docs.read(key))["markdown"] == (
-        f"{shown}\n\n# After\n\nbefore the second table\n\n{shown}\n\nthe end\n"
-    )
+    assert (await docs.read(key))["markdown"] == f"# Head\n\n{table}\n\nthe end\n"
 
 
-async def test_what_stands_behind_lends_no_looks(google: GoogleServer, docs: Any) -> None:
-    key = (await docs.create("Notes", "# Head\n\n- **bold item**"))["id"]
-    await docs.insert(key, "Head", "plain text", where="start")
+async def test_what_stands_before_lends_no_looks(google: GoogleServer, docs: Any) -> None:
+    key = (await docs.create("Notes", "- **bold item**"))["id"]
+    await docs.append(key, "plain text")
     added = google.docs.documents[key].blocks[1]
     assert (added.text, added.bullet, added.chars[0].style) == ("plain text\n", None, {})
 
@@ -181,14 +166,6 @@ async def test_a_lost_answer_is_not_repeated(google: GoogleServer, docs: Any) ->
     google.fail("docs.documents.batchUpdate", 403, "forbidden")
     with pytest.raises(GoogleError, match=r"the document \w+ was made, and is empty"):
         await docs.create("Notes", "text")
-
-
-async def test_a_long_text_is_cut_with_a_notice(connect: Any) -> None:
-    docs = connect(Docs, text_chars=100)
-    key = (await docs.create("Notes", "x" * 500))["id"]
-    got = await docs.read(key)
-    assert (len(got["markdown"]), "501 characters" in got["notice"]) == (100, True)
-    await docs.aclose()
 
 
 async def test_trash_and_delete(google: GoogleServer, docs: Any) -> None:

@@ -114,7 +114,6 @@ class Docs(delf_docs.connection.Docs):
         base_url: str | None = ...,
         timeout: float = ...,
         max_bytes: int = ...,
-        text_chars: int = ...,
     ) -> None: ...
 
 class Drive(delf_drive.connection.Drive):
@@ -162,7 +161,6 @@ class Gmail(delf_gmail.connection.Gmail):
         base_url: str | None = ...,
         timeout: float = ...,
         max_bytes: int = ...,
-        body_chars: int = ...,
     ) -> None: ...
 
 class MCP(delf_mcp.connection.MCP):

@@ -7,18 +7,16 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypedDict, Unpack, cast
+from typing import Any, ClassVar, Final, Literal, TypedDict
 from weakref import WeakValueDictionary
 
 from delf import CallContext, action
-from delf.errors import ToolRefusedError, did_you_mean
+from delf.errors import ToolRefusedError
 from delf.network.retries import pause
 from delf.protocols.connection import Allowed, ProposedCall
-from delf.settings import PluginSettings
 from delf.types import Trust
 from delf_docs.blocks import blocks_of, units
-from delf_docs.reading import heading_level, markdown_of, paragraphs, plain_text
-from delf_docs.settings import DocsOptions, DocsSettings
+from delf_docs.reading import markdown_of, paragraphs, plain_text
 from delf_docs.writing import insert_blocks, text_style
 from delf_google.connection import GoogleConnection
 from delf_google.errors import GoogleError, LostAnswerError
@@ -30,14 +28,12 @@ _DOCUMENTS: Final = "v1/documents"
 _BY_CONTENT: Final = ("replace", "rewrite", "format", "delete")
 """Actions of which it matters what is in the document."""
 _COMPARED: Final = 200_000
+_LONGEST: Final = 2_000_000
+"""Characters of a document that a script gets."""
 _AS_IT_STANDS: Final = "PREVIEW_WITHOUT_SUGGESTIONS"
 _AS_IT_IS: Final = "SUGGESTIONS_INLINE"
 """With what others suggest in it, as indexes of changes count it."""
 _DRIVE: Final = "https://www.googleapis.com/"
-
-if TYPE_CHECKING:
-    from delf_google.settings import GoogleOptions
-
 
 Place = tuple[int, bool, list[dict[str, Any]]]
 """An index, whether the paragraph there is empty, and what is to be done before."""
@@ -85,7 +81,6 @@ _TRUST: Final[Mapping[str, Trust]] = {
 class Docs(GoogleConnection):
     """Documents, by id or address. Texts are Markdown, both ways."""
 
-    Settings: ClassVar[type[PluginSettings] | None] = DocsSettings
     root = "https://docs.googleapis.com/"
     scopes: ClassVar = {
         "read": "documents.readonly",
@@ -97,18 +92,17 @@ class Docs(GoogleConnection):
     broad: ClassVar = {"documents": frozenset({"documents.readonly"})}
     summary = "Google Docs: documents as Markdown."
 
-    def __init__(self, *first: Any, **options: Unpack[DocsOptions]) -> None:
-        super().__init__(*first, **cast("GoogleOptions", options))
-
     @action("read", effect="read", trust=_TRUST)
     async def read(self, document: str) -> DocumentText:
         """A document as Markdown: headings, lists, tables, links, emphasis."""
         found = await self._view(document, _AS_IT_STANDS)
         text = await asyncio.to_thread(markdown_of, found)
-        most, notice = self.settings.text_chars, None
-        if len(text) > most:
-            notice = f"the text has {len(text):,} characters, of which these are the first {most:,}"
-            text = text[:most]
+        notice = None
+        if len(text) > _LONGEST:
+            notice = (
+                f"the text has {len(text):,} characters, of which these are the first {_LONGEST:,}"
+            )
+            text = text[:_LONGEST]
         return DocumentText(**_info(found), markdown=text, notice=notice)
 
     @action("create", effect="write", trust=_TRUST, sinks=[])
@@ -135,21 +129,6 @@ class Docs(GoogleConnection):
     async def append(self, document: str, markdown: str) -> DocumentInfo:
         """Write Markdown at the end of a document."""
         return await self._write(document, markdown, _end_of)
-
-    @action("update", effect="write", trust=_TRUST, sinks=["document"])
-    async def insert(
-        self,
-        document: str,
-        heading: str,
-        markdown: str,
-        where: Literal["start", "end"] = "end",
-    ) -> DocumentInfo:
-        """Write Markdown into the section below a heading: at its start or at its end."""
-
-        def place(found: Mapping[str, Any]) -> Place:
-            return _section_of(found, heading, where)
-
-        return await self._write(document, markdown, place)
 
     @action("update", effect="write", trust="own", sinks=["document"])
     async def replace(
@@ -405,42 +384,6 @@ def _everything(found: Mapping[str, Any]) -> Place:
     if end <= 1:
         return 1, True, []
     return 1, True, [{"deleteContentRange": {"range": {"startIndex": 1, "endIndex": end}}}]
-
-
-def _section_of(found: Mapping[str, Any], heading: str, where: str) -> Place:
-    content: list[Mapping[str, Any]] = found["body"]["content"]
-    wanted = " ".join(heading.lstrip("#").split()).casefold()
-    known: list[str] = []
-    level: int | None = None
-    for number, element in enumerate(content):
-        own = heading_level(element) if "paragraph" in element else None
-        if level is None:
-            title = " ".join(plain_text(element).split()) if own else ""
-            known += [title] if title else []
-            if not own or title.casefold() != wanted:
-                continue
-            level = own
-            if where == "end":
-                continue
-            return _before(found, content, number + 1)
-        if own is not None and own <= level:
-            return _before(found, content, number)
-    if level is None:
-        raise ToolRefusedError(
-            f"there is no heading {heading[:200]!r}{did_you_mean(heading, known)}; "
-            f"headings: {', '.join(known[:30]) or 'none'}"
-        )
-    return _end_of(found)
-
-
-def _before(found: Mapping[str, Any], content: list[Mapping[str, Any]], number: int) -> Place:
-    """The place in front of an element; at the end of all, the end."""
-    if number >= len(content):
-        return _end_of(found)
-    if "table" in content[number]:  # nothing can be inserted right before a table
-        end = int(content[number - 1]["endIndex"]) - 1
-        return end + 1, True, [{"insertText": {"location": {"index": end}, "text": "\n"}}]
-    return int(content[number].get("startIndex") or 1), False, []
 
 
 def _looks(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, Unpack, cast
+from typing import Any, ClassVar, Final, TypedDict
 
 from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
 from delf.protocols.connection import Allowed, ProposedCall
-from delf.settings import PluginSettings
 from delf.types import Trust
 from delf_gmail.reading import (
     Mail,
@@ -26,7 +25,6 @@ from delf_gmail.reading import (
     texts_elsewhere,
     unbase64,
 )
-from delf_gmail.settings import GmailOptions, GmailSettings
 from delf_gmail.writing import MOST_BYTES, Attachment, build
 from delf_google.addresses import People, address, addresses
 from delf_google.connection import GoogleConnection
@@ -42,9 +40,6 @@ _REPLY_HEADERS: Final = ("From", "To", "Cc", "Reply-To", "Subject", "Message-ID"
 _MOST_FOUND: Final = 500
 _MOST_CHANGED: Final = 1000
 _MOST_SHOWN: Final = 200
-
-if TYPE_CHECKING:
-    from delf_google.settings import GoogleOptions
 
 
 class Found(TypedDict):
@@ -110,14 +105,10 @@ _TRUST: Final[Mapping[str, Trust]] = {
 class Gmail(GoogleConnection):
     """A mailbox: searched and read with ``read``, changed and sent from with ``send``."""
 
-    Settings: ClassVar[type[PluginSettings] | None] = GmailSettings
     root = "https://gmail.googleapis.com/"
     scopes: ClassVar = {"read": "gmail.readonly", "send": "gmail.modify"}
     broad: ClassVar = {"gmail.modify": frozenset({"gmail.readonly"})}
     summary = "Gmail: a mailbox."
-
-    def __init__(self, *first: Any, **options: Unpack[GmailOptions]) -> None:
-        super().__init__(*first, **cast("GoogleOptions", options))
 
     # -- read ---------------------------------------------------------------------------
 
@@ -156,7 +147,7 @@ class Gmail(GoogleConnection):
         resource = await self._get(message)
         await self._fill(resource)
         names = await self._label_names([resource])
-        return await asyncio.to_thread(mail_of, resource, names(resource), self.settings.body_chars)
+        return await asyncio.to_thread(mail_of, resource, names(resource))
 
     @action("read", effect="read", trust=_TRUST, author="verified_sender")
     async def thread(self, thread: str) -> Thread:
@@ -168,8 +159,7 @@ class Gmail(GoogleConnection):
         for item in resources:
             await self._fill(item)
         names = await self._label_names(resources)
-        most = self.settings.body_chars
-        mails = [await asyncio.to_thread(mail_of, item, names(item), most) for item in resources]
+        mails = [await asyncio.to_thread(mail_of, item, names(item)) for item in resources]
         subject = mails[0]["subject"] if mails else ""
         return Thread(id=str(found["id"]), subject=subject, messages=mails)
 

@@ -20,6 +20,8 @@ from delf.errors import ToolRefusedError
 from delf_gmail.html_text import text_of
 
 _DEEPEST: Final = 60
+_LONGEST: Final = 100_000
+"""Characters of a text that a script gets."""
 _SHIFTING: Final = re.compile(r"utf-7|iso2022|hz|utf-16|utf-32")
 _HTML: Final = re.compile(r"\bx?html\b", re.IGNORECASE)
 _LINKS: Final = re.compile(r"\(?https?://\S+")
@@ -244,21 +246,20 @@ def line_of(resource: Resource, labels: Sequence[str]) -> MessageLine:
     )
 
 
-def mail_of(resource: Resource, labels: Sequence[str], most: int) -> Mail:
+def mail_of(resource: Resource, labels: Sequence[str]) -> Mail:
     """A message with its text.
 
     Args:
         resource: The message in full.
         labels: The names of its labels.
-        most: Characters of the text; the rest is cut, with a notice.
     """
     payload: Resource = resource.get("payload") or {}
     headers = headers_of(payload)
     text = body_text(payload)
     notice = None
-    if len(text) > most:
-        notice = f"the text has {len(text):,} characters, of which these are the first {most:,}"
-        text = text[:most]
+    if len(text) > _LONGEST:
+        notice = f"the text has {len(text):,} characters, of which these are the first {_LONGEST:,}"
+        text = text[:_LONGEST]
     return Mail(
         id=str(resource["id"]),
         thread=str(resource["threadId"]),

@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 from collections.abc import Coroutine, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -28,7 +28,6 @@ _QUIET: Final = {
 }
 _LOGGERS: Final = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 _READY: Final = "openai.resources.chat"
-_TOKENS: Final = "litellm.litellm_core_utils.default_encoding"
 _lock: Final = threading.Lock()
 _imported: Final = threading.Event()
 _loading: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = (
@@ -55,13 +54,6 @@ async def load() -> Any:
             _loading.pop(loop, None)
 
 
-async def load_for_streams() -> None:
-    """Load the files of litellm's first stream (its tokens' table), off the event loop."""
-    if _TOKENS not in sys.modules:
-        with suppress(ImportError):
-            await asyncio.to_thread(importlib.import_module, _TOKENS)
-
-
 def load_now() -> Any:
     """The module ``litellm``, with what its first call would import."""
     with _lock:
@@ -73,7 +65,7 @@ def load_now() -> Any:
 
 def _import() -> None:
     is_first = "litellm" not in sys.modules
-    with _environment(_QUIET), _no_collection():
+    with _environment(_QUIET):
         litellm: Any = importlib.import_module("litellm")
         importlib.import_module(_READY)
         _load_headers()
@@ -96,19 +88,6 @@ def _environment(variables: Mapping[str, str]) -> Generator[None]:
     finally:
         for name in added:
             os.environ.pop(name, None)
-
-
-@contextmanager
-def _no_collection() -> Generator[None]:
-    """One garbage collection at the end instead of many in between, which take 0.7 s."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-            gc.collect()  # here, or else in the middle of the first call
 
 
 def _load_headers() -> None:

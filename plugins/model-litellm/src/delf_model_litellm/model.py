@@ -128,8 +128,6 @@ class LiteLLMModel(EndpointModel):
 
     async def _call(self, request: ModelRequest, *, stream: bool) -> Any:
         litellm = await library.load()
-        if stream:
-            await library.load_for_streams()
         endpoint = self._endpoint
         search = self._search_for(request)
         if search is not None and not _can_search(litellm, endpoint):
