@@ -1,7 +1,8 @@
 """Every suite both ways: what keeps a contract passes it, and what breaks it is caught.
 
-``broken/KIND.py`` has, beside a ``TestGood…``, classes that break one thing each and name in
-``breaks`` the tests that have to notice. Every test of a suite has to fail for one of them.
+``broken/KIND.py`` has, beside a ``TestGood…``, classes that break one thing each. ``breaks`` names
+the tests that have to notice, as a decorator of what is tested or as an attribute of a suite.
+Every test of a suite has to fail for one of them.
 """
 
 from __future__ import annotations
@@ -90,11 +91,18 @@ def planted(kind: str, attribute: str) -> dict[str, Any]:
     tree = ast.parse((BROKEN / f"{kind}.py").read_text(encoding="utf-8"))
     found: dict[str, Any] = {}
     for node in tree.body:
-        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
-            found[node.name] = None
-            for part in node.body:
-                if isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) == attribute:
-                    found[node.name] = ast.literal_eval(part.value)
+        if not isinstance(node, ast.ClassDef) or not node.name.startswith("Test"):
+            continue
+        said = {
+            ast.unparse(part.targets[0]): part.value
+            for part in node.body
+            if isinstance(part, ast.Assign)
+        }
+        for call in node.decorator_list:
+            assert isinstance(call, ast.Call)
+            said["breaks"] = ast.Tuple(call.args, ast.Load())
+            said |= {str(keyword.arg): keyword.value for keyword in call.keywords}
+        found[node.name] = ast.literal_eval(said[attribute]) if attribute in said else None
     return found
 
 

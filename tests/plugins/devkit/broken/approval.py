@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from planting import planting
 
 from delf.protocols.approval import Approved, Edited, Rejected
 from delf.testing import ApprovalContract, ScriptedApprovals
@@ -44,6 +45,9 @@ class Suite(ApprovalContract):
         return lambda person: self.kind(default=does[person])
 
 
+breaks = planting(Suite)
+
+
 class TestGood(Suite):
     pass
 
@@ -58,16 +62,13 @@ class TestGivesNoReason(Suite):
     does = {**DOES, "rejects": Rejected(reason=" ")}
 
 
-class TestRepeatsItsFirstAnswer(Suite):
-    breaks = ("test_each_request_is_asked_anew",)
-    says = "which nobody decided"
+@breaks("test_each_request_is_asked_anew", says="which nobody decided")
+class TestRepeatsItsFirstAnswer(ScriptedApprovals):
+    said = None
 
-    class kind(ScriptedApprovals):
-        said = None
-
-        async def decide(self, request):
-            self.said = self.said or await super().decide(request)
-            return self.said
+    async def decide(self, request):
+        self.said = self.said or await super().decide(request)
+        return self.said
 
 
 class Present(ScriptedApprovals):
@@ -77,12 +78,9 @@ class Present(ScriptedApprovals):
         return self.there
 
 
-class TestNobodyIsEverThere(Suite):
-    breaks = ("test_a_yes_is_a_yes",)
-    says = "nobody ever is"
-
-    class kind(Present):
-        there = False
+@breaks("test_a_yes_is_a_yes", says="nobody ever is")
+class TestNobodyIsEverThere(Present):
+    there = False
 
 
 class TestSomebodyIsAlwaysThere(Suite):
@@ -91,23 +89,19 @@ class TestSomebodyIsAlwaysThere(Suite):
     kind = Present
 
 
-class TestMixesEdits(Suite):
-    breaks = ("test_an_edit_has_all_arguments",)
-
-    class kind(ScriptedApprovals):
-        async def decide(self, request):
-            self.request = request
-            await asyncio.sleep(0)
-            return await super().decide(self.request)
+@breaks("test_an_edit_has_all_arguments")
+class TestMixesEdits(ScriptedApprovals):
+    async def decide(self, request):
+        self.request = request
+        await asyncio.sleep(0)
+        return await super().decide(self.request)
 
 
-class TestHoldsTheLoop(Suite):
-    breaks = ("test_a_yes_is_a_yes",)
-
-    class kind(ScriptedApprovals):
-        async def decide(self, request):
-            time.sleep(0.3)
-            return await super().decide(request)
+@breaks("test_a_yes_is_a_yes")
+class TestHoldsTheLoop(ScriptedApprovals):
+    async def decide(self, request):
+        time.sleep(0.3)
+        return await super().decide(request)
 
 
 class TestEditsDropTheRest(Suite):
@@ -125,39 +119,33 @@ class TestNobodySaysYes(Suite):
     does = {**DOES, "is away": True}
 
 
-class TestFailsOpen(Suite):
+@breaks("test_a_person_who_cannot_be_reached_approves_nothing")
+class TestFailsOpen(ScriptedApprovals):
     """A pager that takes no news for good news."""
 
-    breaks = ("test_a_person_who_cannot_be_reached_approves_nothing",)
-
-    class kind(ScriptedApprovals):
-        async def decide(self, request):
-            try:
-                return await super().decide(request)
-            except OSError:
-                return Approved(reason="nobody objected")
-
-
-class TestShowsTextOnly(Suite):
-    breaks = ("test_a_yes_is_a_yes",)
-
-    class kind(ScriptedApprovals):
-        async def decide(self, request):
-            "".join(
-                str(value, "ascii") if isinstance(value, bytes) else ""
-                for value in request.arguments.values()
-            )
+    async def decide(self, request):
+        try:
             return await super().decide(request)
+        except OSError:
+            return Approved(reason="nobody objected")
 
 
-class TestOneAtATime(Suite):
-    breaks = ("test_a_yes_is_a_yes",)
+@breaks("test_a_yes_is_a_yes")
+class TestShowsTextOnly(ScriptedApprovals):
+    async def decide(self, request):
+        "".join(
+            str(value, "ascii") if isinstance(value, bytes) else ""
+            for value in request.arguments.values()
+        )
+        return await super().decide(request)
 
-    class kind(ScriptedApprovals):
-        async def decide(self, request):
-            self.requests.append(request)
-            await asyncio.sleep(0)
-            return await super().decide(self.requests[0]) if request is self.requests[-1] else None
+
+@breaks("test_a_yes_is_a_yes")
+class TestOneAtATime(ScriptedApprovals):
+    async def decide(self, request):
+        self.requests.append(request)
+        await asyncio.sleep(0)
+        return await super().decide(self.requests[0]) if request is self.requests[-1] else None
 
 
 class TestDecidesForTheSilent(Suite):

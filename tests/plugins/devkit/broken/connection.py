@@ -9,6 +9,7 @@ import time
 from typing import Literal
 
 import pytest
+from planting import planting
 from pydantic import Field
 
 from delf import CallContext, Connection, ToolExecutionError, action
@@ -73,6 +74,9 @@ class Suite(ConnectionContract):
         )
 
 
+breaks = planting(Suite)
+
+
 class TestGood(Suite):
     pass
 
@@ -118,263 +122,216 @@ class TestGoodDynamic(Suite):
             return [action_from_function(find, effect="read"), action_from_function(close)]
 
 
-class TestNoDescription(Suite):
-    breaks = ("test_is_a_connection_with_a_name",)
+@breaks("test_is_a_connection_with_a_name")
+class TestNoDescription(Desk):
+    __doc__ = ""
 
-    class kind(Desk):
-        __doc__ = ""
 
+@breaks("test_every_action_is_described")
+class TestOrderChanges(Desk):
+    turn = False
 
-class TestOrderChanges(Suite):
-    breaks = ("test_every_action_is_described",)
+    async def actions(self):
+        self.turn = not self.turn
+        found = list(await super().actions())
+        return found if self.turn else found[::-1]
 
-    class kind(Desk):
-        turn = False
 
-        async def actions(self):
-            self.turn = not self.turn
-            found = list(await super().actions())
-            return found if self.turn else found[::-1]
+@breaks("test_every_action_is_described")
+class TestNoDocstring(Desk):
+    @action(effect="read")
+    async def count(self) -> int:
+        return 1
 
 
-class TestNoDocstring(Suite):
-    breaks = ("test_every_action_is_described",)
+@breaks("test_every_action_is_described")
+class TestNoEffect(Desk):
+    @action
+    async def burn(self) -> int:
+        """Burn a ticket."""
+        return 1
+
+    @action("edit")
+    async def drown(self) -> int:
+        """Drown a ticket."""
+        return 1
+
+
+@breaks("test_inspect_needs_no_credentials")
+class TestInspectsItsService(Desk):
+    def inspect(self, *, verbose=False):
+        assert self.settings.token
+        return {"tool": "desk", "methods": [], "total": 0}
 
-    class kind(Desk):
-        @action(effect="read")
-        async def count(self) -> int:
-            return 1
-
-
-class TestNoEffect(Suite):
-    breaks = ("test_every_action_is_described",)
-
-    class kind(Desk):
-        @action
-        async def burn(self) -> int:
-            """Burn a ticket."""
-            return 1
-
-        @action("edit")
-        async def drown(self) -> int:
-            """Drown a ticket."""
-            return 1
-
-
-class TestInspectsItsService(Suite):
-    breaks = ("test_inspect_needs_no_credentials",)
-
-    class kind(Desk):
-        def inspect(self, *, verbose=False):
-            assert self.settings.token
-            return {"tool": "desk", "methods": [], "total": 0}
-
-
-class TestTakesAnything(Suite):
-    breaks = ("test_refuses_arguments_that_do_not_fit",)
-
-    class kind(Desk):
-        async def actions(self):
-            import dataclasses
-
-            return [dataclasses.replace(a, validate=dict) for a in await super().actions()]
-
-
-class TestSchemaOfAnother(Suite):
-    breaks = ("test_every_action_is_described",)
-
-    class kind(Desk):
-        async def actions(self):
-            import dataclasses
-
-            return [dataclasses.replace(a, schema=dict) for a in await super().actions()] + [
-                dataclasses.replace(
-                    (await super().actions())[0],
-                    name="more",
-                    schema=lambda: {"properties": {"x": {}}},
-                )
-            ]
-
-
-class TestGivesObjects(Suite):
-    breaks = ("test_a_call_gives_what_its_type_says_and_changes_no_default",)
-
-    class kind(Desk):
-        @action(effect="read")
-        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> object:
-            """Tickets in a state."""
-            return object()
-
-
-class TestOneAtATime(Suite):
-    breaks = ("test_calls_can_overlap",)
-
-    class kind(Desk):
-        busy = False
-
-        @action(effect="read")
-        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
-            """Tickets in a state."""
-            assert not self.busy
-            self.busy = True
-            await asyncio.sleep(0)
-            self.busy = False
-            return []
-
-
-class TestHoldsTheLoop(Suite):
-    breaks = ("test_calls_leave_the_event_loop_alone",)
-
-    class kind(Desk):
-        @action(effect="read")
-        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
-            """Tickets in a state."""
-            time.sleep(0.3)
-            return [state]
-
-
-class TestRefusesToWork(Suite):
-    breaks = ("test_works_in_a_task",)
-
-    class kind(Desk):
-        @action(effect="read")
-        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
-            """Tickets in a state."""
-            raise ToolExecutionError("not today")
-
-
-class TestLeaksInAResult(Suite):
-    breaks = ("test_secrets_are_never_shown",)
-
-    class kind(Desk):
-        @action(effect="read")
-        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
-            """Tickets in a state."""
-            return [f"/tickets?state={state}&token={self.settings.token.get_secret_value()}"]
-
-
-class TestLeaksInALog(Suite):
-    breaks = ("test_secrets_are_never_shown",)
-
-    class kind(Desk):
-        @action("edit", effect="write")
-        def close(self, ticket: str) -> bool:
-            """Close a ticket."""
-            logging.getLogger("desk").debug("asking %s", self.settings.url.get_secret_value())
-            return True
-
-
-class TestLeaksItsKeyEncodedInALog(Suite):
-    breaks = ("test_secrets_are_never_shown",)
-
-    class kind(Desk):
-        async def context(self, task):
-            key = f"ann:{self.settings.token.get_secret_value()}".encode()
-            own = logging.getLogger("desk.own")
-            own.propagate = False
-            own.info("headers %r", {"authorization": f"Basic {base64.b64encode(key).decode()}"})
-            return "Tickets have a state."
-
-
-class TestLeaksAsItPrints(Suite):
-    breaks = ("test_secrets_are_never_shown",)
-
-    class kind(Desk):
-        @action("edit", effect="write")
-        def close(self, ticket: str) -> bool:
-            """Close a ticket."""
-            print("asking with", self.settings.token.get_secret_value())
-            return True
-
-
-class TestLeaksByVendorErrors(Suite):
-    breaks = ("test_a_failure_is_an_error_of_delf", "test_calls_can_overlap")
-
-    class kind(Desk):
-        @action("edit", effect="write")
-        def close(self, ticket: str) -> bool:
-            """Close a ticket."""
-            token = self.settings.token.get_secret_value()
-            logging.getLogger("desk").warning("refused: %s", token)
-            raise OSError(f"401 from https://desk.example.org/?token={token}")
-
-
-class TestLeaksInAnError(Suite):
-    breaks = ("test_secrets_are_never_shown",)
-
-    class kind(Desk):
-        @action("edit", effect="write")
-        def close(self, ticket: str) -> bool:
-            """Close a ticket."""
-            if ticket == "none":
-                cause = OSError(f"cannot reach {self.settings.url.get_secret_value()}")
-                raise ToolExecutionError("no ticket") from cause
-            return True
-
-
-class TestLeaksInItsContext(Suite):
-    breaks = ("test_secrets_are_never_shown",)
-
-    class kind(Desk):
-        async def context(self, task):
-            return f"Use the token {self.settings.token.get_secret_value()}."
-
-
-class TestStaysCancelled(Suite):
-    breaks = ("test_survives_a_cancelled_call",)
-
-    class kind(Desk):
-        stuck = False
-
-        @action(effect="read")
-        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
-            """Tickets in a state."""
-            assert not self.stuck
-            return []
-
-        @action(effect="read")
-        async def wait(self) -> None:
-            """Wait forever."""
-            self.stuck = True
-            await asyncio.Event().wait()
-
-
-class TestClosesWhatIsNotThere(Suite):
-    breaks = ("test_can_be_closed_twice_and_used_again",)
-
-    class kind(Desk):
-        async def aclose(self):
-            self.session.close()
-
-
-class TestStaysClosed(Suite):
-    breaks = ("test_can_be_closed_twice_and_used_again",)
-
-    class kind(Desk):
-        @action(effect="read")
-        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
-            """Tickets in a state."""
-            assert self.open
-            return []
-
-
-class TestContextIsNoText(Suite):
-    breaks = ("test_says_the_same_of_itself_each_time",)
-
-    class kind(Desk):
-        async def context(self, task):
-            return "  "
-
-
-class TestUntried(Suite):
-    breaks = ("test_every_action_is_tried",)
-    says = "no Call tries burn"
-
-    class kind(Desk):
-        @action(effect="write")
-        async def burn(self) -> int:
-            """Burn a ticket."""
-            raise TypeError("nobody has ever called this")
+
+@breaks("test_refuses_arguments_that_do_not_fit")
+class TestTakesAnything(Desk):
+    async def actions(self):
+        import dataclasses
+
+        return [dataclasses.replace(a, validate=dict) for a in await super().actions()]
+
+
+@breaks("test_every_action_is_described")
+class TestSchemaOfAnother(Desk):
+    async def actions(self):
+        import dataclasses
+
+        return [dataclasses.replace(a, schema=dict) for a in await super().actions()] + [
+            dataclasses.replace(
+                (await super().actions())[0],
+                name="more",
+                schema=lambda: {"properties": {"x": {}}},
+            )
+        ]
+
+
+@breaks("test_a_call_gives_what_its_type_says_and_changes_no_default")
+class TestGivesObjects(Desk):
+    @action(effect="read")
+    async def find(self, state: Literal["open", "closed"], limit: int = 5) -> object:
+        """Tickets in a state."""
+        return object()
+
+
+@breaks("test_calls_can_overlap")
+class TestOneAtATime(Desk):
+    busy = False
+
+    @action(effect="read")
+    async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+        """Tickets in a state."""
+        assert not self.busy
+        self.busy = True
+        await asyncio.sleep(0)
+        self.busy = False
+        return []
+
+
+@breaks("test_calls_leave_the_event_loop_alone")
+class TestHoldsTheLoop(Desk):
+    @action(effect="read")
+    async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+        """Tickets in a state."""
+        time.sleep(0.3)
+        return [state]
+
+
+@breaks("test_works_in_a_task")
+class TestRefusesToWork(Desk):
+    @action(effect="read")
+    async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+        """Tickets in a state."""
+        raise ToolExecutionError("not today")
+
+
+@breaks("test_secrets_are_never_shown")
+class TestLeaksInAResult(Desk):
+    @action(effect="read")
+    async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+        """Tickets in a state."""
+        return [f"/tickets?state={state}&token={self.settings.token.get_secret_value()}"]
+
+
+@breaks("test_secrets_are_never_shown")
+class TestLeaksInALog(Desk):
+    @action("edit", effect="write")
+    def close(self, ticket: str) -> bool:
+        """Close a ticket."""
+        logging.getLogger("desk").debug("asking %s", self.settings.url.get_secret_value())
+        return True
+
+
+@breaks("test_secrets_are_never_shown")
+class TestLeaksItsKeyEncodedInALog(Desk):
+    async def context(self, task):
+        key = f"ann:{self.settings.token.get_secret_value()}".encode()
+        own = logging.getLogger("desk.own")
+        own.propagate = False
+        own.info("headers %r", {"authorization": f"Basic {base64.b64encode(key).decode()}"})
+        return "Tickets have a state."
+
+
+@breaks("test_secrets_are_never_shown")
+class TestLeaksAsItPrints(Desk):
+    @action("edit", effect="write")
+    def close(self, ticket: str) -> bool:
+        """Close a ticket."""
+        print("asking with", self.settings.token.get_secret_value())
+        return True
+
+
+@breaks("test_a_failure_is_an_error_of_delf", "test_calls_can_overlap")
+class TestLeaksByVendorErrors(Desk):
+    @action("edit", effect="write")
+    def close(self, ticket: str) -> bool:
+        """Close a ticket."""
+        token = self.settings.token.get_secret_value()
+        logging.getLogger("desk").warning("refused: %s", token)
+        raise OSError(f"401 from https://desk.example.org/?token={token}")
+
+
+@breaks("test_secrets_are_never_shown")
+class TestLeaksInAnError(Desk):
+    @action("edit", effect="write")
+    def close(self, ticket: str) -> bool:
+        """Close a ticket."""
+        if ticket == "none":
+            cause = OSError(f"cannot reach {self.settings.url.get_secret_value()}")
+            raise ToolExecutionError("no ticket") from cause
+        return True
+
+
+@breaks("test_secrets_are_never_shown")
+class TestLeaksInItsContext(Desk):
+    async def context(self, task):
+        return f"Use the token {self.settings.token.get_secret_value()}."
+
+
+@breaks("test_survives_a_cancelled_call")
+class TestStaysCancelled(Desk):
+    stuck = False
+
+    @action(effect="read")
+    async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+        """Tickets in a state."""
+        assert not self.stuck
+        return []
+
+    @action(effect="read")
+    async def wait(self) -> None:
+        """Wait forever."""
+        self.stuck = True
+        await asyncio.Event().wait()
+
+
+@breaks("test_can_be_closed_twice_and_used_again")
+class TestClosesWhatIsNotThere(Desk):
+    async def aclose(self):
+        self.session.close()
+
+
+@breaks("test_can_be_closed_twice_and_used_again")
+class TestStaysClosed(Desk):
+    @action(effect="read")
+    async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+        """Tickets in a state."""
+        assert self.open
+        return []
+
+
+@breaks("test_says_the_same_of_itself_each_time")
+class TestContextIsNoText(Desk):
+    async def context(self, task):
+        return "  "
+
+
+@breaks("test_every_action_is_tried", says="no Call tries burn")
+class TestUntried(Desk):
+    @action(effect="write")
+    async def burn(self) -> int:
+        """Burn a ticket."""
+        raise TypeError("nobody has ever called this")
 
 
 class TestSaysThatItIsUntried(Suite):
@@ -383,22 +340,18 @@ class TestSaysThatItIsUntried(Suite):
     untested = ("find", "wait")
 
 
-class TestTellsTheTime(Suite):
-    breaks = ("test_says_the_same_of_itself_each_time",)
-    says = "leave times and counters out"
-
-    class kind(Desk):
-        async def context(self, task):
-            return f"It is {time.time_ns()}."
+@breaks("test_says_the_same_of_itself_each_time", says="leave times and counters out")
+class TestTellsTheTime(Desk):
+    async def context(self, task):
+        return f"It is {time.time_ns()}."
 
 
-class TestTellsTheDay(Suite):
-    breaks = ("test_says_the_same_of_itself_each_time",)
-    says = "the current time is in what a model is told"
-
-    class kind(Desk):
-        async def context(self, task):
-            return f"Today is {dt.date.today()}."
+@breaks(
+    "test_says_the_same_of_itself_each_time", says="the current time is in what a model is told"
+)
+class TestTellsTheDay(Desk):
+    async def context(self, task):
+        return f"Today is {dt.date.today()}."
 
 
 async def states(self) -> str:
@@ -439,17 +392,14 @@ class TestKeepsItsLockWhenCancelled(Suite):
             return state
 
 
-class TestAsksAFastServer(Suite):
-    breaks = ("test_calls_leave_the_event_loop_alone",)
-    says = "it waits on the event loop"
-
-    class kind(Desk):
-        @action(effect="read")
-        async def find(self, state: str, limit: int = 5) -> str:
-            """Tickets in a state."""
-            with socket.create_server(("127.0.0.1", 0)) as server:
-                socket.create_connection(server.getsockname()).close()
-            return state
+@breaks("test_calls_leave_the_event_loop_alone", says="it waits on the event loop")
+class TestAsksAFastServer(Desk):
+    @action(effect="read")
+    async def find(self, state: str, limit: int = 5) -> str:
+        """Tickets in a state."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname()).close()
+        return state
 
 
 class TestGoodChecked(Suite):
@@ -473,13 +423,10 @@ class TestChecksNothingWhenItsRulesAreGone(TestGoodChecked):
                 return Allowed()
 
 
-class TestChecksUntold(Suite):
-    breaks = ("test_its_check_lets_nothing_through_that_it_refuses",)
-    says = "name calls in `refused`"
-
-    class kind(Desk):
-        def check(self, call):
-            return Allowed()
+@breaks("test_its_check_lets_nothing_through_that_it_refuses", says="name calls in `refused`")
+class TestChecksUntold(Desk):
+    def check(self, call):
+        return Allowed()
 
 
 class TestNeverEndsClosing(Suite):
@@ -492,24 +439,20 @@ class TestNeverEndsClosing(Suite):
             await asyncio.Event().wait()
 
 
-class TestGivesAnotherTypeThanItSays(Suite):
-    breaks = ("test_a_call_gives_what_its_type_says_and_changes_no_default",)
-    says = "gave a set"
-
-    class kind(Desk):
-        @action(effect="read")
-        async def find(self, state: str, limit: int = 5) -> list[str]:
-            """Tickets in a state."""
-            return {state}
+@breaks("test_a_call_gives_what_its_type_says_and_changes_no_default", says="gave a set")
+class TestGivesAnotherTypeThanItSays(Desk):
+    @action(effect="read")
+    async def find(self, state: str, limit: int = 5) -> list[str]:
+        """Tickets in a state."""
+        return {state}
 
 
-class TestChangesItsDefault(Suite):
-    breaks = ("test_a_call_gives_what_its_type_says_and_changes_no_default",)
-    says = "changes its own default"
-
-    class kind(Desk):
-        @action(effect="read")
-        async def find(self, state: str, limit: int = 5, seen: list[str] = []) -> list[str]:  # noqa: B006
-            """Tickets in a state."""
-            seen.append(state)
-            return [state]
+@breaks(
+    "test_a_call_gives_what_its_type_says_and_changes_no_default", says="changes its own default"
+)
+class TestChangesItsDefault(Desk):
+    @action(effect="read")
+    async def find(self, state: str, limit: int = 5, seen: list[str] = []) -> list[str]:  # noqa: B006
+        """Tickets in a state."""
+        seen.append(state)
+        return [state]

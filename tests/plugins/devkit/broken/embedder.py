@@ -7,6 +7,7 @@ import time
 import zlib
 
 import pytest
+from planting import planting
 
 from delf.testing import EmbedderContract
 
@@ -39,6 +40,9 @@ class Suite(EmbedderContract):
         return self.kind()
 
 
+breaks = planting(Suite)
+
+
 class TestGood(Suite):
     pass
 
@@ -51,104 +55,81 @@ class TestGoodWithNothingToClose(Suite):
         embed = Good.embed
 
 
-class TestSaysAnotherDimension(Suite):
-    breaks = ("test_gives_a_vector_for_each_text",)
-
-    class kind(Good):
-        dimension = 384
+@breaks("test_gives_a_vector_for_each_text")
+class TestSaysAnotherDimension(Good):
+    dimension = 384
 
 
-class TestIsNotNormal(Suite):
-    breaks = ("test_gives_a_vector_for_each_text",)
-
-    class kind(Good):
-        async def embed(self, texts, kind="passage"):
-            return [[2 * value for value in row] for row in await super().embed(texts)]
+@breaks("test_gives_a_vector_for_each_text")
+class TestIsNotNormal(Good):
+    async def embed(self, texts, kind="passage"):
+        return [[2 * value for value in row] for row in await super().embed(texts)]
 
 
-class TestEverythingIsAlike(Suite):
-    breaks = ("test_like_texts_have_like_vectors",)
-
-    class kind(Good):
-        async def embed(self, texts, kind="passage"):
-            return [vector("nothing") for _ in texts]
+@breaks("test_like_texts_have_like_vectors")
+class TestEverythingIsAlike(Good):
+    async def embed(self, texts, kind="passage"):
+        return [vector("nothing") for _ in texts]
 
 
-class TestLooksAtTheNeighbours(Suite):
-    breaks = ("test_a_text_has_one_vector",)
-
-    class kind(Good):
-        async def embed(self, texts, kind="passage"):
-            return [vector(" ".join((*texts, text))) for text in texts]
+@breaks("test_a_text_has_one_vector")
+class TestLooksAtTheNeighbours(Good):
+    async def embed(self, texts, kind="passage"):
+        return [vector(" ".join((*texts, text))) for text in texts]
 
 
-class TestDropsTheLast(Suite):
-    breaks = ("test_names_its_model_and_takes_a_full_batch",)
-
-    class kind(Good):
-        async def embed(self, texts, kind="passage"):
-            return (await super().embed(texts))[: self.batch_size - 1]
+@breaks("test_names_its_model_and_takes_a_full_batch")
+class TestDropsTheLast(Good):
+    async def embed(self, texts, kind="passage"):
+        return (await super().embed(texts))[: self.batch_size - 1]
 
 
-class TestDividesByNothing(Suite):
-    breaks = ("test_odd_texts_do_no_harm",)
-
-    class kind(Good):
-        async def embed(self, texts, kind="passage"):
-            return [vector(text) if text.strip() else [math.nan] * self.dimension for text in texts]
+@breaks("test_odd_texts_do_no_harm")
+class TestDividesByNothing(Good):
+    async def embed(self, texts, kind="passage"):
+        return [vector(text) if text.strip() else [math.nan] * self.dimension for text in texts]
 
 
-class TestMixesUpCalls(Suite):
-    breaks = ("test_can_be_used_by_many_at_once",)
-
-    class kind(Good):
-        async def embed(self, texts, kind="passage"):
-            self.texts = texts
-            await asyncio.sleep(0)
-            return [vector(text) for text in self.texts]
+@breaks("test_can_be_used_by_many_at_once")
+class TestMixesUpCalls(Good):
+    async def embed(self, texts, kind="passage"):
+        self.texts = texts
+        await asyncio.sleep(0)
+        return [vector(text) for text in self.texts]
 
 
-class TestHoldsTheLoop(Suite):
-    breaks = ("test_leaves_the_event_loop_alone",)
-
-    class kind(Good):
-        async def embed(self, texts, kind="passage"):
-            time.sleep(0.3)
-            return await super().embed(texts)
+@breaks("test_leaves_the_event_loop_alone")
+class TestHoldsTheLoop(Good):
+    async def embed(self, texts, kind="passage"):
+        time.sleep(0.3)
+        return await super().embed(texts)
 
 
-class TestHasNoName(Suite):
-    breaks = ("test_names_its_model_and_takes_a_full_batch",)
-
-    class kind(Good):
-        model = ""
+@breaks("test_names_its_model_and_takes_a_full_batch")
+class TestHasNoName(Good):
+    model = ""
 
 
-class TestClosesOnce(Suite):
-    breaks = ("test_can_be_closed_twice_and_unused",)
+@breaks("test_can_be_closed_twice_and_unused")
+class TestClosesOnce(Good):
+    lock = True
 
-    class kind(Good):
-        lock = True
-
-        async def aclose(self):
-            assert self.lock
-            self.lock = False
+    async def aclose(self):
+        assert self.lock
+        self.lock = False
 
 
-class TestHashesWords(Suite):
-    breaks = ("test_a_text_has_one_vector_in_every_process",)
-    says = "use zlib.crc32"
+@breaks("test_a_text_has_one_vector_in_every_process", says="use zlib.crc32")
+class TestHashesWords(Good):
+    async def embed(self, texts, kind="passage"):
+        return [self.vector(text) for text in texts]
 
-    class kind(Good):
-        async def embed(self, texts, kind="passage"):
-            return [self.vector(text) for text in texts]
-
-        def vector(self, text):
-            counts = [0.0] * self.dimension
-            for word in re.findall(r"\w+", text.lower()):
-                counts[hash(word) % self.dimension] += 1.0
-            norm = math.hypot(*counts) or 1.0
-            return [count / norm for count in counts]
+    def vector(self, text):
+        counts = [0.0] * self.dimension
+        for word in re.findall(r"\w+", text.lower()):
+            counts[hash(word) % self.dimension] += 1.0
+        norm = math.hypot(*counts) or 1.0
+        return [count / norm for count in counts]
 
 
 class TestKeepsItsLockWhenCancelled(Suite):
@@ -168,11 +149,8 @@ class TestKeepsItsLockWhenCancelled(Suite):
             return vectors
 
 
-class TestSleepsOnTheLoop(Suite):
-    breaks = ("test_leaves_the_event_loop_alone",)
-    says = "time.sleep"
-
-    class kind(Good):
-        async def embed(self, texts, kind="passage"):
-            time.sleep(0.01)
-            return await super().embed(texts, kind)
+@breaks("test_leaves_the_event_loop_alone", says="time.sleep")
+class TestSleepsOnTheLoop(Good):
+    async def embed(self, texts, kind="passage"):
+        time.sleep(0.01)
+        return await super().embed(texts, kind)

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from planting import planting
 
 from delf.errors import ToolExecutionError
 from delf.testing import FormatContract
@@ -53,6 +54,9 @@ class Suite(FormatContract):
         return path
 
 
+breaks = planting(Suite)
+
+
 class TestGood(Suite):
     pass
 
@@ -63,75 +67,57 @@ class TestGoodWithoutParts(Suite):
             return ()
 
 
-class TestLosesARow(Suite):
-    breaks = ("test_reads_the_rows", "test_reads_at_one_time_are_kept_apart")
-
-    class kind(Good):
-        async def read(self, path, part):
-            return (await super().read(path, part))[1:]
+@breaks("test_reads_the_rows", "test_reads_at_one_time_are_kept_apart")
+class TestLosesARow(Good):
+    async def read(self, path, part):
+        return (await super().read(path, part))[1:]
 
 
-class TestNamesAPartTwice(Suite):
-    breaks = ("test_reads_a_part_by_its_name",)
-
-    class kind(Good):
-        async def parts(self, path):
-            return [*(await super().parts(path)), "stock"]
+@breaks("test_reads_a_part_by_its_name")
+class TestNamesAPartTwice(Good):
+    async def parts(self, path):
+        return [*(await super().parts(path)), "stock"]
 
 
-class TestReadsWhateverIsAskedFor(Suite):
-    breaks = ("test_reads_a_part_by_its_name",)
-
-    class kind(Good):
-        async def read(self, path, part):
-            return await super().read(path, None)
+@breaks("test_reads_a_part_by_its_name")
+class TestReadsWhateverIsAskedFor(Good):
+    async def read(self, path, part):
+        return await super().read(path, None)
 
 
-class TestFailsInItsOwnWay(Suite):
-    breaks = ("test_a_file_that_cannot_be_read_is_an_error",)
-
-    class kind(Good):
-        def lines(self, path):
-            return Path(path).read_text().splitlines()
+@breaks("test_a_file_that_cannot_be_read_is_an_error")
+class TestFailsInItsOwnWay(Good):
+    def lines(self, path):
+        return Path(path).read_text().splitlines()
 
 
-class TestKeepsItsFileInSelf(Suite):
-    breaks = ("test_reads_at_one_time_are_kept_apart",)
-    says = "not in `self`"
-
-    class kind(Good):
-        async def read(self, path, part):
-            self.path = path
-            await asyncio.sleep(0)
-            return await super().read(self.path, part)
+@breaks("test_reads_at_one_time_are_kept_apart", says="not in `self`")
+class TestKeepsItsFileInSelf(Good):
+    async def read(self, path, part):
+        self.path = path
+        await asyncio.sleep(0)
+        return await super().read(self.path, part)
 
 
-class TestKeepsItsTableInSelf(Suite):
-    breaks = ("test_writes_at_one_time_are_kept_apart",)
-    says = "are mixed up"
-
-    class kind(Good):
-        async def write(self, parts):
-            self.parts_now = parts
-            await asyncio.sleep(0)
-            return await super().write(self.parts_now)
+@breaks("test_writes_at_one_time_are_kept_apart", says="are mixed up")
+class TestKeepsItsTableInSelf(Good):
+    async def write(self, parts):
+        self.parts_now = parts
+        await asyncio.sleep(0)
+        return await super().write(self.parts_now)
 
 
-class TestHoldsTheLoop(Suite):
-    breaks = ("test_reads_the_rows",)
-
-    class kind(Good):
-        async def read(self, path, part):
-            time.sleep(0.3)
-            return await super().read(path, part)
+@breaks("test_reads_the_rows")
+class TestHoldsTheLoop(Good):
+    async def read(self, path, part):
+        time.sleep(0.3)
+        return await super().read(path, part)
 
 
-class TestWritesNothing(Suite):
-    breaks = ("test_reads_what_it_wrote",)
-
-    class kind(Good):
-        async def write(self, parts):
-            return b"stock\n"
+@breaks("test_reads_what_it_wrote")
+class TestWritesNothing(Good):
+    async def write(self, parts):
+        return b"stock\n"
 
 
 class TestQuotesNothing(Suite):

@@ -8,6 +8,7 @@ import sqlite3
 import time
 
 import pytest
+from planting import planting
 
 from delf.errors import JournalUnavailableError
 from delf.plugins.in_process_journal import InProcessJournal
@@ -22,6 +23,9 @@ class Suite(JournalContract):
     @pytest.fixture
     def journal(self):
         return self.kind()
+
+
+breaks = planting(Suite)
 
 
 class TestGood(Suite):
@@ -63,85 +67,67 @@ class TestForgetsWhenClosed(TestGoodDurable):
         return Durable
 
 
-class TestRounds(Suite):
-    breaks = ("test_keeps_every_kind_of_event_as_it_was",)
-
-    class kind(InProcessJournal):
-        async def append(self, event):
-            await super().append(dataclasses.replace(event, at=float(int(event.at / 10))))
+@breaks("test_keeps_every_kind_of_event_as_it_was")
+class TestRounds(InProcessJournal):
+    async def append(self, event):
+        await super().append(dataclasses.replace(event, at=float(int(event.at / 10))))
 
 
-class TestShuffles(Suite):
-    breaks = ("test_keeps_the_order", "test_tasks_do_not_mix")
-
-    class kind(InProcessJournal):
-        async def read(self, task_id, after=0):
-            return sorted(await super().read(task_id, after), key=lambda event: str(event.seq))
+@breaks("test_keeps_the_order", "test_tasks_do_not_mix")
+class TestShuffles(InProcessJournal):
+    async def read(self, task_id, after=0):
+        return sorted(await super().read(task_id, after), key=lambda event: str(event.seq))
 
 
-class TestReadsOneTooMany(Suite):
-    breaks = ("test_reads_what_came_after",)
-
-    class kind(InProcessJournal):
-        async def read(self, task_id, after=0):
-            return await super().read(task_id, max(after - 1, 0))
+@breaks("test_reads_what_came_after")
+class TestReadsOneTooMany(InProcessJournal):
+    async def read(self, task_id, after=0):
+        return await super().read(task_id, max(after - 1, 0))
 
 
-class TestGivesItsOwnList(Suite):
-    breaks = ("test_reads_what_came_after",)
-
-    class kind(InProcessJournal):
-        async def read(self, task_id, after=0):
-            await super().read(task_id, after)
-            return self._tasks[task_id].events
+@breaks("test_reads_what_came_after")
+class TestGivesItsOwnList(InProcessJournal):
+    async def read(self, task_id, after=0):
+        await super().read(task_id, after)
+        return self._tasks[task_id].events
 
 
-class TestKnowsEveryTask(Suite):
-    breaks = ("test_reads_what_came_after",)
-
-    class kind(InProcessJournal):
-        async def read(self, task_id, after=0):
-            return await super().read(task_id, after) if task_id in self._tasks else ()
+@breaks("test_reads_what_came_after")
+class TestKnowsEveryTask(InProcessJournal):
+    async def read(self, task_id, after=0):
+        return await super().read(task_id, after) if task_id in self._tasks else ()
 
 
-class TestSubscribesLate(Suite):
-    breaks = (
-        "test_subscribers_see_what_is_appended_from_then_on",
-        "test_a_subscriber_that_leaves_disturbs_nobody",
-    )
-
-    class kind(InProcessJournal):
-        async def subscribe(self, task_id=None):
-            async for event in super().subscribe(task_id):
-                yield event
+@breaks(
+    "test_subscribers_see_what_is_appended_from_then_on",
+    "test_a_subscriber_that_leaves_disturbs_nobody",
+)
+class TestSubscribesLate(InProcessJournal):
+    async def subscribe(self, task_id=None):
+        async for event in super().subscribe(task_id):
+            yield event
 
 
-class TestTellsNobody(Suite):
-    breaks = ("test_a_subscriber_waits_for_what_is_kept",)
-
-    class kind(InProcessJournal):
-        async def subscribe(self, task_id=None):
-            await asyncio.Event().wait()
-            yield
+@breaks("test_a_subscriber_waits_for_what_is_kept")
+class TestTellsNobody(InProcessJournal):
+    async def subscribe(self, task_id=None):
+        await asyncio.Event().wait()
+        yield
 
 
-class TestFindsTheOldestFirst(Suite):
-    breaks = ("test_finds_tasks_newest_first",)
-
-    class kind(InProcessJournal):
-        async def find(self, limit=100):
-            return list(reversed(await super().find(limit)))
+@breaks("test_finds_tasks_newest_first")
+class TestFindsTheOldestFirst(InProcessJournal):
+    async def find(self, limit=100):
+        return list(reversed(await super().find(limit)))
 
 
-class TestClosesOnce(Suite):
-    breaks = ("test_can_be_closed_twice",)
+@breaks("test_can_be_closed_twice")
+class TestClosesOnce(InProcessJournal):
+    closed = False
 
-    class kind(InProcessJournal):
-        closed = False
-
-        async def aclose(self):
-            assert not self.closed
-            self.closed = True
+    async def aclose(self):
+        assert not self.closed
+        self.closed = True
 
 
 class TestGoodFailing(Suite):
@@ -183,87 +169,67 @@ class TestKeepsNothingInSilence(TestGoodFailing):
         return Failing()
 
 
-class TestHoldsTheLoop(Suite):
-    breaks = ("test_leaves_the_event_loop_alone",)
-    says = "time.sleep"
-
-    class kind(InProcessJournal):
-        async def append(self, event):
-            time.sleep(0.01)  # as a sync to the disk
-            await super().append(event)
+@breaks("test_leaves_the_event_loop_alone", says="time.sleep")
+class TestHoldsTheLoop(InProcessJournal):
+    async def append(self, event):
+        time.sleep(0.01)  # as a sync to the disk
+        await super().append(event)
 
 
-class TestOpensSQLiteOnTheLoop(Suite):
-    breaks = ("test_leaves_the_event_loop_alone",)
-    says = "sqlite3.connect"
-
-    class kind(InProcessJournal):
-        async def find(self, limit=100):
-            sqlite3.connect(":memory:").close()
-            return await super().find(limit)
+@breaks("test_leaves_the_event_loop_alone", says="sqlite3.connect")
+class TestOpensSQLiteOnTheLoop(InProcessJournal):
+    async def find(self, limit=100):
+        sqlite3.connect(":memory:").close()
+        return await super().find(limit)
 
 
-class TestSyncsOnTheLoop(Suite):
-    breaks = ("test_leaves_the_event_loop_alone",)
-    says = "os.fsync"
-
-    class kind(InProcessJournal):
-        async def append(self, event):
-            file = os.memfd_create("events")
-            os.fsync(file)
-            os.close(file)
-            await super().append(event)
+@breaks("test_leaves_the_event_loop_alone", says="os.fsync")
+class TestSyncsOnTheLoop(InProcessJournal):
+    async def append(self, event):
+        file = os.memfd_create("events")
+        os.fsync(file)
+        os.close(file)
+        await super().append(event)
 
 
-class TestWritesOnTheLoop(Suite):
-    breaks = ("test_leaves_the_event_loop_alone",)
-    says = "a file that is written"
-
-    class kind(InProcessJournal):
-        async def append(self, event):
-            with open(os.devnull, "a") as file:
-                file.write("x")
-            await super().append(event)
+@breaks("test_leaves_the_event_loop_alone", says="a file that is written")
+class TestWritesOnTheLoop(InProcessJournal):
+    async def append(self, event):
+        with open(os.devnull, "a") as file:
+            file.write("x")
+        await super().append(event)
 
 
-class TestAsksSQLiteOnTheLoop(Suite):
+@breaks("test_leaves_the_event_loop_alone", says="a statement of sqlite3")
+class TestAsksSQLiteOnTheLoop(InProcessJournal):
     """It is opened elsewhere, and asked on the loop."""
 
-    breaks = ("test_leaves_the_event_loop_alone",)
-    says = "a statement of sqlite3"
+    def __init__(self):
+        super().__init__()
+        self.db = sqlite3.connect(":memory:", check_same_thread=False)
 
-    class kind(InProcessJournal):
-        def __init__(self):
-            super().__init__()
-            self.db = sqlite3.connect(":memory:", check_same_thread=False)
+    async def read(self, task_id, after=0):
+        self.db.execute("select 1")
+        return await super().read(task_id, after)
 
-        async def read(self, task_id, after=0):
-            self.db.execute("select 1")
-            return await super().read(task_id, after)
-
-        async def aclose(self):
-            self.db.close()
-            await super().aclose()
+    async def aclose(self):
+        self.db.close()
+        await super().aclose()
 
 
-class TestLosesEventsOfCancelledWriters(Suite):
-    breaks = ("test_an_event_whose_writer_was_cancelled_is_kept",)
-    says = "shield what writes"
-
-    class kind(InProcessJournal):
-        async def append(self, event):
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            await super().append(event)
+@breaks("test_an_event_whose_writer_was_cancelled_is_kept", says="shield what writes")
+class TestLosesEventsOfCancelledWriters(InProcessJournal):
+    async def append(self, event):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await super().append(event)
 
 
-class TestNamesFilesAsTasks(Suite):
-    breaks = ("test_odd_names_do_no_harm",)
-
-    class kind(InProcessJournal):
-        async def append(self, event):
-            assert "/" not in event.task_id
-            await super().append(event)
+@breaks("test_odd_names_do_no_harm")
+class TestNamesFilesAsTasks(InProcessJournal):
+    async def append(self, event):
+        assert "/" not in event.task_id
+        await super().append(event)
 
 
 class TestTwoOverwriteEachOther(TestGoodDurable):
@@ -274,19 +240,13 @@ class TestTwoOverwriteEachOther(TestGoodDurable):
         return lambda: Durable(dict(journal.kept))
 
 
-class TestNeverEndsClosing(Suite):
-    breaks = ("test_can_be_closed_twice",)
-    says = "aclose has not ended after 0.3 s"
-
-    class kind(InProcessJournal):
-        async def aclose(self):
-            await asyncio.Event().wait()
+@breaks("test_can_be_closed_twice", says="aclose has not ended after 0.3 s")
+class TestNeverEndsClosing(InProcessJournal):
+    async def aclose(self):
+        await asyncio.Event().wait()
 
 
-class TestNeverEndsReading(Suite):
-    breaks = ("test_reads_what_came_after",)
-    says = "read has not ended after 0.3 s"
-
-    class kind(InProcessJournal):
-        async def read(self, task_id, after=0):
-            await asyncio.Event().wait()
+@breaks("test_reads_what_came_after", says="read has not ended after 0.3 s")
+class TestNeverEndsReading(InProcessJournal):
+    async def read(self, task_id, after=0):
+        await asyncio.Event().wait()

@@ -6,6 +6,7 @@ import sqlite3
 from datetime import UTC, datetime
 
 import pytest
+from planting import planting
 
 from delf.errors import MemoryRetrievalError, MemorySetupError
 from delf.protocols.memory import Fact
@@ -54,6 +55,9 @@ class Suite(MemoryContract):
         return self.kind()
 
 
+breaks = planting(Suite)
+
+
 class TestGood(Suite):
     durable = True
     namespaces = True
@@ -88,56 +92,44 @@ class TestSharesNamespaces(TestGood):
         return lambda name: store
 
 
-class TestCutsFacts(Suite):
-    breaks = ("test_facts_of_all_signs_and_sizes_are_kept",)
-
-    class kind(Store):
-        async def save(self, facts):
-            await super().save([text[:1000] for text in facts])
+@breaks("test_facts_of_all_signs_and_sizes_are_kept")
+class TestCutsFacts(Store):
+    async def save(self, facts):
+        await super().save([text[:1000] for text in facts])
 
 
-class TestNewestFirst(Suite):
-    breaks = ("test_lists_what_was_saved_oldest_first",)
-
-    class kind(Store):
-        async def list(self):
-            return tuple(reversed(self.facts))
+@breaks("test_lists_what_was_saved_oldest_first")
+class TestNewestFirst(Store):
+    async def list(self):
+        return tuple(reversed(self.facts))
 
 
-class TestWorstFirst(Suite):
-    breaks = ("test_finds_the_nearest_first",)
-
-    class kind(Store):
-        async def search(self, query, top_k=5, threshold=0.3):
-            return list(reversed(await super().search(query, top_k, threshold)))
+@breaks("test_finds_the_nearest_first")
+class TestWorstFirst(Store):
+    async def search(self, query, top_k=5, threshold=0.3):
+        return list(reversed(await super().search(query, top_k, threshold)))
 
 
-class TestGivesAll(Suite):
-    breaks = ("test_finds_the_nearest_first", "test_the_threshold_is_a_likeness_from_0_to_1")
-
-    class kind(Store):
-        async def search(self, query, top_k=5, threshold=0.3):
-            return [fact for fact in self.facts if fact.content] or await super().search(query)
+@breaks("test_finds_the_nearest_first", "test_the_threshold_is_a_likeness_from_0_to_1")
+class TestGivesAll(Store):
+    async def search(self, query, top_k=5, threshold=0.3):
+        return [fact for fact in self.facts if fact.content] or await super().search(query)
 
 
-class TestIgnoresTheThreshold(Suite):
-    breaks = ("test_the_threshold_is_a_likeness_from_0_to_1",)
-
-    class kind(Store):
-        async def search(self, query, top_k=5, threshold=0.3):
-            return await super().search(query, top_k)
+@breaks("test_the_threshold_is_a_likeness_from_0_to_1")
+class TestIgnoresTheThreshold(Store):
+    async def search(self, query, top_k=5, threshold=0.3):
+        return await super().search(query, top_k)
 
 
-class TestMixesUpSearches(Suite):
-    breaks = ("test_calls_at_one_time_are_kept_apart",)
+@breaks("test_calls_at_one_time_are_kept_apart")
+class TestMixesUpSearches(Store):
+    async def search(self, query, top_k=5, threshold=0.3):
+        import asyncio
 
-    class kind(Store):
-        async def search(self, query, top_k=5, threshold=0.3):
-            import asyncio
-
-            self.query = query
-            await asyncio.sleep(0)
-            return await super().search(self.query, top_k, threshold)
+        self.query = query
+        await asyncio.sleep(0)
+        return await super().search(self.query, top_k, threshold)
 
 
 class TestHoldsTheLoop(Suite):
@@ -152,60 +144,48 @@ class TestHoldsTheLoop(Suite):
             return await super().search(query, top_k, threshold)
 
 
-class TestFailsEmpty(Suite):
-    breaks = ("test_odd_queries_do_no_harm",)
-
-    class kind(Store):
-        async def search(self, query, top_k=5, threshold=0.3):
-            assert self.facts
-            return await super().search(query, top_k, threshold)
+@breaks("test_odd_queries_do_no_harm")
+class TestFailsEmpty(Store):
+    async def search(self, query, top_k=5, threshold=0.3):
+        assert self.facts
+        return await super().search(query, top_k, threshold)
 
 
-class TestTakesQueriesForPatterns(Suite):
-    breaks = ("test_odd_queries_do_no_harm",)
-
-    class kind(Store):
-        async def search(self, query, top_k=5, threshold=0.3):
-            re.compile(query)
-            return await super().search(query, top_k, threshold)
+@breaks("test_odd_queries_do_no_harm")
+class TestTakesQueriesForPatterns(Store):
+    async def search(self, query, top_k=5, threshold=0.3):
+        re.compile(query)
+        return await super().search(query, top_k, threshold)
 
 
-class TestKeepsWhatWasCleared(Suite):
-    breaks = ("test_forgets_single_facts_and_all",)
-
-    class kind(Store):
-        async def clear(self):
-            self.facts = self.facts[-1:]
+@breaks("test_forgets_single_facts_and_all")
+class TestKeepsWhatWasCleared(Store):
+    async def clear(self):
+        self.facts = self.facts[-1:]
 
 
-class TestForgetsTooMuch(Suite):
-    breaks = ("test_forgets_single_facts_and_all",)
-
-    class kind(Store):
-        async def delete(self, facts):
-            self.facts = []
-            return 1
+@breaks("test_forgets_single_facts_and_all")
+class TestForgetsTooMuch(Store):
+    async def delete(self, facts):
+        self.facts = []
+        return 1
 
 
-class TestLosesWhatComesAtOnce(Suite):
-    breaks = ("test_calls_at_one_time_are_kept_apart",)
+@breaks("test_calls_at_one_time_are_kept_apart")
+class TestLosesWhatComesAtOnce(Store):
+    async def save(self, facts):
+        import asyncio
 
-    class kind(Store):
-        async def save(self, facts):
-            import asyncio
-
-            before = list(self.facts)
-            await asyncio.sleep(0)
-            self.facts = before
-            await super().save(facts)
+        before = list(self.facts)
+        await asyncio.sleep(0)
+        self.facts = before
+        await super().save(facts)
 
 
-class TestClosesOnce(Suite):
-    breaks = ("test_can_be_closed_twice_and_used_again",)
-
-    class kind(Store):
-        async def aclose(self):
-            del self.facts
+@breaks("test_can_be_closed_twice_and_used_again")
+class TestClosesOnce(Store):
+    async def aclose(self):
+        del self.facts
 
 
 class TestGoodFailing(Suite):
@@ -236,62 +216,54 @@ class TestRaisesItsVendorsErrors(TestGoodFailing):
         return Failing()
 
 
-class TestCountsInPercent(Suite):
-    breaks = ("test_the_threshold_is_a_likeness_from_0_to_1",)
-    says = "what is alike in part is as good as the same"
+@breaks(
+    "test_the_threshold_is_a_likeness_from_0_to_1",
+    says="what is alike in part is as good as the same",
+)
+class TestCountsInPercent(Store):
+    async def search(self, query, top_k=5, threshold=0.3):
+        return await super().search(query, top_k, threshold / 100)
 
-    class kind(Store):
-        async def search(self, query, top_k=5, threshold=0.3):
-            return await super().search(query, top_k, threshold / 100)
 
-
-class TestShiftsItsCosine(Suite):
+@breaks("test_the_threshold_is_a_likeness_from_0_to_1", says="0 means unlike and 1 the same")
+class TestShiftsItsCosine(Store):
     """(1 + cosine) / 2: what is unlike has 0.5."""
 
-    breaks = ("test_the_threshold_is_a_likeness_from_0_to_1",)
-    says = "0 means unlike and 1 the same"
-
-    class kind(Store):
-        async def search(self, query, top_k=5, threshold=0.3):
-            wanted = words(query)
-            scored = [
-                (0.62 + 0.38 * len(wanted & words(f.content)) / (len(wanted) or 1), f)
-                for f in self.facts
-            ]
-            best = sorted(scored, key=lambda item: -item[0])
-            return [fact for score, fact in best if score >= threshold][:top_k]
+    async def search(self, query, top_k=5, threshold=0.3):
+        wanted = words(query)
+        scored = [
+            (0.62 + 0.38 * len(wanted & words(f.content)) / (len(wanted) or 1), f)
+            for f in self.facts
+        ]
+        best = sorted(scored, key=lambda item: -item[0])
+        return [fact for score, fact in best if score >= threshold][:top_k]
 
 
-class TestDeletesByPattern(Suite):
-    breaks = ("test_facts_of_all_signs_and_sizes_are_kept",)
-
-    class kind(Store):
-        async def delete(self, facts):
-            patterns = [fact.replace("%", ".*").replace("_", ".") for fact in facts]
-            before = len(self.facts)
-            self.facts = [
-                fact
-                for fact in self.facts
-                if not any(re.fullmatch(pattern, fact.content) for pattern in patterns)
-            ]
-            return before - len(self.facts)
+@breaks("test_facts_of_all_signs_and_sizes_are_kept")
+class TestDeletesByPattern(Store):
+    async def delete(self, facts):
+        patterns = [fact.replace("%", ".*").replace("_", ".") for fact in facts]
+        before = len(self.facts)
+        self.facts = [
+            fact
+            for fact in self.facts
+            if not any(re.fullmatch(pattern, fact.content) for pattern in patterns)
+        ]
+        return before - len(self.facts)
 
 
-class TestKeepsItsLockWhenCancelled(Suite):
-    breaks = ("test_survives_cancelled_calls",)
-    says = "has not ended"
+@breaks("test_survives_cancelled_calls", says="has not ended")
+class TestKeepsItsLockWhenCancelled(Store):
+    def __init__(self, facts=()):
+        super().__init__(facts)
+        self.turn = asyncio.Lock()
 
-    class kind(Store):
-        def __init__(self, facts=()):
-            super().__init__(facts)
-            self.turn = asyncio.Lock()
-
-        async def search(self, query, top_k=5, threshold=0.3):
-            await self.turn.acquire()
-            await asyncio.sleep(0)
-            found = await super().search(query, top_k, threshold)
-            self.turn.release()
-            return found
+    async def search(self, query, top_k=5, threshold=0.3):
+        await self.turn.acquire()
+        await asyncio.sleep(0)
+        found = await super().search(query, top_k, threshold)
+        self.turn.release()
+        return found
 
 
 class TestReadsTheWholeFileBeforeItWrites(TestGood):
@@ -325,22 +297,16 @@ class TestReadsTheWholeFileBeforeItWrites(TestGood):
         return lambda name: self.kind(store.file, name)
 
 
-class TestOpensSQLiteOnTheLoop(Suite):
+@breaks("test_leaves_the_event_loop_alone", says="sqlite3.connect")
+class TestOpensSQLiteOnTheLoop(Store):
     """However quick it is: where it is locked, it waits."""
 
-    breaks = ("test_leaves_the_event_loop_alone",)
-    says = "sqlite3.connect"
-
-    class kind(Store):
-        async def save(self, facts):
-            sqlite3.connect(":memory:").close()
-            await super().save(facts)
+    async def save(self, facts):
+        sqlite3.connect(":memory:").close()
+        await super().save(facts)
 
 
-class TestNeverEndsSaving(Suite):
-    breaks = ("test_finds_the_nearest_first",)
-    says = "save has not ended after 0.5 s"
-
-    class kind(Store):
-        async def save(self, facts):
-            await asyncio.Event().wait()
+@breaks("test_finds_the_nearest_first", says="save has not ended after 0.5 s")
+class TestNeverEndsSaving(Store):
+    async def save(self, facts):
+        await asyncio.Event().wait()

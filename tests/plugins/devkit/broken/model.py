@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from planting import planting
 
 from delf.errors import LLMExecutionError
 from delf.messages import ModelReply, Price, ToolCall, Usage
@@ -43,103 +44,86 @@ class Suite(ModelContract):
         return self.kind(default=lambda _: asyncio.Event().wait())
 
 
+breaks = planting(Suite)
+
+
 class TestGood(Suite):
     pass
 
 
-class TestHoldsTheLoop(Suite):
-    breaks = ("test_leaves_the_event_loop_alone",)
-
-    class kind(ScriptedModel):
-        async def complete(self, request):
-            time.sleep(0.3)
-            return await super().complete(request)
+@breaks("test_leaves_the_event_loop_alone")
+class TestHoldsTheLoop(ScriptedModel):
+    async def complete(self, request):
+        time.sleep(0.3)
+        return await super().complete(request)
 
 
-class TestLogsItsKey(Suite):
-    breaks = ("test_its_key_is_never_shown",)
-
-    class kind(ScriptedModel):
-        async def complete(self, request):
-            logging.getLogger("vendor").info("headers %s", {"x-key": "sk-secret"})
-            return await super().complete(request)
+@breaks("test_its_key_is_never_shown")
+class TestLogsItsKey(ScriptedModel):
+    async def complete(self, request):
+        logging.getLogger("vendor").info("headers %s", {"x-key": "sk-secret"})
+        return await super().complete(request)
 
 
-class TestCountsNothing(Suite):
-    breaks = ("test_answers_and_leaves_the_request_alone", "test_answers_many_at_once")
-
-    class kind(ScriptedModel):
-        async def complete(self, request):
-            return replace(await super().complete(request), usage=Usage())
+@breaks("test_answers_and_leaves_the_request_alone", "test_answers_many_at_once")
+class TestCountsNothing(ScriptedModel):
+    async def complete(self, request):
+        return replace(await super().complete(request), usage=Usage())
 
 
-class TestForgetsItsCallsInStreams(Suite):
-    breaks = ("test_asks_for_calls_of_its_tools",)
-
-    class kind(ScriptedModel):
-        async def stream(self, request):
-            async for piece in super().stream(request):
-                if isinstance(piece, ModelReply) or piece.call is None:
-                    yield piece
+@breaks("test_asks_for_calls_of_its_tools")
+class TestForgetsItsCallsInStreams(ScriptedModel):
+    async def stream(self, request):
+        async for piece in super().stream(request):
+            if isinstance(piece, ModelReply) or piece.call is None:
+                yield piece
 
 
-class TestPaysForBeingAsked(Suite):
-    breaks = ("test_its_price_is_a_price",)
-
-    class kind(ScriptedModel):
-        async def price(self):
-            return Price(input=-1.0, output=1.0, cached_input=0.0)
+@breaks("test_its_price_is_a_price")
+class TestPaysForBeingAsked(ScriptedModel):
+    async def price(self):
+        return Price(input=-1.0, output=1.0, cached_input=0.0)
 
 
-class TestStreamsNoWhole(Suite):
-    breaks = ("test_streams_the_same_answer",)
-
-    class kind(ScriptedModel):
-        async def stream(self, request):
-            async for piece in super().stream(request):
-                if not isinstance(piece, ModelReply):
-                    yield piece
+@breaks("test_streams_the_same_answer")
+class TestStreamsNoWhole(ScriptedModel):
+    async def stream(self, request):
+        async for piece in super().stream(request):
+            if not isinstance(piece, ModelReply):
+                yield piece
 
 
-class TestStreamsByHand(Suite):
-    breaks = ("test_a_stream_can_be_left_early",)
+@breaks("test_a_stream_can_be_left_early")
+class TestStreamsByHand(ScriptedModel):
+    def stream(self, request):
+        class Pieces:
+            def __aiter__(self):
+                return self
 
-    class kind(ScriptedModel):
-        def stream(self, request):
-            class Pieces:
-                def __aiter__(self):
-                    return self
+            async def __anext__(self):
+                raise StopAsyncIteration
 
-                async def __anext__(self):
-                    raise StopAsyncIteration
-
-            return Pieces()
+        return Pieces()
 
 
-class TestWritesIntoTheRequest(Suite):
-    breaks = ("test_answers_and_leaves_the_request_alone",)
-
-    class kind(ScriptedModel):
-        async def complete(self, request):
-            object.__setattr__(request, "messages", request.messages[1:])
-            return await super().complete(request)
+@breaks("test_answers_and_leaves_the_request_alone")
+class TestWritesIntoTheRequest(ScriptedModel):
+    async def complete(self, request):
+        object.__setattr__(request, "messages", request.messages[1:])
+        return await super().complete(request)
 
 
-class TestClosesOnce(Suite):
-    breaks = ("test_can_be_closed_twice_and_unused",)
-
-    class kind(ScriptedModel):
-        async def aclose(self):
-            assert not self.closed
-            self.closed += 1
+@breaks("test_can_be_closed_twice_and_unused")
+class TestClosesOnce(ScriptedModel):
+    async def aclose(self):
+        assert not self.closed
+        self.closed += 1
 
 
-class TestShowsItsKey(Suite):
-    breaks = ("test_its_key_is_never_shown",)
-
-    class kind(ScriptedModel):
-        def __repr__(self):
-            return "Model('sk-secret')"
+@breaks("test_its_key_is_never_shown")
+class TestShowsItsKey(ScriptedModel):
+    def __repr__(self):
+        return "Model('sk-secret')"
 
 
 class TestLetsVendorErrorsThrough(Suite):
@@ -147,27 +131,23 @@ class TestLetsVendorErrorsThrough(Suite):
     failure = ConnectionRefusedError("no")
 
 
-class TestShowsItsKeyInErrors(Suite):
-    breaks = ("test_a_refusal_is_an_error_of_delf",)
-
-    class kind(ScriptedModel):
-        async def complete(self, request):
-            try:
-                return await super().complete(request)
-            except LLMExecutionError as error:
-                raise LLMExecutionError("refused") from ValueError(f"key sk-secret: {error}")
+@breaks("test_a_refusal_is_an_error_of_delf")
+class TestShowsItsKeyInErrors(ScriptedModel):
+    async def complete(self, request):
+        try:
+            return await super().complete(request)
+        except LLMExecutionError as error:
+            raise LLMExecutionError("refused") from ValueError(f"key sk-secret: {error}")
 
 
-class TestCannotBeCancelled(Suite):
-    breaks = ("test_can_be_cancelled",)
-
-    class kind(ScriptedModel):
-        async def complete(self, request):
-            work = asyncio.ensure_future(super().complete(request))
-            try:
-                return await asyncio.shield(work)
-            except asyncio.CancelledError:
-                return await super().complete(request)
+@breaks("test_can_be_cancelled")
+class TestCannotBeCancelled(ScriptedModel):
+    async def complete(self, request):
+        work = asyncio.ensure_future(super().complete(request))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            return await super().complete(request)
 
 
 class Chat(ScriptedModel):
@@ -218,50 +198,41 @@ class TestMixesUpRequests(TestGoodSends):
             return await super().complete(self.request)
 
 
-class TestCountsTheTokensOfAnother(Suite):
-    breaks = ("test_answers_many_at_once",)
-    says = "mixed up"
-
-    class kind(ScriptedModel):
-        async def complete(self, request):
-            self.size = len(request.messages[-1].text)
-            await asyncio.sleep(0)
-            reply = await super().complete(request)
-            return replace(reply, usage=Usage(input_tokens=self.size, output_tokens=3))
+@breaks("test_answers_many_at_once", says="mixed up")
+class TestCountsTheTokensOfAnother(ScriptedModel):
+    async def complete(self, request):
+        self.size = len(request.messages[-1].text)
+        await asyncio.sleep(0)
+        reply = await super().complete(request)
+        return replace(reply, usage=Usage(input_tokens=self.size, output_tokens=3))
 
 
-class TestKeepsItsLockWhenCancelled(Suite):
-    breaks = ("test_can_be_cancelled_at_any_point",)
-    says = "has not ended"
+@breaks("test_can_be_cancelled_at_any_point", says="has not ended")
+class TestKeepsItsLockWhenCancelled(ScriptedModel):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.turn = asyncio.Lock()
 
-    class kind(ScriptedModel):
-        def __init__(self, **options):
-            super().__init__(**options)
-            self.turn = asyncio.Lock()
-
-        async def complete(self, request):
-            await self.turn.acquire()
-            await asyncio.sleep(0)
-            reply = await super().complete(request)
-            self.turn.release()
-            return reply
+    async def complete(self, request):
+        await self.turn.acquire()
+        await asyncio.sleep(0)
+        reply = await super().complete(request)
+        self.turn.release()
+        return reply
 
 
-class TestIsBrokenByACancelledRequest(Suite):
-    breaks = ("test_can_be_cancelled",)
-    says = "the next one fails"
+@breaks("test_can_be_cancelled", says="the next one fails")
+class TestIsBrokenByACancelledRequest(ScriptedModel):
+    session = True
 
-    class kind(ScriptedModel):
-        session = True
-
-        async def complete(self, request):
-            if not self.session:
-                raise LLMExecutionError("the session is closed")
-            try:
-                return await super().complete(request)
-            except asyncio.CancelledError:
-                self.session = False
-                raise
+    async def complete(self, request):
+        if not self.session:
+            raise LLMExecutionError("the session is closed")
+        try:
+            return await super().complete(request)
+        except asyncio.CancelledError:
+            self.session = False
+            raise
 
 
 class TestAsksAFastServer(Suite):

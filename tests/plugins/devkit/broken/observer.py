@@ -5,6 +5,7 @@ import socket
 import time
 
 import pytest
+from planting import planting
 
 from delf.events import Printed, TaskFinished, TaskStarted
 from delf.testing import ObserverContract
@@ -29,62 +30,52 @@ class Suite(ObserverContract):
         return self.kind()
 
 
+breaks = planting(Suite)
+
+
 class TestGood(Suite):
     pass
 
 
-class TestKnowsNotAllEvents(Suite):
-    breaks = ("test_takes_every_kind_of_event_and_changes_none",)
-
-    class kind(Good):
-        async def observe(self, event):
-            {TaskStarted: 1, TaskFinished: 2}[type(event)]
+@breaks("test_takes_every_kind_of_event_and_changes_none")
+class TestKnowsNotAllEvents(Good):
+    async def observe(self, event):
+        {TaskStarted: 1, TaskFinished: 2}[type(event)]
 
 
-class TestRedactsInPlace(Suite):
-    breaks = ("test_takes_every_kind_of_event_and_changes_none",)
-
-    class kind(Good):
-        async def observe(self, event):
-            if isinstance(event, Printed):
-                object.__setattr__(event, "text", "…")
+@breaks("test_takes_every_kind_of_event_and_changes_none")
+class TestRedactsInPlace(Good):
+    async def observe(self, event):
+        if isinstance(event, Printed):
+            object.__setattr__(event, "text", "…")
 
 
-class TestWaitsForTheStart(Suite):
-    breaks = ("test_can_join_in_the_middle_of_a_task",)
-
-    class kind(Good):
-        async def observe(self, event):
-            if isinstance(event, TaskStarted):
-                self.task = event.task
-            assert self.task
+@breaks("test_can_join_in_the_middle_of_a_task")
+class TestWaitsForTheStart(Good):
+    async def observe(self, event):
+        if isinstance(event, TaskStarted):
+            self.task = event.task
+        assert self.task
 
 
-class TestKnowsOneTask(Suite):
-    breaks = ("test_takes_events_of_many_tasks",)
-
-    class kind(Good):
-        async def observe(self, event):
-            self.seen.append(event.task_id)
-            assert self.seen[0] == event.task_id
+@breaks("test_takes_events_of_many_tasks")
+class TestKnowsOneTask(Good):
+    async def observe(self, event):
+        self.seen.append(event.task_id)
+        assert self.seen[0] == event.task_id
 
 
-class TestClosesOnce(Suite):
-    breaks = ("test_can_be_closed_twice_and_unused",)
-
-    class kind(Good):
-        async def aclose(self):
-            del self.seen
+@breaks("test_can_be_closed_twice_and_unused")
+class TestClosesOnce(Good):
+    async def aclose(self):
+        del self.seen
 
 
-class TestSleepsOnTheLoop(Suite):
-    breaks = ("test_leaves_the_event_loop_alone",)
-    says = "time.sleep"
-
-    class kind(Good):
-        async def observe(self, event):
-            if isinstance(event, Printed):
-                time.sleep(0.01)
+@breaks("test_leaves_the_event_loop_alone", says="time.sleep")
+class TestSleepsOnTheLoop(Good):
+    async def observe(self, event):
+        if isinstance(event, Printed):
+            time.sleep(0.01)
 
 
 class TestSendsToAFastServer(Suite):
@@ -105,13 +96,10 @@ class TestSendsToAFastServer(Suite):
         server.close()
 
 
-class TestLooksUpItsServer(Suite):
-    breaks = ("test_leaves_the_event_loop_alone",)
-    says = "socket.getaddrinfo"
-
-    class kind(Good):
-        async def observe(self, event):
-            socket.getaddrinfo("localhost", 80)
+@breaks("test_leaves_the_event_loop_alone", says="socket.getaddrinfo")
+class TestLooksUpItsServer(Good):
+    async def observe(self, event):
+        socket.getaddrinfo("localhost", 80)
 
 
 class TestNeverEnds(Suite):

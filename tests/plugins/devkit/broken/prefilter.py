@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from planting import planting
 
 from delf.errors import DelfError, PrefilterError
 from delf.protocols.prefilter import Selection
@@ -32,64 +33,55 @@ class Suite(PrefilterContract):
         return self.kind()
 
 
+breaks = planting(Suite)
+
+
 class TestGood(Suite):
     pass
 
 
-class TestGivesAList(Suite):
-    breaks = ("test_each_task_has_what_it_needs",)
-
-    class kind(Good):
-        async def select(self, task, catalog, ask):
-            return list((await super().select(task, catalog, ask)).names)
+@breaks("test_each_task_has_what_it_needs")
+class TestGivesAList(Good):
+    async def select(self, task, catalog, ask):
+        return list((await super().select(task, catalog, ask)).names)
 
 
-class TestInvents(Suite):
-    breaks = ("test_selects_from_the_catalog_only",)
-
-    class kind(Good):
-        async def select(self, task, catalog, ask):
-            selection = await super().select(task, catalog, ask)
-            return Selection(names=selection.names | {"mail.send"})
+@breaks("test_selects_from_the_catalog_only")
+class TestInvents(Good):
+    async def select(self, task, catalog, ask):
+        selection = await super().select(task, catalog, ask)
+        return Selection(names=selection.names | {"mail.send"})
 
 
-class TestBelievesTheModel(Suite):
-    breaks = ("test_nonsense_of_the_model_selects_nothing_foreign",)
-
-    class kind(Good):
-        async def select(self, task, catalog, ask):
-            try:
-                said = json.loads(await ask("Which?"))
-            except ValueError as error:
-                raise PrefilterError("no JSON") from error
-            return Selection(names=frozenset(said))
+@breaks("test_nonsense_of_the_model_selects_nothing_foreign")
+class TestBelievesTheModel(Good):
+    async def select(self, task, catalog, ask):
+        try:
+            said = json.loads(await ask("Which?"))
+        except ValueError as error:
+            raise PrefilterError("no JSON") from error
+        return Selection(names=frozenset(said))
 
 
-class TestLooksAtTheFirstOnly(Suite):
-    breaks = ("test_a_large_catalog_is_no_problem",)
-
-    class kind(Good):
-        async def select(self, task, catalog, ask):
-            return await super().select(task, catalog[:100], ask)
+@breaks("test_a_large_catalog_is_no_problem")
+class TestLooksAtTheFirstOnly(Good):
+    async def select(self, task, catalog, ask):
+        return await super().select(task, catalog[:100], ask)
 
 
-class TestHangsOnAnEmptyTask(Suite):
-    breaks = ("test_odd_tasks_are_no_problem",)
-
-    class kind(Good):
-        async def select(self, task, catalog, ask):
-            if not task:
-                await asyncio.Event().wait()
-            return await super().select(task, catalog, ask)
+@breaks("test_odd_tasks_are_no_problem")
+class TestHangsOnAnEmptyTask(Good):
+    async def select(self, task, catalog, ask):
+        if not task:
+            await asyncio.Event().wait()
+        return await super().select(task, catalog, ask)
 
 
-class TestLetsErrorsThrough(Suite):
-    breaks = ("test_a_failing_model_is_a_prefilter_error",)
-
-    class kind(Good):
-        async def select(self, task, catalog, ask):
-            await ask("Which?")
-            return await super().select(task, catalog, ask)
+@breaks("test_a_failing_model_is_a_prefilter_error")
+class TestLetsErrorsThrough(Good):
+    async def select(self, task, catalog, ask):
+        await ask("Which?")
+        return await super().select(task, catalog, ask)
 
 
 class TestMixesUpTasks(Suite):
@@ -104,27 +96,21 @@ class TestMixesUpTasks(Suite):
             return Selection(names=frozenset(entry.name for entry in found))
 
 
-class TestGivesItsFirstSelectionToAll(Suite):
-    breaks = ("test_each_task_has_what_it_needs",)
-    says = "a task is not shown"
+@breaks("test_each_task_has_what_it_needs", says="a task is not shown")
+class TestGivesItsFirstSelectionToAll(Good):
+    first = None
 
-    class kind(Good):
-        first = None
-
-        async def select(self, task, catalog, ask):
-            if self.first is None:
-                self.first = await super().select(task, catalog, ask)
-            known = {entry.name for entry in catalog}
-            return Selection(names=self.first.names & known)
+    async def select(self, task, catalog, ask):
+        if self.first is None:
+            self.first = await super().select(task, catalog, ask)
+        known = {entry.name for entry in catalog}
+        return Selection(names=self.first.names & known)
 
 
-class TestKeepsTasks(Suite):
-    breaks = ("test_keeps_nothing_between_tasks",)
-    says = "in the question of another"
+@breaks("test_keeps_nothing_between_tasks", says="in the question of another")
+class TestKeepsTasks(Good):
+    tasks: list = []
 
-    class kind(Good):
-        tasks: list = []
-
-        async def select(self, task, catalog, ask):
-            self.tasks.append(task)
-            return await super().select(" ".join(self.tasks), catalog, ask)
+    async def select(self, task, catalog, ask):
+        self.tasks.append(task)
+        return await super().select(" ".join(self.tasks), catalog, ask)

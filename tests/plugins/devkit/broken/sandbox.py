@@ -6,6 +6,7 @@ import os
 import tempfile
 
 import pytest
+from planting import planting
 
 from delf.protocols.sandbox import (
     Crashed,
@@ -120,15 +121,16 @@ class Suite(SandboxContract):
         return self.kind()
 
 
+breaks = planting(Suite)
+
+
 # tests/plugins/sandbox_local/test_contract.py shows that the local sandbox itself passes.
 
 
-class TestUnavailable(Suite):
-    breaks = ("test_works_here",)
-
-    class kind(Backend):
-        async def available(self):
-            return Unavailable("not here")
+@breaks("test_works_here")
+class TestUnavailable(Backend):
+    async def available(self):
+        return Unavailable("not here")
 
 
 class TestLosesText(Suite):
@@ -144,83 +146,67 @@ class TestLosesText(Suite):
     kind.session = hosted(session_host)
 
 
-class TestKeepsTextUntilTheEnd(Suite):
-    breaks = ("test_prints_come_while_a_script_is_busy",)
-
-    class kind(Backend):
-        class session(Session):
-            async def execute(self, code, host):
-                kept = LateHost(host)
-                outcome = await super().execute(code, kept)
-                host.printed("".join(kept.texts))
-                return outcome
+@breaks("test_prints_come_while_a_script_is_busy")
+class TestKeepsTextUntilTheEnd(Backend):
+    class session(Session):
+        async def execute(self, code, host):
+            kept = LateHost(host)
+            outcome = await super().execute(code, kept)
+            host.printed("".join(kept.texts))
+            return outcome
 
 
-class TestNoValues(Suite):
-    breaks = ("test_gives_the_last_value", "test_runs_any_python")
+@breaks("test_gives_the_last_value", "test_runs_any_python")
+class TestNoValues(Backend):
+    session = answering(
+        lambda outcome: (
+            dataclasses.replace(outcome, value=None) if isinstance(outcome, Done) else outcome
+        )
+    )
 
-    class kind(Backend):
-        session = answering(
-            lambda outcome: (
-                dataclasses.replace(outcome, value=None) if isinstance(outcome, Done) else outcome
-            )
+
+@breaks("test_variables_live_on")
+class TestForgetsVariables(Backend):
+    class session(Session):
+        async def execute(self, code, host):
+            return await super().execute(f"globals().pop('rows', None)\n{code}", host)
+
+
+@breaks("test_a_failure_names_its_line")
+class TestWrongLine(Backend):
+    class session(Session):
+        async def execute(self, code, host):
+            return await super().execute(f"\n{code}", host)
+
+
+@breaks("test_no_exception_ends_the_session")
+class TestDiesOfExceptions(Backend):
+    class session(Session):
+        async def execute(self, code, host):
+            outcome = await super().execute(code, host)
+            if isinstance(outcome, Failed):
+                await self.aclose()
+            return outcome
+
+
+@breaks("test_imports_outside_the_policy_are_refused")
+class TestImportsAnything(Backend):
+    async def open(self, spec):
+        return await super().open(
+            dataclasses.replace(spec, modules=(*(spec.modules or ("math",)), "subprocess"))
         )
 
 
-class TestForgetsVariables(Suite):
-    breaks = ("test_variables_live_on",)
-
-    class kind(Backend):
-        class session(Session):
-            async def execute(self, code, host):
-                return await super().execute(f"globals().pop('rows', None)\n{code}", host)
+@breaks("test_the_number_of_calls_is_limited", "test_scratch_space_is_limited")
+class TestCountsNothing(Backend):
+    async def open(self, spec):
+        limits = dataclasses.replace(spec.limits, calls=10**9, scratch_bytes=10**9)
+        return await super().open(dataclasses.replace(spec, limits=limits))
 
 
-class TestWrongLine(Suite):
-    breaks = ("test_a_failure_names_its_line",)
-
-    class kind(Backend):
-        class session(Session):
-            async def execute(self, code, host):
-                return await super().execute(f"\n{code}", host)
-
-
-class TestDiesOfExceptions(Suite):
-    breaks = ("test_no_exception_ends_the_session",)
-
-    class kind(Backend):
-        class session(Session):
-            async def execute(self, code, host):
-                outcome = await super().execute(code, host)
-                if isinstance(outcome, Failed):
-                    await self.aclose()
-                return outcome
-
-
-class TestImportsAnything(Suite):
-    breaks = ("test_imports_outside_the_policy_are_refused",)
-
-    class kind(Backend):
-        async def open(self, spec):
-            return await super().open(
-                dataclasses.replace(spec, modules=(*(spec.modules or ("math",)), "subprocess"))
-            )
-
-
-class TestCountsNothing(Suite):
-    breaks = ("test_the_number_of_calls_is_limited", "test_scratch_space_is_limited")
-
-    class kind(Backend):
-        async def open(self, spec):
-            limits = dataclasses.replace(spec.limits, calls=10**9, scratch_bytes=10**9)
-            return await super().open(dataclasses.replace(spec, limits=limits))
-
-
-class TestNoRerun(Suite):
-    breaks = ("test_asks_for_another_pass",)
-
-    class kind(Backend):
-        session = answering(lambda outcome: Done() if isinstance(outcome, Rerun) else outcome)
+@breaks("test_asks_for_another_pass")
+class TestNoRerun(Backend):
+    session = answering(lambda outcome: Done() if isinstance(outcome, Rerun) else outcome)
 
 
 class TestMixesArguments(Suite):
@@ -316,13 +302,11 @@ class TestTurnsResultsIntoText(Suite):
     kind.session = hosted(kind.changed)
 
 
-class TestForgetsCallsWithoutAwait(Suite):
-    breaks = ("test_a_call_needs_no_await",)
-
-    class kind(Backend):
-        class session(Session):
-            async def execute(self, code, host):
-                return await self.real.execute(code.replace("\npay(1)", ""), host)
+@breaks("test_a_call_needs_no_await")
+class TestForgetsCallsWithoutAwait(Backend):
+    class session(Session):
+        async def execute(self, code, host):
+            return await self.real.execute(code.replace("\npay(1)", ""), host)
 
 
 class TestDoesNotCancelCalls(Suite):
@@ -359,99 +343,79 @@ class TestSpoilsFiles(Suite):
     kind.session = hosted(kind.changed)
 
 
-class TestForgivesBadNames(Suite):
-    breaks = ("test_file_names_stay_in_their_folder",)
-
-    class kind(Backend):
-        session = answering(lambda outcome: Done() if isinstance(outcome, Failed) else outcome)
+@breaks("test_file_names_stay_in_their_folder")
+class TestForgivesBadNames(Backend):
+    session = answering(lambda outcome: Done() if isinstance(outcome, Failed) else outcome)
 
 
-class TestNoInputFiles(Suite):
-    breaks = ("test_input_files_can_be_read",)
-
-    class kind(Backend):
-        async def open(self, spec):
-            return await super().open(dataclasses.replace(spec, files=()))
+@breaks("test_input_files_can_be_read")
+class TestNoInputFiles(Backend):
+    async def open(self, spec):
+        return await super().open(dataclasses.replace(spec, files=()))
 
 
-class TestNoScratch(Suite):
-    breaks = ("test_runs_any_python",)
-
-    class kind(Backend):
-        class session(Session):
-            async def execute(self, code, host):
-                return await super().execute(f"def open(*_): raise OSError\n{code}", host)
+@breaks("test_runs_any_python")
+class TestNoScratch(Backend):
+    class session(Session):
+        async def execute(self, code, host):
+            return await super().execute(f"def open(*_): raise OSError\n{code}", host)
 
 
-class TestOneSessionForAll(Suite):
-    breaks = ("test_sessions_are_apart",)
+@breaks("test_sessions_are_apart")
+class TestOneSessionForAll(Backend):
+    one = None
 
-    class kind(Backend):
-        one = None
-
-        async def open(self, spec):
-            self.one = self.one or await super().open(spec)
-            return self.one
+    async def open(self, spec):
+        self.one = self.one or await super().open(spec)
+        return self.one
 
 
-class TestPreparesBadly(Suite):
-    breaks = ("test_can_prepare_sessions",)
-
-    class kind(Backend):
-        async def warm_up(self, spec):
-            await self.real.aclose()
-            raise OSError("cold")
+@breaks("test_can_prepare_sessions")
+class TestPreparesBadly(Backend):
+    async def warm_up(self, spec):
+        await self.real.aclose()
+        raise OSError("cold")
 
 
-class TestNoLimits(Suite):
-    breaks = (
-        "test_cpu_time_is_limited",
-        "test_output_is_limited",
-        "test_output_files_are_limited",
-        "test_messages_are_limited",
+@breaks(
+    "test_cpu_time_is_limited",
+    "test_output_is_limited",
+    "test_output_files_are_limited",
+    "test_messages_are_limited",
+)
+class TestNoLimits(Backend):
+    async def open(self, spec):
+        return await super().open(dataclasses.replace(spec, limits=Limits()))
+
+
+@breaks("test_memory_is_limited")
+class TestForgivesMemory(Backend):
+    session = answering(
+        lambda outcome: (
+            Failed(kind="MemoryError", message="no")
+            if getattr(outcome, "limit", "") == "memory"
+            else outcome
+        )
     )
 
-    class kind(Backend):
-        async def open(self, spec):
-            return await super().open(dataclasses.replace(spec, limits=Limits()))
+
+@breaks("test_an_endless_script_can_be_cancelled", "test_cancelling_cancels_calls")
+class TestCannotBeCancelled(Backend):
+    class session(Session):
+        async def execute(self, code, host):
+            return await asyncio.shield(super().execute(code, host))
 
 
-class TestForgivesMemory(Suite):
-    breaks = ("test_memory_is_limited",)
-
-    class kind(Backend):
-        session = answering(
-            lambda outcome: (
-                Failed(kind="MemoryError", message="no")
-                if getattr(outcome, "limit", "") == "memory"
-                else outcome
-            )
-        )
+@breaks("test_closing_ends_a_script", "test_can_be_closed_twice_and_unused")
+class TestCannotBeClosed(Backend):
+    class session(Session):
+        async def aclose(self):
+            pass
 
 
-class TestCannotBeCancelled(Suite):
-    breaks = ("test_an_endless_script_can_be_cancelled", "test_cancelling_cancels_calls")
-
-    class kind(Backend):
-        class session(Session):
-            async def execute(self, code, host):
-                return await asyncio.shield(super().execute(code, host))
-
-
-class TestCannotBeClosed(Suite):
-    breaks = ("test_closing_ends_a_script", "test_can_be_closed_twice_and_unused")
-
-    class kind(Backend):
-        class session(Session):
-            async def aclose(self):
-                pass
-
-
-class TestHidesCrashes(Suite):
-    breaks = ("test_a_crash_is_an_outcome",)
-
-    class kind(Backend):
-        session = answering(lambda outcome: Done() if isinstance(outcome, Crashed) else outcome)
+@breaks("test_a_crash_is_an_outcome")
+class TestHidesCrashes(Backend):
+    session = answering(lambda outcome: Done() if isinstance(outcome, Crashed) else outcome)
 
 
 class TestUnconfined(Suite):
@@ -479,12 +443,10 @@ class TestUnconfined(Suite):
         return backend
 
 
-class TestReadsEverything(Suite):
-    breaks = ("test_other_files_cannot_be_opened",)
-
-    class kind(Backend):
-        async def open(self, spec):
-            return await super().open(dataclasses.replace(spec, files=("/",)))
+@breaks("test_other_files_cannot_be_opened")
+class TestReadsEverything(Backend):
+    async def open(self, spec):
+        return await super().open(dataclasses.replace(spec, files=("/",)))
 
 
 class TestLeavesProcesses(Suite):
@@ -503,31 +465,28 @@ class TestLeavesProcesses(Suite):
             TestLeavesProcesses.left.append(self.real)
 
 
-class TestLeaksWhatIsOpened(Suite):
+@breaks(
+    "test_an_opening_that_is_cancelled_leaves_nothing",
+    says="a folder of a cancelled opening is left",
+)
+class TestLeaksWhatIsOpened(Backend):
     """A folder, where whoever opens a session is cancelled meanwhile."""
 
-    breaks = ("test_an_opening_that_is_cancelled_leaves_nothing",)
-    says = "a folder of a cancelled opening is left"
-
-    class kind(Backend):
-        async def open(self, spec):
-            folder = tempfile.mkdtemp()
-            await asyncio.sleep(0)
-            session = await super().open(spec)
-            os.rmdir(folder)
-            return session
+    async def open(self, spec):
+        folder = tempfile.mkdtemp()
+        await asyncio.sleep(0)
+        session = await super().open(spec)
+        os.rmdir(folder)
+        return session
 
 
-class TestKeepsClosedSessions(Suite):
-    breaks = ("test_a_closed_session_is_forgotten",)
-    says = "closed sessions are kept"
+@breaks("test_a_closed_session_is_forgotten", says="closed sessions are kept")
+class TestKeepsClosedSessions(Backend):
+    def __init__(self):
+        super().__init__()
+        self.sessions = []
 
-    class kind(Backend):
-        def __init__(self):
-            super().__init__()
-            self.sessions = []
-
-        async def open(self, spec):
-            session = await super().open(spec)
-            self.sessions.append(session)
-            return session
+    async def open(self, spec):
+        session = await super().open(spec)
+        self.sessions.append(session)
+        return session

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from planting import planting
 
 from delf.testing import SharedJournalContract
 from delf_journal_sql import SqlJournal
@@ -17,142 +18,109 @@ class Suite(SharedJournalContract):
         return lambda: self.kind(f"sqlite:///{tmp_path}/journal.db")
 
 
+breaks = planting(Suite)
+
+
 class TestGood(Suite):
     pass
 
 
-class TestIsForOneProcess(Suite):
-    breaks = ("test_is_a_shared_journal",)
-    says = "it is not a SharedJournal"
-
-    class kind(SqlJournal):
-        find_requests = property()
+@breaks("test_is_a_shared_journal", says="it is not a SharedJournal")
+class TestIsForOneProcess(SqlJournal):
+    find_requests = property()
 
 
-class TestTellsOthersNothing(Suite):
-    breaks = ("test_a_process_sees_what_another_keeps",)
-
-    class kind(SqlJournal):
-        async def subscribe(self, task_id=None):
-            await asyncio.Event().wait()
-            yield
+@breaks("test_a_process_sees_what_another_keeps")
+class TestTellsOthersNothing(SqlJournal):
+    async def subscribe(self, task_id=None):
+        await asyncio.Event().wait()
+        yield
 
 
-class TestFindsBySigns(Suite):
-    breaks = ("test_finds_tasks_by_state_text_and_time",)
-    says = "a sign of its database is not text"
-
-    class kind(SqlJournal):
-        async def find(self, limit=100, *, text=None, **more):
-            found = await super().find(limit, text=None if text == "5%" else text, **more)
-            return [each for each in found if text != "5%" or "5" in each.task]
+@breaks("test_finds_tasks_by_state_text_and_time", says="a sign of its database is not text")
+class TestFindsBySigns(SqlJournal):
+    async def find(self, limit=100, *, text=None, **more):
+        found = await super().find(limit, text=None if text == "5%" else text, **more)
+        return [each for each in found if text != "5%" or "5" in each.task]
 
 
-class TestBeginsAnew(Suite):
-    breaks = ("test_a_list_goes_on_after_a_place",)
-    says = "begins again"
-
-    class kind(SqlJournal):
-        async def find(self, limit=100, *, after=None, **more):
-            found = await super().find(1000, **more)
-            places = [each.place for each in found]
-            start = places.index(after) + 1 if after in places else 0
-            return found[start:][:limit]
+@breaks("test_a_list_goes_on_after_a_place", says="begins again")
+class TestBeginsAnew(SqlJournal):
+    async def find(self, limit=100, *, after=None, **more):
+        found = await super().find(1000, **more)
+        places = [each.place for each in found]
+        start = places.index(after) + 1 if after in places else 0
+        return found[start:][:limit]
 
 
-class TestMovesOnWhileRead(Suite):
-    breaks = ("test_it_can_be_copied_while_tasks_run",)
-    says = "not as it was at one moment"
-
-    class kind(SqlJournal):
-        async def read_all(self):
-            for each in ("a", "b", "c"):
-                yield await self.read(each)
+@breaks("test_it_can_be_copied_while_tasks_run", says="not as it was at one moment")
+class TestMovesOnWhileRead(SqlJournal):
+    async def read_all(self):
+        for each in ("a", "b", "c"):
+            yield await self.read(each)
 
 
-class TestGuessesIds(Suite):
-    breaks = ("test_an_id_can_be_abbreviated",)
-
-    class kind(SqlJournal):
-        async def resolve(self, text, keys=None):
-            found = [each.task_id for each in await self.find(keys=keys)]
-            return next(name for name in found if name.startswith(text))
+@breaks("test_an_id_can_be_abbreviated")
+class TestGuessesIds(SqlJournal):
+    async def resolve(self, text, keys=None):
+        found = [each.task_id for each in await self.find(keys=keys)]
+        return next(name for name in found if name.startswith(text))
 
 
-class TestPrunesInADryRun(Suite):
-    breaks = ("test_what_is_removed_is_gone_and_what_runs_stays",)
-    says = "a dry run removes nothing"
-
-    class kind(SqlJournal):
-        async def prune(self, older_than=None, keep=0, *, dry_run=False):
-            return await super().prune(older_than, keep)
+@breaks("test_what_is_removed_is_gone_and_what_runs_stays", says="a dry run removes nothing")
+class TestPrunesInADryRun(SqlJournal):
+    async def prune(self, older_than=None, keep=0, *, dry_run=False):
+        return await super().prune(older_than, keep)
 
 
-class TestTakesFromTheLiving(Suite):
-    breaks = ("test_a_task_has_one_owner",)
-
-    class kind(SqlJournal):
-        async def claim(self, task_id):
-            await self.task(task_id)
+@breaks("test_a_task_has_one_owner")
+class TestTakesFromTheLiving(SqlJournal):
+    async def claim(self, task_id):
+        await self.task(task_id)
 
 
-class TestLetsAllClaim(Suite):
-    breaks = ("test_of_many_that_claim_a_task_one_has_it",)
-    says = "would be made twice"
-
-    class kind(SqlJournal):
-        async def claim(self, task_id):
-            if (await self.task(task_id)).state != "interrupted":
-                await super().claim(task_id)
+@breaks("test_of_many_that_claim_a_task_one_has_it", says="would be made twice")
+class TestLetsAllClaim(SqlJournal):
+    async def claim(self, task_id):
+        if (await self.task(task_id)).state != "interrupted":
+            await super().claim(task_id)
 
 
-class TestDropsNotes(Suite):
-    breaks = ("test_notes_reach_another_process_in_order",)
-
-    class kind(SqlJournal):
-        async def notes(self, task_id=None, after=0):
-            return (await super().notes(task_id, after))[:1]
+@breaks("test_notes_reach_another_process_in_order")
+class TestDropsNotes(SqlJournal):
+    async def notes(self, task_id=None, after=0):
+        return (await super().notes(task_id, after))[:1]
 
 
-class TestAsksForWhatIsOver(Suite):
-    breaks = ("test_the_inbox_has_what_waits",)
-
-    class kind(SqlJournal):
-        async def find_requests(self, start="", *, waiting=False, limit=1000):
-            found = await super().find_requests(start, limit=limit)
-            return [each for each in found if not (waiting and each.decided)]
+@breaks("test_the_inbox_has_what_waits")
+class TestAsksForWhatIsOver(SqlJournal):
+    async def find_requests(self, start="", *, waiting=False, limit=1000):
+        found = await super().find_requests(start, limit=limit)
+        return [each for each in found if not (waiting and each.decided)]
 
 
-class TestStopsByWord(Suite):
-    breaks = ("test_a_task_is_stopped_from_elsewhere",)
-    says = "did not wait for whoever works on it"
-
-    class kind(SqlJournal):
-        async def stop(self, task_id, by):
-            if (await self.task(task_id)).state == "running":
-                return True
-            return await super().stop(task_id, by)
+@breaks("test_a_task_is_stopped_from_elsewhere", says="did not wait for whoever works on it")
+class TestStopsByWord(SqlJournal):
+    async def stop(self, task_id, by):
+        if (await self.task(task_id)).state == "running":
+            return True
+        return await super().stop(task_id, by)
 
 
-class TestRevokesTwice(Suite):
-    breaks = ("test_decisions_hold_until_any_process_revokes_them",)
-
-    class kind(SqlJournal):
-        async def revoke(self, request_id, by):
-            found = {each.request_id: each for each in await self.remembered()}
-            await asyncio.sleep(0.01)
-            try:
-                return await super().revoke(request_id, by)
-            except Exception:
-                if request_id not in found:
-                    raise
-                return found[request_id]
+@breaks("test_decisions_hold_until_any_process_revokes_them")
+class TestRevokesTwice(SqlJournal):
+    async def revoke(self, request_id, by):
+        found = {each.request_id: each for each in await self.remembered()}
+        await asyncio.sleep(0.01)
+        try:
+            return await super().revoke(request_id, by)
+        except Exception:
+            if request_id not in found:
+                raise
+            return found[request_id]
 
 
-class TestCopiesNothing(Suite):
-    breaks = ("test_it_can_be_copied_while_tasks_run",)
-    says = "there is no copy"
-
-    class kind(SqlJournal):
-        async def back_up(self, path):
-            return None
+@breaks("test_it_can_be_copied_while_tasks_run", says="there is no copy")
+class TestCopiesNothing(SqlJournal):
+    async def back_up(self, path):
+        return None

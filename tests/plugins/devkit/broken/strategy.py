@@ -5,6 +5,7 @@ import time
 from typing import ClassVar
 
 import pytest
+from planting import planting
 
 from delf.errors import DelfError
 from delf.messages import assistant, user
@@ -25,6 +26,9 @@ class Suite(StrategyContract):
     @pytest.fixture
     def strategy(self):
         return self.kind
+
+
+breaks = planting(Suite)
 
 
 class TestGood(Suite):
@@ -117,27 +121,23 @@ class TestGoesPastTheGate(Suite):
             return str((await host.call("add", {"a": 1, "b": 2})).value)
 
 
-class TestHidesFailures(Suite):
-    breaks = ("test_a_failing_model_fails_the_task",)
+@breaks("test_a_failing_model_fails_the_task")
+class TestHidesFailures(CodegenStrategy):
+    async def solve(self, host):
+        try:
+            return await super().solve(host)
+        except DelfError:
+            return "all is well"
 
-    class kind(CodegenStrategy):
-        async def solve(self, host):
-            try:
+
+@breaks("test_a_task_can_time_out")
+class TestGivesUpByItself(CodegenStrategy):
+    async def solve(self, host):
+        try:
+            async with asyncio.timeout(0.05):
                 return await super().solve(host)
-            except DelfError:
-                return "all is well"
-
-
-class TestGivesUpByItself(Suite):
-    breaks = ("test_a_task_can_time_out",)
-
-    class kind(CodegenStrategy):
-        async def solve(self, host):
-            try:
-                async with asyncio.timeout(0.05):
-                    return await super().solve(host)
-            except TimeoutError:
-                return "later"
+        except TimeoutError:
+            return "later"
 
 
 class Keeps(ByCall):

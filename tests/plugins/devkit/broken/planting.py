@@ -1,0 +1,14 @@
+"""One class for each planted bug: what breaks the contract, and the tests that have to notice."""
+
+
+def planting(suite):
+    """A decorator that makes a class to a suite of it, where it is what the suite tests."""
+
+    def breaks(*tests, says=""):
+        def made(kind):
+            about = {"kind": kind, "__module__": kind.__module__, "__doc__": kind.__doc__}
+            return type(kind.__name__, (suite,), {**about, "breaks": tests, "says": says})
+
+        return made
+
+    return breaks
