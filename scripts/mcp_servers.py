@@ -183,7 +183,7 @@ async def use(server: Server, places: Mapping[str, str]) -> str:
             answer = str(await action.call(**action.validate(arguments)))
             if server.holds not in answer:
                 raise DelfError(f"{server.package} answered {answer[:300]!r}")
-            own = len(actions) - len(made.declared)  # what reads resources and prompts
+            own = len(actions) - len(made.declared)  # what reads resources
             counts = Counter({"read": own}) + Counter(made.declared.values())
         finally:
             await made.aclose()

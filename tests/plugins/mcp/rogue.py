@@ -34,7 +34,7 @@ def tool(name, **more):
 def page(method, cursor):
     number = int(cursor or 0)
     if MODE == "circles" and method != "tools/list":
-        kinds = {"resources": [], "resourceTemplates": [], "prompts": []}
+        kinds = {"resources": [], "resourceTemplates": []}
         return {**kinds, "nextCursor": "1"}
     match MODE:
         case "many":
@@ -62,7 +62,7 @@ def answer(message):
     method, number = message["method"], message["id"]
     params = message.get("params") or {}
     if method == "initialize":
-        names = ("resources", "prompts") if MODE == "circles" else ()
+        names = ("resources",) if MODE == "circles" else ()
         able = {"tools": {"listChanged": True}, **{name: {} for name in names}}
         told = {"protocolVersion": "2025-11-25", "capabilities": able}
         return send(id=number, result={**told, "serverInfo": {"name": "r", "version": "1"}})

@@ -141,12 +141,6 @@ def of_day(day: str) -> str:
     return f"notes of {day}"
 
 
-@server.prompt()
-def review(text: str) -> str:
-    """Ask for a review."""
-    return f"Please review: {text}"
-
-
 if __name__ == "__main__":
     if os.environ.get("BREAKS"):
         sys.exit("no licence")

@@ -78,11 +78,10 @@ async def test_a_server_with_many_tools_can_be_allowed(rogue) -> None:
     assert len(await rogue("plain", does={"tools": tools}, max_tools=30).actions()) == 30
 
 
-@pytest.mark.parametrize("action", ["list_resources", "list_prompts"])
-async def test_other_lists_end_too(rogue, action) -> None:
+async def test_other_lists_end_too(rogue) -> None:
     async with soon():
         with pytest.raises(ToolExecutionError, match="goes in a circle"):
-            await invoke(rogue("circles"), action)
+            await invoke(rogue("circles"), "list_resources")
 
 
 OBJECT = {"type": "object", "properties": {}}

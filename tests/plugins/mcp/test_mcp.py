@@ -1,4 +1,4 @@
-"""Tools, resources and prompts of a real MCP server, and what happens to it."""
+"""Tools and resources of a real MCP server, and what happens to it."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ async def test_tools_are_actions_with_types_and_effects(remote) -> None:
     assert actions["add"].signature.startswith("(a: int, b: int)")
     assert actions["add"].summary == "Add two numbers."
     effects = {action.name: action.effect for action in actions.values()}
-    reading = {"list_resources", "read_resource", "list_prompts", "get_prompt"}
+    reading = {"list_resources", "read_resource"}
     assert {name for name, effect in effects.items() if effect == "read"} == reading
     assert {effects[name] for name in set(effects) - reading} == {"irreversible"}
     declared = {name: remote.declared[name] for name in ("add", "note", "wipe", "say-hello")}
@@ -73,14 +73,6 @@ async def test_resources_are_readable(remote) -> None:
     assert await srv.read_resource("notes://monday") == "notes of monday"
     with pytest.raises(ToolExecutionError, match="nowhere://"):
         await srv.read_resource("nowhere://x")
-
-
-async def test_prompts_are_readable(remote) -> None:
-    srv = remote
-    (prompt,) = await srv.list_prompts()
-    assert prompt == {"name": "review", "description": "Ask for a review.", "arguments": ["text"]}
-    (line,) = await srv.get_prompt("review", {"text": "lamps"})
-    assert line == {"role": "user", "content": "Please review: lamps"}
 
 
 async def test_the_server_says_how_it_is_used(remote) -> None:

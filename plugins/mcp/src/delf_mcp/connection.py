@@ -1,4 +1,4 @@
-"""``MCP``: the tools, resources and prompts of one MCP server as actions."""
+"""``MCP``: the tools and resources of one MCP server as actions."""
 
 from __future__ import annotations
 
@@ -67,21 +67,6 @@ class Resource(TypedDict):
     media_type: str | None
 
 
-class Prompt(TypedDict):
-    """A prompt that a server has ready."""
-
-    name: str
-    description: str
-    arguments: list[str]
-
-
-class Line(TypedDict):
-    """A message of a prompt."""
-
-    role: str
-    content: Any
-
-
 class _Inspect:
     """``inspect`` tells of the tools as they were listed last; before that there are none."""
 
@@ -137,7 +122,7 @@ class MCP(Connection):
         ]
 
     async def actions(self) -> Sequence[Action]:
-        """The server's tools, and what reads its resources and prompts.
+        """The server's tools, and what reads its resources.
 
         A tool that cannot be used is left out, and :meth:`notices` says why.
 
@@ -162,10 +147,14 @@ class MCP(Connection):
             made = await asyncio.to_thread(self._made, server, tools, deadline)
         actions, left_out, changed = made
         if offered.resources is not None:
-            for made in self._functions("resources", self.list_resources, self.read_resource):
-                actions.setdefault(made.name, made)
-        if offered.prompts is not None:
-            for made in self._functions("prompts", self.list_prompts, self.get_prompt):
+            for function in (self.list_resources, self.read_resource):
+                made = action_from_function(
+                    function,
+                    permission="resources",
+                    effect=_READ,
+                    where=f"{self.name}.resources",
+                    flow=_FLOW,
+                )
                 actions.setdefault(made.name, made)
         self._tell([*server.sieve.taken_out("tools"), *left_out], changed, tools, actions)
         self.declared = {tool.name: declared_by(tool) for tool in tools}
@@ -193,7 +182,7 @@ class MCP(Connection):
         if server is not None:
             await server.link.aclose()
 
-    # -- resources and prompts ----------------------------------------------------------
+    # -- resources ----------------------------------------------------------------------
 
     async def list_resources(self) -> list[Resource]:
         """List the resources that the server offers; a uri with {…} is a pattern."""
@@ -221,49 +210,6 @@ class MCP(Connection):
 
         async with self._link(self._server(), f"resource {uri}") as (client, _):
             return resource_of((await client.read_resource(uri)).contents)
-
-    async def list_prompts(self) -> list[Prompt]:
-        """The prompts that the server has ready."""
-        from delf_mcp.limits import MAX_ITEMS
-        from delf_mcp.listing import whole_list
-
-        server = self._server()
-        async with self._link(server, "its list of prompts") as (client, _):
-            found = await whole_list(client.list_prompts, "prompts", MAX_ITEMS)
-        self._log_left_out(server, "prompts")
-        return [
-            Prompt(
-                name=item.name,
-                description=item.description or "",
-                arguments=[argument.name for argument in item.arguments or ()],
-            )
-            for item in found
-        ]
-
-    async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> list[Line]:
-        """A prompt's messages, filled in.
-
-        Args:
-            name: From list_prompts.
-            arguments: What it asks for.
-        """
-        from delf_mcp.results import content_of
-
-        async with self._link(self._server(), f"prompt {name}") as (client, _):
-            got = await client.get_prompt(name, arguments or {})
-            return [Line(role=m.role, content=content_of([m.content])) for m in got.messages]
-
-    def _functions(self, permission: str, *functions: Any) -> list[Action]:
-        return [
-            action_from_function(
-                function,
-                permission=permission,
-                effect=_READ,
-                where=f"{self.name}.{permission}",
-                flow=_FLOW,
-            )
-            for function in functions
-        ]
 
     # -- tools --------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ MAX_RUBBISH: Final = 1000
 MAX_PAGES: Final = 1000
 """Pages of one list."""
 MAX_ITEMS: Final = 10_000
-"""Resources or prompts of one list."""
+"""Resources of one list."""
 MAX_LIST: Final = 16_000_000
 """Characters of all that one list holds."""
 MAX_TEXT: Final = 4000

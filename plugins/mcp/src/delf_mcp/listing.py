@@ -26,7 +26,6 @@ _METHODS: Final = {
     "tools": "tools/list",
     "resources": "resources/list",
     "resourceTemplates": "resources/templates/list",
-    "prompts": "prompts/list",
 }
 _NAME: Final = 80
 _WHY: Final = 200
@@ -50,7 +49,7 @@ class LeftOut:
     """Something of a list that cannot be used.
 
     Args:
-        kind: ``tools``, ``resources``, ``resourceTemplates`` or ``prompts``.
+        kind: ``tools``, ``resources`` or ``resourceTemplates``.
         name: What the server calls it, or its place in the list.
         why: What is wrong with it.
     """
