@@ -322,7 +322,7 @@ def test_names_of_columns_are_no_calls():
         "SELECT c FROM generate_series(1, 2) AS t(c)",
         "SELECT * FROM (VALUES (1, 2)) AS v(a, b)",
     ):
-        check_query(statement, "postgresql")
+        assert check_query(statement, "postgresql")
 
 
 def test_what_sqlglot_cannot_parse_is_refused():
