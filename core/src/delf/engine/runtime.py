@@ -59,7 +59,6 @@ class Runtime:
         self._places = asyncio.Semaphore(min(resources.config.max_tasks, room))
         self._rooms = asyncio.Semaphore(room)
         self._closing: dict[str, asyncio.Future[None]] = {}
-        self._beginning = asyncio.Lock()
         self._stops = Stops(resources.journal)
         self._background: set[asyncio.Future[None]] = set()
         self._learning: set[asyncio.Future[None]] = set()
@@ -149,7 +148,7 @@ class Runtime:
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))
         try:
             # A task that waits for its place is no more than its request.
-            async with self._room(request), self._turn(permit):
+            async with self._room(request), permit.taken():
                 run = await TaskRun.begin(self.resources, request, permit)
                 run.replay.before = self._claims.before.pop(request.task_id, None)
                 children = ChildTasks(self, run)
@@ -196,13 +195,6 @@ class Runtime:
                 closing.add_done_callback(lambda _: self._rooms.release())
             elif mine:
                 self._rooms.release()
-
-    @asynccontextmanager
-    async def _turn(self, permit: Permit) -> AsyncGenerator[None]:
-        async with self._beginning:  # one task begins in a turn of the loop
-            await asyncio.sleep(0)
-        async with permit.taken():
-            yield
 
     async def _never_begun(self, request: TaskRequest) -> None:
         """A task of the journal that was cancelled while it waited for a place is over."""

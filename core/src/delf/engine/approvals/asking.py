@@ -43,7 +43,6 @@ class Asking:
         self._shared = shared
         self._task = task
         self._log = log
-        self._voting: set[asyncio.Future[Any]] = set()
 
     async def answer(
         self, request: ApprovalRequest, told: Awaitable[None], *, since: float | None
@@ -145,7 +144,7 @@ class Asking:
 
     def _note_vote(self, request_id: str, answer: Answer) -> None:
         reason = getattr(answer.decision, "reason", None)
-        voting = self._log.record(
+        self._log.record_soon(
             ApprovalVoted,
             request_id=request_id,
             by=answer.who.name,
@@ -155,9 +154,6 @@ class Asking:
             via=answer.who.via,
             instead_of=answer.instead_of,
         )
-        work = asyncio.ensure_future(voting)
-        self._voting.add(work)
-        work.add_done_callback(self._voting.discard)
 
     def _escalating(
         self, request: ApprovalRequest, since: float | None

@@ -21,9 +21,9 @@ from delf.messages import Usage
 from delf.values.encoding import to_jsonable, to_jsonable_or_repr
 
 MAX_LINES: Final = 1_000
-"""Printed lines that a trace holds one by one."""
-MAX_LETTERS: Final = 1_000_000
-"""Of these lines together. The journal, and the answer, have everything."""
+"""Printed lines that a trace holds one by one. The journal, and the answer, have everything."""
+_MOST_OUTPUT: Final = 1_000_000
+"""Characters of a call's output that a trace holds."""
 _CHANGING = frozenset({ev.ScriptGenerated, ev.ScriptFinished, ev.CallStarted, ev.CallFinished})
 _CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
 _ASKED_FIELDS = tuple(item.name for item in fields(ApprovalTrace))
@@ -66,8 +66,6 @@ class Trace:
         self._utterances: list[str] = []
         self._timeline: list[StreamEvent] = []
         self._open_line: list[str] = []
-        self._letters = 0
-        self._is_full = False
         self._said = StreamEvent(kind="say", label="", status="success", started_at=0)
         self._changing: list[ev.Event] = []
         for event in events:
@@ -190,9 +188,7 @@ class Trace:
 
     def _say(self, event: ev.Printed) -> None:
         """Add printed lines, as many as a trace holds; one that was begun before is continued."""
-        text = event.text[: MAX_LETTERS - self._letters]
-        is_cut = len(text) < len(event.text)
-        self._letters += len(text)
+        text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         room = MAX_LINES - len(self._utterances) + bool(self._open_line)
@@ -203,10 +199,6 @@ class Trace:
             self._open_line.clear()
         if rest and len(self._utterances) < MAX_LINES + bool(self._open_line):
             self._continue_line(rest, event.at)
-            rest = ""
-        if (rest or is_cut) and not self._is_full:
-            self._is_full = True
-            self._continue_line("… and more: the output has all of it", event.at)
 
     def _continue_line(self, text: str, at: float) -> None:
         """Add to the line that is being printed; its pieces are joined when it is looked at."""
@@ -258,7 +250,7 @@ class Trace:
     def _add_output(self, event: ev.CallPrinted) -> None:
         call = self._calls.get(event.call_id)
         if call is not None:
-            call.output += event.text[: MAX_LETTERS - len(call.output)]
+            call.output += event.text[: _MOST_OUTPUT - len(call.output)]
 
     def _start_child(self, event: ev.ChildStarted) -> None:
         call = self._calls.get(event.call_id)
