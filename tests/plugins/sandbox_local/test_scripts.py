@@ -59,126 +59,95 @@ async def test_returns(name):
 
 
 FAILS = {
-    "an exception": (
-        "x = 1\n\nraise ValueError('no')",
-        "ValueError",
-        "no",
-        3,
-        "raise ValueError('no')",
-    ),
+    "an exception": ("x = 1\n\nraise ValueError('no')", "ValueError", "no", 3),
     "in a function": (
         "def f(a):\n    return 1 / a\nf(0)",
         "ZeroDivisionError",
         "division by zero",
         2,
-        "return 1 / a",
     ),
-    "in a class body": ("class A:\n    x = y", "NameError", "name 'y' is not defined", 2, "x = y"),
+    "in a class body": ("class A:\n    x = y", "NameError", "name 'y' is not defined", 2),
     "in a library": (
         "import json\njson.loads('{')",
         "JSONDecodeError",
         "Expecting property name",
         2,
-        "json.loads('{')",
     ),
-    "a syntax error": ("x = 1\nif x\n    y", "SyntaxError", "expected ':' (line 2)", 2, "if x"),
-    "an indentation error": ("  x = 1\ny = 2", "IndentationError", "line 1", 1, "x = 1"),
-    "an await in a class": (
-        "class A:\n    x = await echo(",
-        "SyntaxError",
-        "never closed",
-        2,
-        "x = await echo(",
-    ),
+    "a syntax error": ("x = 1\nif x\n    y", "SyntaxError", "expected ':' (line 2)", 2),
+    "an indentation error": ("  x = 1\ny = 2", "IndentationError", "line 1", 1),
+    "an await in a class": ("class A:\n    x = await echo(", "SyntaxError", "never closed", 2),
     "with a note": (
         "e = ValueError('a')\ne.add_note('a note')\nraise e",
         "ValueError",
         "a\na note",
         3,
-        "raise e",
     ),
     "a group": (
         "raise ExceptionGroup('two', [ValueError(1), KeyError(2)])",
         "ExceptionGroup",
         "two",
         1,
-        None,
     ),
-    "a group of one": ("raise ExceptionGroup('one', [ValueError(1)])", "ValueError", "1", 1, None),
+    "a group of one": ("raise ExceptionGroup('one', [ValueError(1)])", "ValueError", "1", 1),
     "a separator in a string before it": (
         "x = 'a\u2028b\x0c'\ny = 1\n1 / 0",
         "ZeroDivisionError",
         "division",
         3,
-        "1 / 0",
     ),
     "a message that cannot be shown": (
         "class E(Exception):\n    def __str__(self):\n        raise TypeError\nraise E",
         "E",
         "cannot be shown",
         4,
-        "raise E",
     ),
     "with a return elsewhere": (
         "if False:\n    return\nx = 1\n1 / 0",
         "ZeroDivisionError",
         "division",
         4,
-        "1 / 0",
     ),
     "an import": (
         "import pickle\npickle.dumps(1)",
         "ImportError",
         "there is no 'pickle' in this sandbox: use json",
         1,
-        "import pickle",
     ),
     "a submodule": (
         "import urllib.request as r\nr.urlopen('x')",
         "ImportError",
         "there is no network",
         1,
-        None,
     ),
-    "eval": ("eval('1')", "RuntimeError", "eval() is not available", 1, None),
-    "input": ("input()", "RuntimeError", "nobody can answer", 1, None),
-    "exit": ("exit(1)", "SystemExit", "ended itself: 1", 1, None),
-    "SystemExit": ("raise SystemExit('no rows')", "SystemExit", "ended itself: no rows", 1, None),
-    "KeyboardInterrupt": ("raise KeyboardInterrupt", "KeyboardInterrupt", "", 1, None),
-    "CancelledError": (
-        "raise asyncio.CancelledError()",
-        "CancelledError",
-        "cancelled itself",
-        1,
-        None,
-    ),
+    "eval": ("eval('1')", "RuntimeError", "eval() is not available", 1),
+    "input": ("input()", "RuntimeError", "nobody can answer", 1),
+    "exit": ("exit(1)", "SystemExit", "ended itself: 1", 1),
+    "SystemExit": ("raise SystemExit('no rows')", "SystemExit", "ended itself: no rows", 1),
+    "KeyboardInterrupt": ("raise KeyboardInterrupt", "KeyboardInterrupt", "", 1),
+    "CancelledError": ("raise asyncio.CancelledError()", "CancelledError", "cancelled itself", 1),
     "a task that cancels itself": (
         "asyncio.current_task().cancel()\nawait asyncio.sleep(1)",
         "CancelledError",
         "cancelled itself",
         None,
-        None,
     ),
-    "a base exception": ("class B(BaseException): pass\nraise B('b')", "B", "b", 2, None),
+    "a base exception": ("class B(BaseException): pass\nraise B('b')", "B", "b", 2),
     "deep recursion": (
         "def f(n):\n    return f(n + 1)\nf(0)",
         "RecursionError",
         "maximum recursion",
         2,
-        None,
     ),
     "a result that is taken for something else": (
         "rows = shop.find()\nrows.upper()",
         "AttributeError",
         "'list' object has no attribute 'upper'",
         2,
-        "rows.upper()",
     ),
     "a call that nothing awaits": (
         "calls = [shop.send(1)]\nif not calls:\n    await asyncio.gather(*calls)",
         "NotAwaitedError",
         "shop.send(…) on line 1",
-        None,
         None,
     ),
     "a call in a generator that nothing goes through": (
@@ -186,55 +155,45 @@ FAILS = {
         "NotAwaitedError",
         "line 1",
         None,
-        None,
     ),
     "too many functions that wait within one another": (
-        (
-            "async def f(n):\n    return sorted([n], key=lambda n: shop.find(n)[0] + len(deep))\n"
-            "deep = []\nawait asyncio.gather(*map(f, range(50)))"
-        ),
+        "async def f(n):\n    return sorted([n], key=lambda n: shop.find(n)[0] + len(deep))\ndeep = []\nawait asyncio.gather(*map(f, range(50)))",
         "RecursionError",
         "make them async",
         2,
-        None,
     ),
-    "a file outside": ("open('/etc/passwd')", "PermissionError", "outside the folders", 1, None),
-    "a descriptor": ("open(3)", "PermissionError", "not a descriptor", 1, None),
+    "a file outside": ("open('/etc/passwd')", "PermissionError", "outside the folders", 1),
+    "a descriptor": ("open(3)", "PermissionError", "not a descriptor", 1),
     "an output file's name": (
         "add_to_output_files('../a', 'x')",
         "ValueError",
         "cannot be an output file's name",
         1,
-        None,
     ),
     "an output file's content": (
         "add_to_output_files('a', object())",
         "TypeError",
         "cannot write a object",
         1,
-        None,
     ),
     "an argument that cannot be passed": (
         "await echo(object())",
         "UnsupportedValueError",
         "type object cannot be passed",
         1,
-        None,
     ),
 }
 
 
 @pytest.mark.parametrize("name", FAILS)
 async def test_fails(name):
-    code, kind, message, line, source = FAILS[name]
+    code, kind, message, line = FAILS[name]
     outcome, _host = await run_script(code)
     assert isinstance(outcome, Failed), outcome
     assert outcome.kind == kind
     assert message in outcome.message
     if line is not None:
-        assert outcome.line == line
-    if source is not None:
-        assert outcome.source == source
+        assert (outcome.line, outcome.source) == (line, code.split("\n")[line - 1].strip())
 
 
 async def test_variables_of_a_failure_are_described():

@@ -226,6 +226,16 @@ class ToolNames:
             word = place.node.id
             if self._is_unknown(word, place.scope) and same_name(word) not in self._spellings:
                 unknown.setdefault(word, []).append(whole.get(id(place.node)))
+        for node in _annotations(tree):
+            match node:
+                case ast.Attribute(value=ast.Name(id=word), attr=part):
+                    pass
+                case ast.Name(id=word):
+                    part = None
+                case _:
+                    continue
+            if self._is_unknown(word, self.seen.module):
+                unknown.setdefault(word, []).append(part)
         if not unknown or any("*" in (a.name for a in p.node.names) for p, _ in self.seen.imports):
             return False
         new = forgotten_imports(unknown, self.known.can_import, tree.body[0])
@@ -303,6 +313,25 @@ class ToolNames:
 def _is_record(node: ast.AST) -> bool:
     """Tell whether a call gives nothing but fields."""
     return isinstance(node, ast.Call) and bool(node.keywords) and not node.args
+
+
+def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the parts of written types: attributes, and names that belong to no attribute."""
+    found: list[ast.expr | None] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.arg(annotation=given) | ast.AnnAssign(annotation=given):
+                found.append(given)
+            case ast.FunctionDef(returns=given) | ast.AsyncFunctionDef(returns=given):
+                found.append(given)
+            case _:
+                pass
+    waiting: list[ast.AST] = [node for node in found if node is not None]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.Attribute):
+            waiting.extend(ast.iter_child_nodes(node))
 
 
 def _is_ahead(node: ast.stmt) -> bool:

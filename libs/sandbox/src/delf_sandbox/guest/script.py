@@ -51,8 +51,7 @@ class Script:
         keep_last_value(tree.body)
         if self._wrapped:
             tree = _wrap(tree)
-        # Written types mean nothing to a script, and many forget to import them.
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | annotations.compiler_flag
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         return compile(tree, filename, "exec", flags=flags, dont_inherit=True)
 
     async def run(self, namespace: dict[str, Any]) -> Any:
