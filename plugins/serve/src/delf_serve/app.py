@@ -26,7 +26,6 @@ from delf_serve.files import Uploads
 from delf_serve.guard import Guard, Receive, Scope, Send, path_of
 from delf_serve.history import keep_indexing
 from delf_serve.keys import ANYBODY, Key, Keys
-from delf_serve.logins import Logins
 from delf_serve.oidc import OpenIdConnect
 from delf_serve.operation import JSON, Operation
 from delf_serve.operations import OPERATIONS
@@ -72,9 +71,6 @@ class Application:
         self.tasks = Tasks(agent, settings, uploads)
         self.streams = Streams(self.tasks)
         self.sessions = Sessions(self.keys, self.tasks, settings)
-        rules = agent.config.approval_rules.values()
-        ruled = [name for rule in rules for name in (*rule.deciders, *rule.escalate_to)]
-        self.logins = Logins(self.keys, self.tasks, settings, agent.note_person, ruled)
         self.service = Service(
             agent=agent,
             settings=settings,
@@ -83,7 +79,6 @@ class Application:
             routines=Routines(agent, self.tasks),
             streams=self.streams,
             sessions=self.sessions,
-            logins=self.logins,
             deputies=Deputies(self.tasks, self.keys),
             oidc=OpenIdConnect(settings) if settings.oidc_issuer else None,
             approvals=Approvals(agent, self.tasks),
@@ -112,7 +107,6 @@ class Application:
             settings,
             self.keys,
             self.sessions.key_of,
-            self._told_by_proxy,
             self._prepare,
         )
         self._outermost: Any = self._guard
@@ -150,6 +144,7 @@ class Application:
         """End streams and waits, which a server would wait for; the time of grace begins."""
         if self._grace_from is None:
             self._grace_from = time.monotonic()
+        self.sessions.end_all()
         self.streams.stop()
         self.tasks.end_waits()
 
@@ -192,10 +187,6 @@ class Application:
         if not self._started:
             await self.start()
         await self.keys.look(self.tasks.journal)
-
-    async def _told_by_proxy(self, name: str, teams: str) -> Key | None:
-        told = [team for team in teams.split(",") if team.strip()]
-        return await self.logins.person(name, told if self.settings.teams_header else None)
 
 
 class _End(asyncio.Future[None]):

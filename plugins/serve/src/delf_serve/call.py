@@ -20,7 +20,6 @@ from delf_serve.away import Deputies
 from delf_serve.clients import client_of
 from delf_serve.files import Uploads
 from delf_serve.keys import Key, Keys
-from delf_serve.logins import Logins
 from delf_serve.operation import JSON
 from delf_serve.plain import json_bytes
 from delf_serve.problems import ProblemError
@@ -54,7 +53,6 @@ class Service:
         approvals: The questions.
         uploads: The files that were sent in.
         sessions: Who is logged in.
-        logins: How people come in without a key.
         deputies: Who decides in whose place.
         oidc: The provider of logins, if there is one.
         readiness: Whether tasks can be taken in.
@@ -70,7 +68,6 @@ class Service:
     approvals: Approvals
     uploads: Uploads
     sessions: Sessions
-    logins: Logins
     deputies: Deputies
     oidc: oidc.OpenIdConnect | None
     readiness: Readiness

@@ -30,7 +30,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 FindKey = Callable[[str], Awaitable[Key | None]]
-FindPerson = Callable[[str, str], Awaitable[Key | None]]
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +88,6 @@ class Guard:
         settings: What is allowed.
         keys: Who is.
         key_of_session: Finds the key that the cookie of a session stands for.
-        person: Finds a person by the name and the teams that a trusted proxy tells.
         prepare: Brings what is known of people up to date.
     """
 
@@ -99,18 +97,15 @@ class Guard:
         settings: ServeSettings,
         keys: Keys,
         key_of_session: FindKey,
-        person: FindPerson,
         prepare: Callable[[], Awaitable[None]],
     ) -> None:
-        self._person = person
         self._prepare = prepare
         self._proxies = [ip_network(text, strict=False) for text in settings.trusted_proxies]
         self._app = app
         self._settings = settings
         self._keys = keys
         self._key_of_session = key_of_session
-        told = {settings.user_header, settings.teams_header} - {""}
-        self._once = _ONCE | {name.lower().encode() for name in told}
+        self._once = _ONCE | {settings.user_header.lower().encode()}
         self._hosts = {name.lower() for name in settings.hosts}
         self._hosts |= {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
         self._origins = {origin.rstrip("/").lower() for origin in settings.allow_origins}
@@ -225,7 +220,7 @@ class Guard:
                 raise self.wrong_key(scope, shown)
             return key
         if (told := self._told_by_proxy(scope, headers)) is not None:
-            key = await self._person(*told)
+            key = self._keys.person(told, by_mail=True)
             if key is not None:
                 scope["delf.proxy"] = True
                 if method not in _SAFE and headers.get(CSRF_HEADER.encode()) is None:
@@ -252,8 +247,8 @@ class Guard:
             )
         return key
 
-    def _told_by_proxy(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[str, str] | None:
-        """The name and the teams that a trusted proxy tells; nobody else is believed."""
+    def _told_by_proxy(self, scope: Scope, headers: dict[bytes, bytes]) -> str | None:
+        """The name that a trusted proxy tells; nobody else is believed."""
         name = self._settings.user_header.lower().encode()
         peer = str((scope.get("delf.peer") or ("",))[0])
         if not name or name not in headers or not is_address(peer):
@@ -262,8 +257,7 @@ class Guard:
         address = getattr(address, "ipv4_mapped", None) or address
         if not any(address in network for network in self._proxies):
             return None
-        teams = headers.get(self._settings.teams_header.lower().encode(), b"")
-        return headers[name].decode("utf-8", "replace").strip(), teams.decode("utf-8", "replace")
+        return headers[name].decode("utf-8", "replace").strip()
 
     def wrong_key(self, scope: Scope, shown: bytes) -> ProblemError:
         """Count a wrong key, log that there was one, and say how it is refused.

@@ -22,7 +22,6 @@ from delf.protocols.people import (
     SupportsPeople,
     check_name,
     digest_of,
-    folded,
     stands_in_for,
 )
 from delf.protocols.sessions import SessionRecord
@@ -181,20 +180,10 @@ class Keys:
             name: Their name, or their mail.
             by_mail: Whether it is proved that the mail is theirs.
         """
-        found = known_by(self._known, name, by_mail=by_mail)
+        found = next((p for p in self._known if p.name == name), None)
+        if found is None and by_mail:
+            found = next((p for p in self._known if p.mail and p.mail == name), None)
         return None if found is None else self._people.get(found.holder)
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of all keys and people, those who were revoked, too, as they are compared."""
-        known = (*(key.name for key in self._keys), *(p.name for p in self._known))
-        mails = (person.mail for person in self._known if person.mail)
-        return frozenset(map(folded, (*known, *mails)))
-
-    @property
-    def teams(self) -> frozenset[str]:
-        """The names of all teams, as they are compared."""
-        return frozenset(folded(team) for person in self._known for team in person.teams)
 
     def holds(self, key: Key) -> bool:
         """Tell whether a key is still one, with the same secret and the same rights."""
@@ -246,14 +235,6 @@ def _keys(texts: Sequence[str]) -> tuple[Key, ...]:
     if len({key.digest for key in keys}) < len(keys):
         raise ConfigurationError("two names have the same API key")
     return keys
-
-
-def known_by(people: Sequence[Person], name: str, *, by_mail: bool) -> Person | None:
-    """A person by their name, or by their mail where that is proved."""
-    found = next((p for p in people if p.name == name), None)
-    if found is None and by_mail:
-        found = next((p for p in people if p.mail and p.mail == name), None)
-    return found
 
 
 def _whole(person: Person, people: Sequence[Person], now: float) -> Key:

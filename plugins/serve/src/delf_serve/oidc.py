@@ -7,7 +7,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, cast
 
@@ -77,8 +77,8 @@ class OpenIdConnect:
             )
         return str(url), json.dumps(asdict(begun))
 
-    async def finish(self, cookie: str, given: Mapping[str, str]) -> tuple[str, list[str] | None]:
-        """End a login; the name and the teams that the provider vouches for.
+    async def finish(self, cookie: str, given: Mapping[str, str]) -> str:
+        """End a login; the name that the provider vouches for.
 
         Args:
             cookie: The browser's.
@@ -101,7 +101,7 @@ class OpenIdConnect:
             raise ProblemError(403, "the provider's token is for another login")
         return self._person(claims)
 
-    def _person(self, claims: Mapping[str, Any]) -> tuple[str, list[str] | None]:
+    def _person(self, claims: Mapping[str, Any]) -> str:
         settings, name = self._settings, claims.get(self._settings.oidc_name_claim)
         is_verified = str(claims.get("email_verified")).lower() == "true"
         if self.by_mail and not is_verified:
@@ -112,11 +112,7 @@ class OpenIdConnect:
             )
         if not isinstance(name, str) or not name:
             raise ProblemError(403, f"the provider does not send {settings.oidc_name_claim}")
-        if not settings.oidc_teams_claim:
-            return name, None
-        told = claims.get(settings.oidc_teams_claim, ())
-        is_list = isinstance(told, list)
-        return name, [str(one) for one in cast("Sequence[object]", told)] if is_list else []
+        return name
 
     def _claims(self, token: str, keys: Mapping[str, Any], issuer: str) -> Mapping[str, Any]:
         """The content of a token, once its signature and its audience are checked."""

@@ -60,8 +60,8 @@ async def finish_oidc(call: Call) -> Response:
     """Come back from the provider of logins, which begins a session."""
     cookie = unquote(call.http.cookies.get(oidc.COOKIE, ""))
     provider = _oidc(call)
-    name, teams = await provider.finish(cookie, dict(call.http.query_params))
-    key = await call.service.logins.person(name, teams, by_mail=provider.by_mail)
+    name = await provider.finish(cookie, dict(call.http.query_params))
+    key = call.service.keys.person(name, by_mail=provider.by_mail)
     if key is None:
         raise ProblemError(
             403, f"{name[:80]} is not known here", "whoever runs the server can add you"

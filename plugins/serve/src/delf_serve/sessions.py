@@ -161,6 +161,10 @@ class Sessions:
                 )
             )
 
+    def end_all(self) -> None:
+        """End all streams; clients come back to whoever is there then."""
+        self._end(lambda _: True)
+
     def _end(self, is_over: Callable[[Seat], bool]) -> None:
         for seat in [seat for seat in self._seats if is_over(seat)]:
             seat.end()

@@ -9,7 +9,6 @@ from typing import Any, Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from delf.protocols.people import RIGHTS, SCOPES
 from delf.settings import LocalPath, PluginSettings, SecretStr
 
 NAME: Final = "serve"
@@ -82,11 +81,6 @@ class ServeSettings(PluginSettings):
         pattern=r"^([A-Za-z][A-Za-z0-9-]{0,60})?$",
         description="The header in which a trusted proxy tells who asks, as X-Remote-User.",
     )
-    teams_header: str = Field(
-        default="",
-        pattern=r"^([A-Za-z][A-Za-z0-9-]{0,60})?$",
-        description="The header in which it tells their teams, with a comma between them.",
-    )
     oidc_issuer: str = Field(
         default="", description="The address of an OpenID Connect provider, for logins."
     )
@@ -99,12 +93,6 @@ class ServeSettings(PluginSettings):
         default="email",
         description="The claim by which a person is known: their name in `delf users`, or their "
         "mail where it is `email` and verified.",
-    )
-    oidc_teams_claim: str = Field(default="", description="The claim that has their teams.")
-    guests: str = Field(
-        default="",
-        description="The rights of somebody who logs in so and is not known yet, as read+run@own; "
-        "they are refused, if it is empty.",
     )
     session_hours: float = Field(
         default=12, gt=0, description="Hours until somebody has to log in to the page again."
@@ -154,14 +142,6 @@ class ServeSettings(PluginSettings):
     def has_login(self) -> bool:
         """True if people come in by another way than a key."""
         return bool(self.user_header or self.oidc_issuer)
-
-    @field_validator("guests")
-    @classmethod
-    def _are_rights(cls, value: str) -> str:
-        rights, _, scope = value.partition("@")
-        if value and not (set(rights.split("+")) <= {*RIGHTS} and scope in ("", *SCOPES)):
-            raise ValueError("rights such as read+run, and @own, @team or @all after them")
-        return value
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

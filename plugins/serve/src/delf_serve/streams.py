@@ -1,13 +1,12 @@
-"""Events as they happen, to as many as look on: one subscription for a task, not for each."""
+"""Events as they happen: those of a task to its end, and the list's for all who look at it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from typing import Final
 
 from delf.errors import DelfError
 from delf.events import (
@@ -35,6 +34,8 @@ END: Final = b"event: end\ndata: {}\n\n"
 HELLO: Final = b"retry: 1000\n\n"
 BEAT_SECONDS: Final = 15.0
 _AT_ONCE: Final = 100
+_FEW: Final = 5
+"""Events that are made frames without a thread."""
 _MOST_WAITING: Final = 2000
 _ASKED: Final = (ApprovalRequested, ApprovalVoted, ApprovalEscalated, ApprovalDecided)
 """The events after which others may wait for somebody than before."""
@@ -49,52 +50,8 @@ def frame(event: Event) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (event.seq, json_bytes(encode(event)))
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A frame for all readers.
-
-    Args:
-        seq: The event's number.
-        chunk: The frame.
-        over: Whether it is the end.
-        listed: In a list, the task that has changed, with all that waits.
-    """
-
-    seq: int
-    chunk: bytes
-    over: bool = False
-    listed: tuple[TaskRecord, Waiting] | None = None
-
-
-@dataclass(eq=False)
-class _Feed:
-    """The frames of one task, for all readers."""
-
-    readers: set[asyncio.Queue[Item | None]] = field(
-        default_factory=set[asyncio.Queue[Item | None]]
-    )
-    work: asyncio.Task[None] | None = None
-
-    def put(self, item: Item | None) -> None:
-        for queue in list(self.readers):
-            if item is not None and queue.qsize() >= _MOST_WAITING:
-                self.readers.discard(queue)  # too slow: it comes back, and reads the journal
-                queue.put_nowait(None)
-            else:
-                queue.put_nowait(item)
-
-
-@dataclass
-class _Place:
-    """The position of a client.
-
-    Args:
-        last: The number of the last event that it has.
-        over: Whether that is the end of the task.
-    """
-
-    last: int
-    over: bool = False
+Listed = tuple[TaskRecord, Waiting]
+"""A task that has changed, with all that waits."""
 
 
 class Streams:
@@ -106,16 +63,15 @@ class Streams:
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        self._feeds: dict[str, _Feed] = {}
-        self._list = _Feed()
+        self._readers: set[asyncio.Queue[Listed | None]] = set()
+        """Those who look at the list: one subscription to all events serves them."""
+        self._watching: asyncio.Task[None] | None = None
         self.open = 0
 
     def stop(self) -> None:
-        """End all streams; clients come back to whoever is there then."""
-        for feed in (*self._feeds.values(), self._list):
-            feed.put(None)
-            if feed.work is not None:
-                feed.work.cancel()
+        """End the streams of the list; clients come back to whoever is there then."""
+        if self._watching is not None:
+            self._watching.cancel()
 
     async def events(self, task_id: str, after: int) -> AsyncGenerator[bytes]:
         """The frames of a task's events, those that are there first, to its end.
@@ -124,90 +80,73 @@ class Streams:
             task_id: The task.
             after: The number of the last event that the client has.
         """
-        async with self._reading(self._feed(task_id)) as queue:
+        journal = self._tasks.journal
+        live = journal.subscribe(task_id)  # before the journal is read, so that nothing is left out
+        coming: asyncio.Future[Event | None] | None = None
+        last, is_over, is_behind = after, False, True
+        self.open += 1
+        try:
             yield HELLO
-            place = _Place(after)
-            async for chunk in self._past(task_id, place):
-                yield chunk
-            while not place.over:
-                item = await _next(queue)
-                if item is None:
-                    return
-                seq, chunk, over = item.seq, item.chunk, item.over
-                if not chunk:
-                    # The last event may have been written before the subscription was heard.
-                    async for past in self._past(task_id, place):
-                        yield past
+            while not is_over:
+                if is_behind:
+                    is_behind = False
+                    is_over = (await journal.task(task_id)).state in OVER  # all is there to read
+                    events = await journal.read(task_id, last)
+                    for start in range(0, len(events), _AT_ONCE):
+                        some = events[start : start + _AT_ONCE]
+                        is_long = len(events) > _FEW
+                        yield await asyncio.to_thread(_frames, some) if is_long else _frames(some)
+                        last = some[-1].seq
+                        is_over = is_over or isinstance(some[-1], TaskFinished)
+                    continue
+                coming = coming or asyncio.ensure_future(anext(live, None))
+                await asyncio.wait({coming}, timeout=BEAT_SECONDS)
+                if not coming.done():
                     yield BEAT
-                elif seq == place.last + 1:
-                    place.last, place.over = seq, over
-                    yield chunk
-                elif seq > place.last + 1:  # written before the subscription was heard
-                    async for past in self._past(task_id, place):
-                        yield past
+                    is_behind = True
+                    continue
+                event, coming = coming.result(), None
+                if event is None:
+                    return  # the journal was closed
+                if event.seq == last + 1:
+                    yield frame(event)
+                    last, is_over = event.seq, isinstance(event, TaskFinished)
+                is_behind = event.seq > last
             yield END
-
-    async def _past(self, task_id: str, place: _Place) -> AsyncIterator[bytes]:
-        """The frames of what the journal has after a place, which moves on."""
-        events = await self._tasks.journal.read(task_id, place.last)
-        if not events:
-            known = await self._tasks.journal.task(task_id)
-            place.over = known.state in OVER
-        for start in range(0, len(events), _AT_ONCE):
-            some = events[start : start + _AT_ONCE]
-            chunk = await asyncio.to_thread(_frames, some) if len(events) > 5 else _frames(some)
-            place.last, place.over = some[-1].seq, isinstance(some[-1], TaskFinished)
-            yield chunk
+        finally:
+            self.open -= 1
+            if coming is not None:
+                coming.cancel()
 
     async def changes(self, key: Key) -> AsyncGenerator[bytes]:
         """Tasks as lists show them to somebody, when one begins, waits, goes on or ends."""
-        if self._list.work is None or self._list.work.done():
-            self._list.work = asyncio.create_task(self._watch_all())
-        async with self._reading(self._list) as queue:
-            yield HELLO
-            while True:
-                item = await _next(queue)
-                if item is None:
-                    return
-                if item.listed is None:
-                    yield BEAT
-                elif key.sees(item.listed[0].key):
-                    view = task_view(*item.listed, key)
-                    data = json_bytes(view.model_dump(mode="json"))
-                    yield b"event: task\ndata: %b\n\n" % data
-
-    @asynccontextmanager
-    async def _reading(self, feed: _Feed) -> AsyncGenerator[asyncio.Queue[Item | None]]:
-        queue: asyncio.Queue[Item | None] = asyncio.Queue()
-        feed.readers.add(queue)
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
+        queue: asyncio.Queue[Listed | None] = asyncio.Queue()
+        self._readers.add(queue)
         self.open += 1
         try:
-            yield queue
+            yield HELLO
+            while True:
+                try:
+                    async with asyncio.timeout(BEAT_SECONDS):
+                        listed = await queue.get()
+                except TimeoutError:
+                    yield BEAT
+                    continue
+                if listed is None:
+                    return
+                if key.sees(listed[0].key):
+                    data = json_bytes(task_view(*listed, key).model_dump(mode="json"))
+                    yield b"event: task\ndata: %b\n\n" % data
         finally:
             self.open -= 1
-            feed.readers.discard(queue)
-            if not feed.readers and feed.work is not None:
-                feed.work.cancel()
-                feed.work = None
-                for name in [name for name, known in self._feeds.items() if known is feed]:
-                    del self._feeds[name]
+            self._readers.discard(queue)
+            if not self._readers:
+                self.stop()
 
-    def _feed(self, task_id: str) -> _Feed:
-        feed = self._feeds.get(task_id)
-        if feed is None:
-            feed = self._feeds[task_id] = _Feed()
-            feed.work = asyncio.create_task(self._watch(task_id, feed))
-        return feed
-
-    async def _watch(self, task_id: str, feed: _Feed) -> None:
-        async def follow() -> None:
-            async for event in self._tasks.journal.subscribe(task_id):
-                feed.put(Item(event.seq, frame(event), isinstance(event, TaskFinished)))
-
-        await self._follow(follow)
-        feed.put(None)
-
-    async def _watch_all(self) -> None:
+    async def _watch(self) -> None:
+        """Tell those who look at the list of each task that changes."""
         changed: set[str] = set()
         wake = asyncio.Event()
 
@@ -226,31 +165,28 @@ class Streams:
                 wake.clear()
                 names, _ = list(changed), changed.clear()
                 for name in names:
-                    self._list.put(Item(0, b"", listed=await self._tasks.listed(name)))
+                    try:
+                        self._put(await self._tasks.listed(name))
+                    except DelfError as error:  # it may be removed, or the journal away
+                        _log.warning("a change of a task is not told: %s", error.message)
 
-        telling = asyncio.create_task(self._follow(tell))
+        telling = asyncio.create_task(tell())
         try:
-            await self._follow(follow)
-        finally:
-            telling.cancel()
-            self._list.put(None)
-
-    @staticmethod
-    async def _follow(work: Callable[[], Any]) -> None:
-        try:
-            await work()
+            await follow()
         except DelfError as error:
             _log.warning("events cannot be read: %s", error.message)
+        finally:
+            telling.cancel()
+            self._put(None)
+
+    def _put(self, listed: Listed | None) -> None:
+        for queue in list(self._readers):
+            if listed is not None and queue.qsize() >= _MOST_WAITING:
+                self._readers.discard(queue)  # too slow: it comes back, and reads the list
+                queue.put_nowait(None)
+            else:
+                queue.put_nowait(listed)
 
 
 def _frames(events: Sequence[Event]) -> bytes:
     return b"".join(map(frame, events))
-
-
-async def _next(queue: asyncio.Queue[Item | None]) -> Item | None:
-    """Return the next frame; an empty one where nothing came for a while."""
-    try:
-        async with asyncio.timeout(BEAT_SECONDS):
-            return await queue.get()
-    except TimeoutError:
-        return Item(0, b"")
