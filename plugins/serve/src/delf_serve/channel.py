@@ -6,7 +6,6 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import ipaddress
 import json
 import logging
 import smtplib
@@ -23,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 from delf.events import TaskFinished
 from delf.protocols.approval import ApprovalRequest, Decision
 from delf.terminal import visible
+from delf_serve.clients import is_loopback
 from delf_serve.settings import ServeSettings, settings_of
 
 _log = logging.getLogger(__name__)
@@ -250,17 +250,10 @@ def mail(settings: ServeSettings, notice: Notice) -> None:
             if tls:
                 server.starttls(context=context)
         if url.username:
-            if not (tls or _is_loopback(host)):
+            if not (tls or host == "localhost" or is_loopback(host)):
                 raise smtplib.SMTPNotSupportedError("a password is not sent unencrypted")
             server.login(unquote(url.username), unquote(url.password or ""))
         server.send_message(message)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _one_line(text: str) -> str:

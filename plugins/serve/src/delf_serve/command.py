@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from delf_serve.app import Application
 
 _NOT_SHARED: Final = {"as_json", "events", "verbose"}
-_LISTS: Final = ("hosts", "allow_origins", "trusted_proxies")
-_OWN: Final = ("api_key", *_LISTS)
 HOST: Final = "127.0.0.1"
 PORT: Final = 8080
 
@@ -46,29 +44,6 @@ def asgi_app(agent: Agent, **options: Any) -> Application:
 @click.option(
     "--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="The port."
 )
-@click.option(
-    "--api-key",
-    metavar="KEY",
-    help="A key that clients must send. Other users of this machine can see it; DELF_API_KEY is "
-    "safer.",
-)
-@click.option(
-    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A host name of the server."
-)
-@click.option(
-    "--allow-origin",
-    "allow_origins",
-    multiple=True,
-    metavar="URL",
-    help="A site whose pages may use the API.",
-)
-@click.option(
-    "--trusted-proxy",
-    "trusted_proxies",
-    multiple=True,
-    metavar="ADDRESS",
-    help="A reverse proxy whose headers about the client are trusted.",
-)
 @click.option("--task", "tasks", multiple=True, help="Submit this task at the start.")
 @click.pass_context
 def serve(ctx: click.Context, host: str, port: int, tasks: tuple[str, ...], **given: Any) -> None:
@@ -84,13 +59,11 @@ def serve(ctx: click.Context, host: str, port: int, tasks: tuple[str, ...], **gi
     from delf_cli.session import Options
     from delf_serve.project import serve_project
 
-    own: dict[str, Any] = {name: given.pop(name) for name in _OWN}
-    own = {name: list(v) if name in _LISTS else v for name, v in own.items() if v}
     options = Options(
         flags=flags_of(given),
         **rest_of({"events": False, "as_json": False, "verbose": False, **given}),
     )
-    serve_project(state_of(ctx), options, own, host=host, port=port, tasks=tasks)
+    serve_project(state_of(ctx), options, host=host, port=port, tasks=tasks)
 
 
 serve.params += run_options(without=_NOT_SHARED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,7 +24,6 @@ _WAITS_SECONDS: Final = 7 * 86_400.0
 def serve_project(
     state: State,
     options: Options,
-    own: Mapping[str, Any],
     *,
     host: str,
     port: int,
@@ -35,7 +34,6 @@ def serve_project(
     Args:
         state: The program's flags.
         options: How the agent is.
-        own: Settings of the server from the command line; they win over the project's.
         host: The address to listen at.
         port: The port.
         tasks: Submitted when it starts.
@@ -46,14 +44,14 @@ def serve_project(
     from delf_cli.session import log_to_stderr
 
     log_to_stderr(state)
-    app = make_application(state, options, own)
+    app = make_application(state, options)
     app.first_tasks = tuple(tasks)
     with bind(host, port) as listener:
         said = f"delf serves on {address_of(listener)} - Ctrl-C ends it"
         serve(app, listener, lambda: click.echo(said, err=True))
 
 
-def make_application(state: State, options: Options, own: Mapping[str, Any]) -> Application:
+def make_application(state: State, options: Options) -> Application:
     """The application of the project's agent."""
     from delf.plugins.journals import need_durable_journal
     from delf_cli.session import Setup
@@ -69,5 +67,5 @@ def make_application(state: State, options: Options, own: Mapping[str, Any]) -> 
     if "approval_timeout" not in setup.project.agent.model_fields_set:
         more["approval_timeout"] = _WAITS_SECONDS
     agent = setup.agent(**more)
-    given = {**setup.project.plugin_options.get(NAME, {}), **own}
+    given = setup.project.plugin_options.get(NAME, {})
     return make_app(agent, given, setup.project.environ)
