@@ -223,7 +223,7 @@ def test_what_never_ends(text):
 
 
 def same(value):
-    return "{}", value
+    return value
 
 
 @pytest.mark.parametrize(

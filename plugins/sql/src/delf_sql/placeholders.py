@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from sqlalchemy import TextClause
 
 Params = Mapping[str, Any] | Sequence[Any] | None
-Adapt = Callable[[Any], tuple[str, Any]]
-"""Gives the placeholder for a value, in which ``{}`` stands for the driver's own, and the
-value as the driver takes it. Raises TypeError for a value that the database has no type for."""
-
+Adapt = Callable[[Any], Any]
+"""Gives a value as the driver takes it. Raises TypeError where the database has no type for it."""
 _HOLE: Final = "\x00"
 """Stands for a value; the gate lets no statement hold it."""
 _NAME: Final = re.compile(r":([A-Za-z_]\w*)")
@@ -164,15 +162,11 @@ def _marks(hole: Hole, value: Any, adapt: Adapt, values: list[Any]) -> str:
             raise ToolRefusedError(
                 f"parameter {_shown(hole.key)} is an empty list: IN needs at least one value"
             )
-    marks: list[str] = []
-    for item in items:
-        try:
-            mark, adapted = adapt(item)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ToolRefusedError(f"parameter {_shown(hole.key)}: {error}") from None
-        marks.append(mark.replace("{}", _HOLE))
-        values.append(adapted)
-    return ", ".join(marks)
+    try:
+        values += map(adapt, items)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ToolRefusedError(f"parameter {_shown(hole.key)}: {error}") from None
+    return ", ".join(_HOLE for _ in items)
 
 
 def _shown(key: str | int) -> str:

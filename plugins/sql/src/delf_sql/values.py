@@ -79,27 +79,27 @@ def as_json(value: Any) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
-def for_any(value: Any) -> tuple[str, Any]:
+def for_any(value: Any) -> Any:
     """A parameter for a driver of which nothing is known: lists and dicts are JSON text.
 
     Raises:
         TypeError: For a value that cannot be stored.
     """
     value = simple(value)
-    return "{}", as_json(value) if isinstance(value, (list, dict)) else value
+    return as_json(value) if isinstance(value, (list, dict)) else value
 
 
-def for_duckdb(value: Any) -> tuple[str, Any]:
+def for_duckdb(value: Any) -> Any:
     """A parameter for DuckDB: lists are lists, dicts and lists of dicts are JSON text.
 
     Raises:
         TypeError: For a value that cannot be stored.
     """
     value = simple(value)
-    return "{}", as_json(value) if _holds_dict(value) else value
+    return as_json(value) if _holds_dict(value) else value
 
 
-def for_sqlite(value: Any) -> tuple[str, Any]:
+def for_sqlite(value: Any) -> Any:
     """A parameter for SQLite, which knows numbers, text and bytes.
 
     Raises:
@@ -112,21 +112,21 @@ def for_sqlite(value: Any) -> tuple[str, Any]:
     if isinstance(value, decimal.Decimal):
         exact = value.is_finite() and value == value.to_integral_value()
         small = exact and abs(value) < _FIRST_LARGE_INT
-        return "{}", int(value) if small else float(value)
+        return int(value) if small else float(value)
     if isinstance(value, dt.datetime):
-        return "{}", value.isoformat(sep=" ")
+        return value.isoformat(sep=" ")
     if isinstance(value, (dt.date, dt.time)):
-        return "{}", value.isoformat()
+        return value.isoformat()
     if isinstance(value, dt.timedelta):
-        return "{}", value.total_seconds()
+        return value.total_seconds()
     if isinstance(value, uuid.UUID):
-        return "{}", str(value)
+        return str(value)
     if isinstance(value, (list, dict)):
         value = as_json(value)
-    return "{}", value
+    return value
 
 
-def for_mysql(value: Any) -> tuple[str, Any]:
+def for_mysql(value: Any) -> Any:
     """A parameter for MySQL and MariaDB.
 
     Raises:
@@ -136,16 +136,12 @@ def for_mysql(value: Any) -> tuple[str, Any]:
     value = simple(value)
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124
         raise ValueError("MySQL has no infinity and no NaN")
-    if isinstance(value, bytes):
-        return "UNHEX({})", value.hex()
     if isinstance(value, uuid.UUID):
-        return "{}", str(value)
-    if isinstance(value, (list, dict)):
-        value = as_json(value)
-    return "{}", value
+        return str(value)
+    return as_json(value) if isinstance(value, (list, dict)) else value
 
 
-def for_postgresql(value: Any) -> tuple[str, Any]:
+def for_postgresql(value: Any) -> Any:
     """A parameter for PostgreSQL: lists are arrays, dicts and lists of dicts are JSON.
 
     Raises:
@@ -157,7 +153,7 @@ def for_postgresql(value: Any) -> tuple[str, Any]:
     value = simple(value)
     if isinstance(value, str) and "\x00" in value:
         raise ValueError("PostgreSQL's text cannot hold a NUL character")
-    return "{}", Jsonb(value, dumps=as_json) if _holds_dict(value) else value
+    return Jsonb(value, dumps=as_json) if _holds_dict(value) else value
 
 
 def _holds_dict(value: Any) -> bool:
