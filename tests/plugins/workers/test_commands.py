@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from delf.errors import DelfError
 from delf.events import ScriptGenerated, TaskStarted
 from delf_workers import arun_worker, run_worker
 from support.commands import check_object, json_tables
@@ -139,9 +138,9 @@ def test_init_writes_down_only_what_is_installed(tmp_path):
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-async def test_run_worker_from_code(project, monkeypatch):
+def test_run_worker_from_code(project, monkeypatch):
     monkeypatch.chdir(project)
-    response = await arun_worker(
+    response = run_worker(
         "sum", "Sum it up.", inputs={"words": 5}, attachments=["a.md"], project=project
     )
     assert response.text == "one two"
@@ -197,17 +196,6 @@ async def test_run_worker_tells_why_a_worker_did_not_begin(nested):
     assert not response.status
     assert "needs the input 'x'" in response.error
     assert [call.name for call in response.trace.tool_calls] == ["workers.call"]
-
-
-def test_an_error_of_run_worker_has_no_other_behind_it(tmp_path):
-    with pytest.raises(DelfError) as told:
-        run_worker("nobody", project=tmp_path)
-    assert not isinstance(told.value.__context__, RuntimeError)
-
-
-async def test_run_worker_is_not_for_event_loops():
-    with pytest.raises(DelfError, match="cannot be called from an event loop"):
-        run_worker("nobody")
 
 
 async def test_a_listener_that_fails_does_not_end_the_worker(nested):

@@ -6,7 +6,7 @@ import asyncio
 import mimetypes
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from delf.errors import ToolException, did_you_mean
 from delf.messages import FilePart, ImagePart, Part
@@ -23,7 +23,6 @@ _BEGINNINGS: Final = {
     b"GIF89a": "image/gif",
     b"%PDF-": "application/pdf",
 }
-_KEYS: Final = ("name", "data", "media_type")
 _TEXTS: Final = ("application/json", "application/xml", "application/yaml")
 
 
@@ -41,8 +40,7 @@ class Attachments:
         """The parts of a message.
 
         Args:
-            items: Each the name of an input file, bytes, ``(name, bytes)``, or a dict with
-                ``data`` and perhaps ``name`` and ``media_type``.
+            items: Each the name of an input file, bytes, or ``(name, bytes)``.
 
         Raises:
             ToolException: For something else, an unknown name, or too much.
@@ -52,17 +50,17 @@ class Attachments:
         parts: list[Part] = []
         left = MAX_BYTES
         for number, item in enumerate(items, 1):
-            name, data, media_type = await self._load(item, number, left)
+            name, data = await self._load(item, number, left)
             left -= len(data)
             if left < 0:
                 raise _too_large()
-            parts.append(_part(name, data, media_type))
+            parts.append(_part(name, data))
         return tuple(parts)
 
-    async def _load(self, item: Any, number: int, left: int) -> tuple[str, bytes, str | None]:
-        name, data, media_type = _taken_apart(item, number)
+    async def _load(self, item: Any, number: int, left: int) -> tuple[str, bytes]:
+        name, data = _taken_apart(item, number)
         if data is not None:
-            return name, data, media_type
+            return name, data
         path = self._files.get(name)
         if path is None:
             known = sorted({PurePath(file).name for file in self._files.values()})
@@ -75,7 +73,7 @@ class Attachments:
             data = await asyncio.to_thread(_read, Path(path), left)
         except OSError as error:
             raise ToolException(f"file_data: {name!r} cannot be read: {error.strerror}") from error
-        return PurePath(path).name, data, media_type
+        return PurePath(path).name, data
 
 
 def _read(path: Path, limit: int) -> bytes:
@@ -93,39 +91,28 @@ def _too_large() -> ToolException:
     )
 
 
-def _taken_apart(item: Any, number: int) -> tuple[str, bytes | None, str | None]:
-    """The name, the bytes if they are there, and the media type if it is."""
-    name = f"file-{number}"
+def _taken_apart(item: Any, number: int) -> tuple[str, bytes | None]:
+    """The name, and the bytes if they are there."""
     match item:
         case str() | PurePath():
-            return str(item), None, None
+            return str(item), None
         case bytes():
-            return name, item, None
+            return f"file-{number}", item
         case [str() as given, bytes() as data]:
-            return given, data, None
-        case dict():
-            fields = cast("dict[str, Any]", item)
-            unknown = [key for key in fields if key not in _KEYS]
-            data = fields.get("data")
-            given = fields.get("name", name)
-            media = fields.get("media_type")
-            kinds = isinstance(given, str) and isinstance(media, str | None)
-            if not unknown and isinstance(data, bytes) and kinds:
-                return given, data, media
+            return given, data
         case _:
-            pass
-    raise ToolException(
-        f"file_data: item {number} is not a name of an input file, no bytes, and no "
-        '{"name": …, "data": bytes, "media_type": …}'
-    )
+            raise ToolException(
+                f"file_data: item {number} is not a name of an input file, no bytes, and no "
+                "(name, bytes)"
+            )
 
 
-def _part(name: str, data: bytes, media_type: str | None) -> Part:
-    found = media_type or _media_type(name, data)
+def _part(name: str, data: bytes) -> Part:
+    found = _media_type(name, data)
     if found is None:
         raise ToolException(
-            f"file_data: what kind of file {name!r} is cannot be told; give "
-            '{"name": …, "data": …, "media_type": …}'
+            f"file_data: what kind of file {name!r} is cannot be told; give (name, bytes) with "
+            "a name that ends as such files do"
         )
     if not data:
         raise ToolException(f"file_data: {name!r} is empty")

@@ -43,8 +43,7 @@ class LLM(Connection):
 
         Args:
             prompt: The question, with all that is needed to answer it.
-            file_data: What it is about: names of input files, bytes, ``(name, bytes)``, or
-                ``{"name": …, "data": bytes, "media_type": …}``.
+            file_data: What it is about: names of input files, bytes, or ``(name, bytes)``.
             context: The task that asks, and pays.
 
         Raises:

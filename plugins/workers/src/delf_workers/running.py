@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.engine.views.prompts import Prompt, prompts_of
-from delf.errors import DelfError, ToolExecutionError
+from delf.errors import ToolExecutionError
 from delf.events import ChildStarted, Event, ModelCalled, ModelFailed, ModelReplied, TaskFinished
 from delf.protocols.sandbox import Raised, Returned
 from delf.protocols.strategy import StrategyHost
@@ -174,15 +175,4 @@ def of_worker(response: Response, events: Sequence[Event]) -> Response:
 
 def run_worker(worker: str, task: str | None = None, **options: Any) -> Response:
     """The same from synchronous code."""
-    import asyncio
-
-    is_free = False
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        is_free = True
-    if not is_free:
-        raise DelfError(
-            "run_worker cannot be called from an event loop", hint="await arun_worker(…)"
-        )
-    return asyncio.run(arun_worker(worker, task, **options))  # its errors have no other behind them
+    return asyncio.run(arun_worker(worker, task, **options))

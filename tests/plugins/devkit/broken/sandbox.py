@@ -124,6 +124,16 @@ class Suite(SandboxContract):
 breaks = planting(Suite)
 
 
+def host_breaks(*tests):
+    """The same for what stands between a sandbox and its host."""
+
+    def made(host):
+        about = {"session": hosted(host), "__module__": host.__module__}
+        return breaks(*tests)(type(host.__name__, (Backend,), about))
+
+    return made
+
+
 # tests/plugins/sandbox_local/test_contract.py shows that the local sandbox itself passes.
 
 
@@ -133,17 +143,10 @@ class TestUnavailable(Backend):
         return Unavailable("not here")
 
 
-class TestLosesText(Suite):
-    breaks = ("test_prints_in_order", "test_does_a_task_of_an_agent")
-
-    class session_host(Host):
-        def printed(self, text):
-            self.real.printed(text.encode("ascii", "ignore").decode()[:3])
-
-    class kind(Backend):
-        pass
-
-    kind.session = hosted(session_host)
+@host_breaks("test_prints_in_order", "test_does_a_task_of_an_agent")
+class TestLosesText(Host):
+    def printed(self, text):
+        self.real.printed(text.encode("ascii", "ignore").decode()[:3])
 
 
 @breaks("test_prints_come_while_a_script_is_busy")
@@ -209,97 +212,62 @@ class TestNoRerun(Backend):
     session = answering(lambda outcome: Done() if isinstance(outcome, Rerun) else outcome)
 
 
-class TestMixesArguments(Suite):
-    breaks = ("test_calls_come_to_the_host",)
-
-    class kind(Backend):
-        class changed(Host):
-            async def call(self, request):
-                given = (*request.args, *map(str, request.kwargs.values()))
-                return await self.real.call(dataclasses.replace(request, args=given, kwargs={}))
-
-    kind.session = hosted(kind.changed)
+@host_breaks("test_calls_come_to_the_host")
+class TestMixesArguments(Host):
+    async def call(self, request):
+        given = (*request.args, *map(str, request.kwargs.values()))
+        return await self.real.call(dataclasses.replace(request, args=given, kwargs={}))
 
 
-class TestTurnsTuplesIntoLists(Suite):
-    breaks = ("test_values_cross_both_ways",)
-
-    class kind(Backend):
-        class changed(Host):
-            async def call(self, request):
-                answer = await self.real.call(request)
-                value = getattr(answer, "value", None)
-                return Returned(list(value)) if isinstance(value, tuple) else answer
-
-    kind.session = hosted(kind.changed)
+@host_breaks("test_values_cross_both_ways")
+class TestTurnsTuplesIntoLists(Host):
+    async def call(self, request):
+        answer = await self.real.call(request)
+        value = getattr(answer, "value", None)
+        return Returned(list(value)) if isinstance(value, tuple) else answer
 
 
-class TestCutsValues(Suite):
-    breaks = ("test_large_values_cross_both_ways",)
-
-    class kind(Backend):
-        class changed(Host):
-            async def call(self, request):
-                answer = await self.real.call(request)
-                if isinstance(answer, Returned) and isinstance(answer.value, str):
-                    return Returned(answer.value[:1000])
-                return answer
-
-    kind.session = hosted(kind.changed)
+@host_breaks("test_large_values_cross_both_ways")
+class TestCutsValues(Host):
+    async def call(self, request):
+        answer = await self.real.call(request)
+        if isinstance(answer, Returned) and isinstance(answer.value, str):
+            return Returned(answer.value[:1000])
+        return answer
 
 
-class TestAnswersOnce(Suite):
-    breaks = ("test_a_call_needs_no_await",)
+@host_breaks("test_a_call_needs_no_await")
+class TestAnswersOnce(Host):
+    count = 0
 
-    class kind(Backend):
-        class changed(Host):
-            count = 0
-
-            async def call(self, request):
-                self.count += 1
-                return await self.real.call(request) if self.count < 100 else Returned(0)
-
-    kind.session = hosted(kind.changed)
+    async def call(self, request):
+        self.count += 1
+        return await self.real.call(request) if self.count < 100 else Returned(0)
 
 
-class TestOneCallAtATime(Suite):
-    breaks = ("test_gathered_calls_overlap",)
+@host_breaks("test_gathered_calls_overlap")
+class TestOneCallAtATime(Host):
+    def __init__(self, real):
+        super().__init__(real)
+        self.lock = asyncio.Lock()
 
-    class kind(Backend):
-        class changed(Host):
-            def __init__(self, real):
-                super().__init__(real)
-                self.lock = asyncio.Lock()
-
-            async def call(self, request):
-                async with self.lock:
-                    return await self.real.call(request)
-
-    kind.session = hosted(kind.changed)
+    async def call(self, request):
+        async with self.lock:
+            return await self.real.call(request)
 
 
-class TestSwallowsErrors(Suite):
-    breaks = ("test_errors_of_calls_can_be_caught",)
-
-    class kind(Backend):
-        class changed(Host):
-            async def call(self, request):
-                answer = await self.real.call(request)
-                return ToolMessage(answer.message) if isinstance(answer, Raised) else answer
-
-    kind.session = hosted(kind.changed)
+@host_breaks("test_errors_of_calls_can_be_caught")
+class TestSwallowsErrors(Host):
+    async def call(self, request):
+        answer = await self.real.call(request)
+        return ToolMessage(answer.message) if isinstance(answer, Raised) else answer
 
 
-class TestTurnsResultsIntoText(Suite):
-    breaks = ("test_what_a_call_returns_and_cannot_cross_is_an_error",)
-
-    class kind(Backend):
-        class changed(Host):
-            async def call(self, request):
-                answer = await self.real.call(request)
-                return Returned(repr(answer.value)) if isinstance(answer, Returned) else answer
-
-    kind.session = hosted(kind.changed)
+@host_breaks("test_what_a_call_returns_and_cannot_cross_is_an_error")
+class TestTurnsResultsIntoText(Host):
+    async def call(self, request):
+        answer = await self.real.call(request)
+        return Returned(repr(answer.value)) if isinstance(answer, Returned) else answer
 
 
 @breaks("test_a_call_needs_no_await")
@@ -309,38 +277,23 @@ class TestForgetsCallsWithoutAwait(Backend):
             return await self.real.execute(code.replace("\npay(1)", ""), host)
 
 
-class TestDoesNotCancelCalls(Suite):
-    breaks = ("test_a_script_can_cancel_a_call", "test_cancelling_cancels_calls")
-
-    class kind(Backend):
-        class changed(Host):
-            async def call(self, request):
-                return await asyncio.shield(self.real.call(request))
-
-    kind.session = hosted(kind.changed)
+@host_breaks("test_a_script_can_cancel_a_call", "test_cancelling_cancels_calls")
+class TestDoesNotCancelCalls(Host):
+    async def call(self, request):
+        return await asyncio.shield(self.real.call(request))
 
 
-class TestRepeatsCallsLater(Suite):
-    breaks = ("test_nothing_is_called_after_the_end",)
-
-    class kind(Backend):
-        class changed(Host):
-            async def call(self, request):
-                await self.real.call(request)
-                return await self.real.call(request)
-
-    kind.session = hosted(kind.changed)
+@host_breaks("test_nothing_is_called_after_the_end")
+class TestRepeatsCallsLater(Host):
+    async def call(self, request):
+        await self.real.call(request)
+        return await self.real.call(request)
 
 
-class TestSpoilsFiles(Suite):
-    breaks = ("test_files_are_handed_over",)
-
-    class kind(Backend):
-        class changed(Host):
-            def wrote_file(self, name, data):
-                self.real.wrote_file(name, data.replace(b"\r", b"") + b"\n")
-
-    kind.session = hosted(kind.changed)
+@host_breaks("test_files_are_handed_over")
+class TestSpoilsFiles(Host):
+    def wrote_file(self, name, data):
+        self.real.wrote_file(name, data.replace(b"\r", b"") + b"\n")
 
 
 @breaks("test_file_names_stay_in_their_folder")
