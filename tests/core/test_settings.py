@@ -64,11 +64,6 @@ def test_none_and_empty_mean_not_given(monkeypatch):
     assert Shop.for_instance("shop", {"url": "u", "limit": None}).limit == 10
 
 
-def test_other_variables_in_dotenv_are_nobodys_business(somewhere):
-    (somewhere / ".env").write_text("OPENAI_API_KEY=x\nDELF_SHOP_OTHER=y\nDELF_LLM=z\n")
-    assert url(Shop.for_instance("shop", {"url": "u"})) == "u"
-
-
 def test_an_environment_of_ones_own(somewhere, monkeypatch):
     (somewhere / ".env").write_text("DELF_SHOP_LIMIT=1\n")
     monkeypatch.setenv("DELF_SHOP_LIMIT", "2")

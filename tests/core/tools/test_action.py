@@ -1,5 +1,3 @@
-import inspect
-
 import pytest
 
 from delf.errors import ToolDefinitionError, ToolRefusedError
@@ -53,10 +51,6 @@ def test_marked_methods_are_actions_in_order_of_definition():
     ]
 
 
-def test_what_is_undeclared_is_irreversible():
-    assert by_name(Base)["wipe"].effect == "irreversible"
-
-
 def test_a_subclass_adds_and_overrides():
     found = by_name(Child, Child())
     assert list(found) == ["find", "close", "reopen", "wipe", "extra"]
@@ -103,11 +97,6 @@ def test_static_and_class_methods_keep_all_their_parameters():
     assert found["name"].call(suffix="!") == "Desk!"
 
 
-def test_the_mark_leaves_the_method_alone():
-    assert inspect.iscoroutinefunction(Base.find)
-    assert Base().close(1) is None
-
-
 def test_an_action_as_data():
     found = by_name(Base)
     assert found["find"].describe() == {"name": "find", "effect": "read"}
@@ -122,12 +111,6 @@ def test_an_action_as_data():
             {"name": "limit", "type": "int", "required": False, "default": "50"},
         ],
     }
-
-
-def test_the_schema_is_made_on_demand():
-    schema = by_name(Base)["find"].schema
-    assert schema is not None
-    assert schema()["required"] == ["status"]
 
 
 def test_names_of_permissions():
@@ -163,14 +146,6 @@ def test_an_action_made_by_hand():
     assert (made.name, made.permission, made.summary) == ("echo", "echo", "Says it again.")
     with pytest.raises(ToolDefinitionError, match="'<lambda>' cannot be called"):
         action_from_function(lambda x: x)
-
-
-def test_tags_are_those_of_the_mark():
-    class Desk:
-        @action(effect="read", tags=["support"])
-        def find(self) -> int: ...
-
-    assert actions_of(Desk)[0].tags == ("support",)
 
 
 def test_a_parameter_without_a_type_hint_is_refused_at_once():

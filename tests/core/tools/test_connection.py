@@ -80,27 +80,10 @@ def test_the_summary_is_the_docstrings_first_line():
     assert Plain().summary == ""
 
 
-def test_settings_from_code_and_from_the_environment(monkeypatch):
-    monkeypatch.setenv("DELF_SUPPORT_TOKEN", "from-env")
-    made = Desk(name="support", url="u")
-    assert made.settings.token.get_secret_value() == "from-env"
-
-
 def test_secrets_are_not_shown():
     made = desk(token="hunter2")
     assert "hunter2" not in repr(made) + repr(made.settings) + str(made.settings)
     assert repr(made) == "<Desk 'desk'>"
-
-
-def test_settings_that_do_not_fit():
-    with pytest.raises(
-        ConnectionConfigurationError, match=r"setting 'token' is missing \(or set DELF_DESK_TOKEN\)"
-    ):
-        Desk(url="u")
-    with pytest.raises(
-        ConnectionConfigurationError, match="unknown setting 'ulr'; did you mean 'url'"
-    ):
-        desk(ulr="u")
 
 
 def test_a_connection_without_settings_takes_none():
@@ -183,13 +166,6 @@ def test_agents_that_are_gone_are_forgotten():
     gc.collect()
     assert gone() is None
     made.keep_secret("token-1")
-
-
-def test_metadata_is_copied():
-    given = {"a": 1}
-    made = desk(metadata=given)
-    given["a"] = 2
-    assert made.metadata == {"a": 1}
 
 
 def test_inspect_needs_no_credentials():

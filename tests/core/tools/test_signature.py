@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from delf.errors import ToolDefinitionError, ToolRefusedError
-from delf.tools.signature import ArgumentValidator, Parameter, check_name, read_signature, type_text
+from delf.tools.signature import ArgumentValidator, check_name, read_signature, type_text
 
 
 class Status(enum.Enum):
@@ -206,11 +206,6 @@ def test_what_a_script_could_not_call(source, message):
     assert caught.value.hint
 
 
-def test_a_builtin_without_a_signature():
-    with pytest.raises(ToolDefinitionError, match="cannot read the signature"):
-        read_signature(dict.update)
-
-
 # Arguments
 
 
@@ -336,11 +331,6 @@ def test_names_that_a_script_can_use(name):
 def test_names_that_a_script_cannot_use(name):
     with pytest.raises(ToolDefinitionError, match="cannot be called from a script"):
         check_name(name, "the name")
-
-
-def test_a_parameter_by_itself():
-    assert str(Parameter(name="x")) == "x: Any"
-    assert Parameter(name="x", default_text="None").required is False
 
 
 def test_arguments_come_in_the_order_of_the_signature():
