@@ -11,9 +11,8 @@ import pathlib
 import traceback
 import typing
 import uuid
-from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Optional, TypedDict, Union
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import pydantic
 import pytest
@@ -79,50 +78,23 @@ WHEN = dt.datetime(2026, 1, 2, 3, 4, tzinfo=dt.UTC)
 
 # what the parameter is, what the script writes, what the tool gets
 ARGUMENTS = {
-    "int": (int, "3", 3),
     "int from a text": (int, "'3'", 3),
-    "float from an int": (float, "3", 3.0),
-    "bool": (bool, "True", True),
-    "str": (str, "'é🦊'", "é🦊"),
     "bytes": (bytes, "b'\\x00'", b"\x00"),
     "decimal": (Decimal, "'1.10'", Decimal("1.10")),
-    "a decimal of the script": (Decimal, "__import__('decimal').Decimal('1.10')", Decimal("1.10")),
     "datetime from a text": (dt.datetime, "'2026-01-02T03:04:00Z'", WHEN),
-    "a datetime of the script": (
-        dt.datetime,
-        "__import__('datetime').datetime(2026, 1, 2)",
-        dt.datetime(2026, 1, 2),
-    ),
-    "date": (dt.date, "'2026-01-02'", dt.date(2026, 1, 2)),
-    "time": (dt.time, "'03:04'", dt.time(3, 4)),
-    "timedelta": (dt.timedelta, "90", dt.timedelta(seconds=90)),
-    "uuid": (uuid.UUID, f"'{UID}'", UID),
     "path": (pathlib.Path, "'a/b'", pathlib.Path("a/b")),
     "enum": (Color, "'blue'", Color.BLUE),
-    "an enum of numbers": (Level, "2", Level.HIGH),
     "literal": (Literal["a", 3], "3", 3),
-    "optional, given": (Optional[Color], "'red'", Color.RED),  # noqa: UP045
     "optional, None": (int | None, "None", None),
-    "union": (Union[int, str], "'3'", "3"),  # noqa: UP007
     "a union of records": (Point | Person, "{'name': 'Ann'}", Person(name="Ann")),
-    "any": (Any, "{'a': [1, None]}", {"a": [1, None]}),
-    "constrained": (Annotated[int, Field(ge=1)], "1", 1),
-    "list": (list[int], "[1, '2']", [1, 2]),
-    "sequence": (Sequence[Color], "['red']", [Color.RED]),
-    "tuple": (tuple[int, str], "(1, 'a')", (1, "a")),
     "a tuple from a list": (tuple[int, ...], "[1, 2]", (1, 2)),
     "named tuple": (Span, "[1, 2]", Span(1, 2)),
     "set": (set[int], "{1, 2}", {1, 2}),
-    "dict": (dict[str, Point], "{'a': {'x': 1}}", {"a": Point(1)}),
-    "mapping": (Mapping[str, list[Color]], "{'a': ['red']}", {"a": [Color.RED]}),
-    "a dict by numbers": (dict[int, str], "{1: 'a'}", {1: "a"}),
-    "typed dict": (Row, "{'id': '7'}", {"id": 7}),
     "typed dict of typed dicts": (
         Page,
         "{'rows': [{'id': 1, 'note': 'n'}], 'color': 'red'}",
         {"rows": [{"id": 1, "note": "n"}], "color": Color.RED},
     ),
-    "dataclass": (Point, "{'x': 1}", Point(1, 0)),
     "dataclass of many": (
         Shape,
         "{'points': [{'x': 1}, {'x': 2, 'y': 3}], 'color': 'blue', 'owner': {'name': 'Ann'}}",
@@ -133,8 +105,6 @@ ARGUMENTS = {
         "(lambda c: c(1, 2))(__import__('dataclasses').make_dataclass('P', ['x', 'y']))",
         Point(1, 2),
     ),
-    "model": (Person, "{'name': 'Ann', 'born': '1990-01-02', 'colors': ['blue']}", ANN),
-    "models": (list[Person], "[{'name': 'Ann'}]", [Person(name="Ann")]),
     "a model with other names": (Renamed, "{'from': 'x'}", Renamed(**{"from": "x"})),
 }
 
@@ -164,16 +134,6 @@ RESULTS = {
     "times": ([WHEN.date(), dt.timedelta(1)], "[datetime.date(2026, 1, 2), datetime.timedelta(days=1)]"),
     "uuid": (UID, f"UUID('{UID}')"),
     "text that looks like a tag": ({"$t": "date", "v": "x"}, "{'$t': 'date', 'v': 'x'}"),
-}  # fmt: skip
-
-STUBS = {
-    "int": (int, "int"),
-    "enum": (Color, "Literal['red', 'blue']"),
-    "typed dict": (Row, '{"id": int, "note"?: str}'),
-    "dataclass": (Point, '{"x": int, "y"?: int}'),
-    "model": (Person, '{"name": str, "born"?: date | None, "colors"?: list[Literal[\'red\', \'blue\']]}'),
-    "a model with other names": (Renamed, '{"from": str}'),
-    "named tuple": (Span, "tuple[int, int]"),
 }  # fmt: skip
 
 
@@ -226,26 +186,6 @@ def test_results_are_plain_in_the_script(run):
     response = run(f"for name in {list(RESULTS)}: print(repr(await give(name)))", give)
     assert response.error is None
     assert response.text.splitlines() == [shown for _, shown in RESULTS.values()]
-
-
-@pytest.mark.parametrize("case", STUBS)
-def test_types_in_the_stub(case):
-    kind, text = STUBS[case]
-    assert taking(kind, []).action.signature == f"(value: {text}) -> None"
-
-
-def test_what_is_returned_is_in_the_stub():
-    @tool
-    def find(limit: int = 3) -> list[Shape]:
-        """Find."""
-        return []
-
-    assert find.action.returns == (
-        'list[{"points": tuple[{"x": int, "y": int}, ...], '
-        "\"color\": Literal['red', 'blue'], "
-        '"owner": {"name": str, "born": date | None, "colors": '
-        "list[Literal['red', 'blue']]} | None}]"
-    )
 
 
 @pytest.mark.parametrize(
@@ -371,62 +311,12 @@ class TestNames:
         assert "Not this" not in scripted_model.prompts[0]
         assert "query: Words." in scripted_model.prompts[0]
 
-    @pytest.mark.parametrize(
-        "name",
-        ["files", "llm", "rerun", "print", "open", "asyncio", "ToolError", "add_to_output_files"],
-    )
-    def test_what_scripts_need_is_refused(self, run, name):
-        with pytest.raises(ToolDefinitionError, match=f"cannot be named '{name}'"):
-            run("1", tool(name=name)(lambda: None))
-
-    def test_two_of_one_name_are_refused(self, run):
-        from delf import Connection, action
-
-        class Find(Connection):
-            """A service."""
-
-            @action(effect="read")
-            async def it(self) -> int:
-                """It."""
-                return 1
-
-        made = tool(name="find")(lambda: None)
-        for tools in (
-            (made, made),
-            (made, Find()),
-            (Find(), Find()),
-            (Find(name="a"), Find(name="a")),
-        ):
-            with pytest.raises(ToolDefinitionError, match="two tools are named"):
-                run("1", *tools)
-
-    @pytest.mark.parametrize("name", ["a b", "1a", "_a", "class", "a.b", "None"])
-    def test_what_is_no_name(self, name):
-        with pytest.raises(ToolDefinitionError, match="cannot be called from a script"):
-            tool(name=name)(lambda: None)
-
 
 # -- at decoration --------------------------------------------------------------------------
 
 
 def bare(x, y: int = 1, z=2):
     """No hints."""
-
-
-def unknown(x: "Nope") -> None:  # noqa: F821
-    """A name that is nowhere."""
-
-
-def positional(x: int, /) -> None:
-    """By position only."""
-
-
-def stars(*x: int) -> None:
-    """Any number."""
-
-
-def keywords(**x: int) -> None:
-    """Any names."""
 
 
 def calls_back(x: int, then: list[typing.Callable[[int], int]]) -> None:
@@ -439,10 +329,6 @@ def foreign(x: asyncio.Event) -> None:
 
 def misfit(x: int = "many") -> None:  # type: ignore[assignment]
     """A default of another type."""
-
-
-def field_default(x: int = Field(3, ge=1)) -> None:
-    """A default that is none."""
 
 
 def yields(x: int) -> Any:
@@ -462,19 +348,14 @@ async def later(error: Exception) -> str:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: tool(unknown), "cannot read the signature of unknown: name 'Nope'"),
-        (lambda: tool(positional), "positional-only parameter 'x'"),
-        (lambda: tool(stars), r"stars takes \*x"),
-        (lambda: tool(keywords), r"keywords takes \*\*x"),
         (lambda: tool(calls_back), "takes a function as 'then'"),
         (lambda: tool(foreign), "a script cannot pass <class 'asyncio.locks.Event'>"),
         (lambda: tool(misfit), "the default of 'x', 'many', does not fit its type"),
-        (lambda: tool(field_default), "the default of 'x'"),
         (lambda: tool(yields), "yields is a generator, and a script needs a whole result"),
         (lambda: tool(ayields), "ayields is a generator"),
-        (lambda: tool(handle_error=later)(stars), "handle_error of stars is async"),
+        (lambda: tool(handle_error=later)(bare), "handle_error of bare is async"),
     ],
-    ids=range(11),
+    ids=range(6),
 )
 def test_what_a_script_could_not_call_is_refused_at_once(make, message):
     with pytest.raises(ToolDefinitionError, match=message) as caught:

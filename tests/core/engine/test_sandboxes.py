@@ -117,7 +117,7 @@ async def test_a_sandbox_that_cannot_be_made_ready_is_passed_over_before_a_task(
 async def test_isolation_is_never_lowered_silently(host):
     offer(host, "weak", "process")
     offer(host, "strong", "container", Unavailable("no daemon"))
-    with pytest.raises(SandboxUnavailableError, match="no daemon; weak isolates by process only"):
+    with pytest.raises(SandboxUnavailableError, match="no daemon; weak: isolates by process only"):
         await choose_sandbox(host, AgentConfig(min_isolation="container"), {})
     with pytest.raises(SandboxUnavailableError, match="min_isolation is 'container'"):
         await choose_sandbox(host, AgentConfig(sandbox="weak", min_isolation="container"), {})

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from delf.config import AgentConfig
@@ -63,11 +64,35 @@ class _Search:
     config: AgentConfig
     options: Mapping[str, Mapping[str, Any]]
 
-    def make(self, spec: SandboxSpec) -> SandboxBackend:
-        """The backend of a spec."""
-        return make_sandbox(self.host, spec, self.config.sandbox_config, self.options)
+    async def take(self, spec: SandboxSpec) -> ChosenSandbox | Unavailable:
+        """A backend that works and is strong enough, or why it cannot be taken."""
+        if self._is_weak(spec.isolation):
+            return self._too_weak(f"{spec.name} isolates by {spec.isolation} only")
+        backend = make_sandbox(self.host, spec, self.config.sandbox_config, self.options)
+        try:
+            state = await self._ready(backend)
+            if isinstance(state, Available):
+                isolation, why = await self._isolation(spec, backend, state)
+                if not self._is_weak(isolation):
+                    return ChosenSandbox(spec, backend, isolation)
+                state = self._too_weak(why)
+        except BaseException:
+            await backend.aclose()
+            raise
+        await backend.aclose()
+        return state
 
-    async def ready(self, backend: SandboxBackend) -> Availability:
+    def _is_weak(self, isolation: Isolation) -> bool:
+        return isolation_rank(isolation) < isolation_rank(self.config.min_isolation)
+
+    def _too_weak(self, why: str) -> Unavailable:
+        return Unavailable(
+            f"{why}, and min_isolation is {self.config.min_isolation!r}",
+            "choose a stronger sandbox, or lower min_isolation; delf doctor shows what was "
+            "measured",
+        )
+
+    async def _ready(self, backend: SandboxBackend) -> Availability:
         """Tell whether sessions can be opened; what they need, as an image, is made now."""
         state = await backend.available()
         if isinstance(state, Available) and isinstance(backend, SupportsPreparation):
@@ -77,12 +102,7 @@ class _Search:
                 return Unavailable(" ".join(error.message.split()), error.hint or "")
         return state
 
-    @property
-    def least(self) -> Isolation:
-        """The weakest isolation that may be used."""
-        return self.config.min_isolation
-
-    async def isolation(
+    async def _isolation(
         self, spec: SandboxSpec, backend: SandboxBackend, state: Available
     ) -> tuple[Isolation, str]:
         """Return the isolation of a backend, and the reason why it is not stronger.
@@ -94,7 +114,8 @@ class _Search:
         given = {**own, **self.config.sandbox_config}
         tried = Tried(self.host, spec, given, backend, state)
         measured = await tried.known()
-        if measured is None and tried.claimed != "process" and self.least != "process":
+        is_asked = self.config.min_isolation != "process"
+        if measured is None and tried.claimed != "process" and is_asked:
             try:
                 measured = await tried.measure()
             except Exception as error:  # of a backend that may be anybody's
@@ -121,23 +142,13 @@ async def choose_sandbox(
     search = _Search(host=host, config=config, options=options)
     if config.sandbox == "auto":
         return await _choose_strongest(search)
-    spec = host.spec(SandboxSpec, config.sandbox)
-    _check_isolation(spec, spec.isolation, search.least, f"isolates by {spec.isolation}")
-    backend = search.make(spec)
-    state = await search.ready(backend)
-    if isinstance(state, Unavailable):
-        await backend.aclose()
+    found = await search.take(host.spec(SandboxSpec, config.sandbox))
+    if isinstance(found, Unavailable):
         raise SandboxUnavailableError(
-            f"the sandbox {spec.name!r} does not work here: {state.reason}",
-            hint=state.hint or None,
+            f"the sandbox {config.sandbox!r} does not work here: {found.reason}",
+            hint=found.hint or None,
         )
-    try:
-        isolation, why = await search.isolation(spec, backend, state)
-        _check_isolation(spec, isolation, search.least, why)
-    except BaseException:
-        await backend.aclose()
-        raise
-    return ChosenSandbox(spec, backend, isolation)
+    return found
 
 
 async def _choose_strongest(search: _Search) -> ChosenSandbox:
@@ -148,35 +159,26 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
     passed: list[str] = []
     hint = ""
     for spec in specs:
-        if isolation_rank(spec.isolation) < isolation_rank(search.least):
-            passed.append(f"{spec.name} isolates by {spec.isolation} only")
-            continue
         if spec.subset and search.config.allowed_libs:
             passed.append(f"{spec.name} cannot import {', '.join(search.config.allowed_libs)}")
             continue
-        backend = search.make(spec)
-        state = await search.ready(backend)
-        if isinstance(state, Unavailable):
-            passed.append(f"{spec.name}: {state.reason}")
-            hint = hint or state.hint
-            await backend.aclose()
-            continue
-        isolation, why = await search.isolation(spec, backend, state)
-        if isolation_rank(isolation) < isolation_rank(search.least):
-            passed.append(why)
-            await backend.aclose()
+        found = await search.take(spec)
+        if isinstance(found, Unavailable):
+            passed.append(f"{spec.name}: {found.reason.removeprefix(f'{spec.name} ')}")
+            hint = hint or found.hint
             continue
         passed += [
             f"{other.name} isolates by {other.isolation}, but runs a subset of Python"
             for other in specs
             if other.subset and isolation_rank(other.isolation) > isolation_rank(spec.isolation)
         ]
-        return ChosenSandbox(spec, backend, isolation, _warning(spec, passed), bool(passed))
+        return replace(found, warning=_warning(spec, passed), passed_over=bool(passed))
     if not specs:
         package = packages("sandbox")[usual("sandbox")]
         raise SandboxUnavailableError("no sandbox is installed", hint=how_to_install(package))
+    least = search.config.min_isolation
     raise SandboxUnavailableError(
-        f"no sandbox with isolation {search.least!r} or stronger works here: {'; '.join(passed)}",
+        f"no sandbox with isolation {least!r} or stronger works here: {'; '.join(passed)}",
         hint=hint or None,
     )
 
@@ -189,16 +191,6 @@ def _warning(spec: SandboxSpec, passed: list[str]) -> str | None:
         f"scripts run in the sandbox {spec.name!r}, isolated by {spec.isolation} only{reasons}; "
         f'sandbox = "{spec.name}" accepts it, and delf doctor shows what else there is'
     )
-
-
-def _check_isolation(spec: SandboxSpec, isolation: Isolation, least: Isolation, why: str) -> None:
-    if isolation_rank(isolation) < isolation_rank(least):
-        raise SandboxUnavailableError(
-            f"the sandbox {spec.name!r} {why.removeprefix(f'{spec.name} ')}, and min_isolation is "
-            f"{least!r}",
-            hint="choose a stronger sandbox, or lower min_isolation; delf doctor shows what was "
-            "measured",
-        )
 
 
 def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
