@@ -78,6 +78,7 @@ class Attachments:
 
 def _read(path: Path, limit: int) -> bytes:
     with path.open("rb") as file:
+        # A byte more than may be read tells that there is more.
         data = file.read(limit + 1)
     if len(data) > limit:
         raise _too_large()
@@ -121,6 +122,7 @@ def _part(name: str, data: bytes) -> Part:
 
 def _media_type(name: str, data: bytes) -> str | None:
     """The kind of a file, by its beginning, then its name, then by being text."""
+    # Providers refuse an image whose type is wrong, and names often are.
     for beginning, kind in _BEGINNINGS.items():
         if data.startswith(beginning):
             return kind

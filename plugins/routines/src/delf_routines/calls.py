@@ -34,6 +34,7 @@ def read_call(task: str) -> tuple[str, dict[str, Value]]:
                 value: object = ast.literal_eval(item.value)
             except ValueError:
                 value = None
+            # True is an int to Python, and no value of a parameter.
             if item.arg is None or isinstance(value, bool) or not isinstance(value, _VALUES):
                 break
             given[item.arg] = value

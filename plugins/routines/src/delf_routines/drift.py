@@ -99,6 +99,7 @@ def _drift(name: str, before: UsedAction, now: Mapping[str, ToolDescription]) ->
             needed = "=" not in text
             kind = "a new required parameter" if needed else "a new parameter"
             yield Drift(action=name, what=f"it has {kind} {text}", matters=needed)
+    # Parameters that differ were told above; the digest sees what their texts do not show.
     is_same = old == new
     if before.schema and is_same and after.schema != before.schema:
         yield Drift(action=name, what="the schema of its arguments is another one", matters=True)

@@ -79,6 +79,7 @@ class RoutineGuard:
         limits = self._routine.limits
         if limits.calls is not None and self._calls > limits.calls:
             return Refused(message=f"the routine {name} makes at most {limits.calls} calls")
+        # Only a change can do harm with what an empty result left out.
         if call.effect == "read":
             return self._asked(call, [])
         if limits.changes is not None and self._changes > limits.changes:
@@ -143,6 +144,7 @@ def _comparable(value: Any) -> Any:
         return [_comparable(item) for item in cast("Sequence[Any]", value)]
     if isinstance(value, bool) or value is None:
         return value
+    # A recorded case is JSON: 1 and 1.0 are one number there, and a date is a text.
     if isinstance(value, (int, float)):
         return float(value)
     return str(value)

@@ -66,6 +66,7 @@ async def offers(
             groups.setdefault(words, []).append(task)
     known, found = list(routines), list[Offer]()
     for like in groups.values():
+        # Journals are read only for groups that are large enough.
         if len(like) < LEAST or len(found) >= _MOST_OFFERS:
             continue
         if any(fitting(like[0].task, routine) is not None for routine in known):
@@ -165,6 +166,7 @@ def _form_of(routine: Routine) -> re.Pattern[str] | None:
     names = {str(item.default): item for item in routine.parameters.values()}
     if len(names) < len(routine.parameters) or "" in names:
         return None
+    # Else 2026 would be found within 2026-10.
     longest = sorted(names, key=len, reverse=True)
     parts = [words]
     if longest:

@@ -84,15 +84,7 @@ class OneScript:
 
 
 class Repairing(OneScript):
-    """A host of scripts that repair a routine.
-
-    Args:
-        host: The task's host.
-        routine: The routine.
-        given: The values of its parameters.
-        reason: Why it does not work.
-        earlier: The calls that it made before it failed.
-    """
+    """A host of scripts that repair a routine."""
 
     def __init__(
         self,
@@ -109,6 +101,7 @@ class Repairing(OneScript):
             reason=reason,
         )
         own = {name.partition(".")[0] for name in routine.actions}
+        # A repair sees the connections that the routine had, and no others.
         tools = [t for t in host.tools if t.built_in or t.name.partition(".")[0] in own]
         super().__init__(host, routine, given, words, tools)
         self._earlier = list(earlier)

@@ -83,9 +83,11 @@ class RoutineStrategy:
             DelfError: When the script failed.
         """
         name, given = read_call(await self._call(host))
+        # Kept in the journal: the file may be another one when the task is resumed.
         text = await host.note("routine", lambda: self._text(name))
         routine = Routine.of_text(name, text, _PLACE)  # one that is resumed is as it began
         code = routine.code(given)
+        # A resumed task was compared when it began; in its middle it goes on as it is.
         problem = None if host.used_tools else await self._problem(host, routine)
         if problem is not None:
             if routine.on_failure != "repair":
@@ -99,6 +101,7 @@ class RoutineStrategy:
             raise result.refused
         error = _as_error(name, result)
         error.__cause__ = result.cause
+        # A person's no is no fault of the script, and no other script would change it.
         is_no = isinstance(error, ApprovalRejectedError) or not result.can_retry
         if routine.on_failure != "repair" or is_no:
             raise error
@@ -195,14 +198,7 @@ async def _tell(host: StrategyHost, routine: Routine, guard: RoutineGuard, answe
 async def routine_offers(
     journal: Journal, root: Path, trust: Trust, keys: Collection[str] | None = None
 ) -> list[Offer]:
-    """Find like tasks that could be kept as a routine.
-
-    Args:
-        journal: The tasks.
-        root: The project's folder.
-        trust: The trust that counts for it.
-        keys: Only tasks on behalf of one of these.
-    """
+    """Find like tasks that could be kept as a routine."""
     if not isinstance(journal, SharedJournal):
         return []
     known = await asyncio.to_thread(RoutineStore(root, trust).readable)

@@ -165,6 +165,7 @@ def propose(
     taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     taken |= {tool.name.partition(".")[0] for tool in tools}
     signatures = {tool.name: [item.name for item in tool.parameters] for tool in tools}
+    # A value may stand alone before it stands at the keyword that names it.
     first = _Finder(task, taken, frozenset(fixed), signatures)
     first.visit(tree)
     finder = _Finder(
@@ -281,6 +282,7 @@ class _Finder(ast.NodeVisitor):
             return
         if isinstance(value, str):
             self._text(node, value)
+        # 0 and 1 are steps and places in any script, whatever the task says.
         elif float(value) in self._numbers and abs(value) > 1:
             kind: ParameterType = "integer" if isinstance(value, int) else "number"
             parameter = self._parameter(value, kind)
@@ -319,6 +321,7 @@ class _Finder(ast.NodeVisitor):
                     made[match[0]] = known.name
         for piece in dict.fromkeys(pieces):
             kind = "date" if _DATE.fullmatch(piece) else "text"
+            # Within a statement a value with quotes would end it: such a text stays fixed.
             if kind == "text" and not re.fullmatch(_SAFE, piece):
                 continue
             parameter = self._parameter(piece, kind, pattern=None if kind == "date" else _SAFE)

@@ -22,12 +22,7 @@ _MOST_OF_A_CASE = 100_000_000
 
 
 class RoutineStore:
-    """The routines of a project. A file counts as it was when the person trusted the folder.
-
-    Args:
-        root: The project's folder.
-        trust: Whose word counts that it is trusted.
-    """
+    """The routines of a project. A file counts as it was when the person trusted the folder."""
 
     def __init__(self, root: Path, trust: Trust) -> None:
         self.folder = root / FOLDER
@@ -166,6 +161,7 @@ class RoutineStore:
         temporary = path.with_name(f".{secrets.token_hex(8)}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # After mkdir, which follows a link that was there before.
             if not path.parent.resolve().is_relative_to(self.root.resolve()):
                 raise ConfigurationError(f"{path.parent} is a link out of {self.root}")
             temporary.write_text(text, encoding="utf-8")

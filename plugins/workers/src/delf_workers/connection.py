@@ -200,6 +200,7 @@ class Workers(Connection):
         told = found.told(inputs or {})
         line = await asyncio.to_thread(lineage, self.registry, found)
         model = found.llm(context.llm)
+        # A made worker is bound by the models of its makers, too.
         for ancestor in line:
             ancestor.check_model((model or context.llm).model)
         tools = await asyncio.to_thread(self._shop(context).tools_of, found, self.agent)

@@ -218,12 +218,6 @@ def from_front_matter(
 ) -> WorkerDefinition:
     """A worker from what its file holds.
 
-    Args:
-        front: The file.
-        name: The worker's.
-        generated: Whether a model made it.
-        read: Gives the content of a file beside it.
-
     Raises:
         ConfigurationError: Naming file, line and key.
     """

@@ -133,6 +133,7 @@ def _look(
 ) -> None:
     """Note the line of each value; refuse what reads otherwise than it looks."""
     line = node.start_mark.line + 2
+    # An alias can make a small file huge, and one value would stand in two places.
     if id(node) in seen:
         raise ConfigurationError(f"{path}, line {line}: anchors and aliases are not supported")
     seen.add(id(node))
@@ -146,6 +147,7 @@ def _look(
             below = (*keys, str(key.value))
             if not isinstance(key, yaml.ScalarNode):
                 raise ConfigurationError(f"{path}, line {at}: a key is not a word")
+            # YAML takes the last one in silence; a reader sees the first.
             if below in found:
                 raise ConfigurationError(f"{path}, line {at}: {'.'.join(below)} is there twice")
             found[below] = at

@@ -51,6 +51,7 @@ class Registry:
             ConfigurationError: When it cannot be read.
         """
         content = frontmatter.content(path)
+        # The bytes that were checked are those that are used: the file may change meanwhile.
         if self._root is not None:
             self.trust.check(self._root, part_of(path, content, self._root))
         return content

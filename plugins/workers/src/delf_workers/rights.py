@@ -136,6 +136,7 @@ class Workshop:
             approved = given.pop("pre_approved", False)
             if given or not isinstance(approved, bool):
                 raise ConfigurationError(f"{where}.{name}: pre_approved: true or false")
+            # Two workers may approve one function differently.
             tool = copy.copy(found[name])
             if isinstance(tool, Tool):
                 tool.confirm = not approved
@@ -229,6 +230,7 @@ def _narrowed(connection: ConnectionLike, allow: Any, where: str) -> ConnectionL
     changed = copy.copy(connection)
     if isinstance(names, bool) or names is None:
         changed.allow = held if names is not False else False
+    # What its maker may not call stays out, whatever the file says.
     elif held is False:
         changed.allow = False
     elif held is None or held is True:

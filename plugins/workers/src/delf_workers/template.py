@@ -34,6 +34,7 @@ class Instructions:
     """
 
     def __init__(self, text: str, *, values_only: bool = False) -> None:
+        # A person wrote the template; the values come from tasks, and may be hostile.
         self._environment = ImmutableSandboxedEnvironment(
             undefined=StrictUndefined, keep_trailing_newline=True
         )
@@ -58,10 +59,6 @@ class Instructions:
 
     def filled(self, values: Mapping[str, Any], read: Callable[[str], str]) -> str:
         """The instructions with inputs filled in.
-
-        Args:
-            values: Of the inputs.
-            read: Gives a text of the worker's folder.
 
         Raises:
             InstructionsError: When they cannot be: an attribute that a value lacks, and the like.

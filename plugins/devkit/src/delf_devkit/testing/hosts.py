@@ -36,6 +36,7 @@ class TestHost(PluginHost):
         with self._lock:
             self._provided[spec] = factory
             name = f"test-{spec.kind}-{spec.name}"
+            # The same capability again replaces the one before.
             kept = tuple(item for item in self._candidates if item.name != name)
             plugin = Candidate(name=name, target=name, plugin=_plugin(spec))
             self._candidates = (*kept, plugin)

@@ -141,10 +141,6 @@ def _is_on(cls: type, flag: str) -> bool:
 async def cancelled_at(work: Callable[[], Awaitable[Any]], turns: int) -> bool:
     """Begin something, let the loop turn, cancel it, and wait for its end.
 
-    Args:
-        work: Begins it.
-        turns: How often the event loop turns before.
-
     Returns:
         Whether it was still underway, and ended as cancelled.
     """

@@ -107,12 +107,7 @@ def still_runs(process: tuple[int, str]) -> bool:
 
 
 async def gone(processes: set[tuple[int, str]], seconds: float) -> set[tuple[int, str]]:
-    """Those of the processes that are still there after a while.
-
-    Args:
-        processes: What was seen.
-        seconds: How long to wait for their end.
-    """
+    """Those of the processes that are still there after a while."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     left = {process for process in processes if still_runs(process)}

@@ -26,12 +26,7 @@ _HELD_SECONDS: Final = 5.0
 
 
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
-    """An async test of which no step takes longer than it may, and which closes its fixtures.
-
-    Args:
-        function: The test.
-        seconds_of: What a step of a suite may take.
-    """
+    """An async test of which no step takes longer than it may, and which closes its fixtures."""
 
     @functools.wraps(function)
     async def run(self: Any, *arguments: Any, **named: Any) -> None:

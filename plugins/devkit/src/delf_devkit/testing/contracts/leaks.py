@@ -60,11 +60,7 @@ def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
 
 
 def declared_by(settings: object) -> set[str]:
-    """The values of the fields that are secret.
-
-    Args:
-        settings: Of a plugin; anything else has none.
-    """
+    """The values of the fields that are secret."""
     if not isinstance(settings, PluginSettings):
         return set()
     values = dict(settings).values()

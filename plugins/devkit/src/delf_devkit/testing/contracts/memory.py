@@ -107,6 +107,7 @@ class MemoryContract(Contract):
 
     async def test_survives_cancelled_calls(self, store: Any) -> None:
         await store.save(self.facts)
+        # A lock that is held, or a connection that is half used, shows at the next call.
         for turns in TURNS:
             await cancelled_at(lambda: store.search(self.query), turns)
             await cancelled_at(lambda: store.save(["Half said."]), turns)
