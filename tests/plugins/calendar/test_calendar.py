@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 from types import SimpleNamespace
 from typing import Any
@@ -214,19 +215,19 @@ def test_units_of_permission() -> None:
 
 async def test_an_answer_that_came_meanwhile_is_kept(google: GoogleServer, calendar: Any) -> None:
     made = await calendar.create("Review", NOON, attendees=["bob@example.com"])
-    get, accepted = calendar._get, False
+    get, accepted = google.handlers["calendar.events.get"], False
 
-    async def slow(event: str, name: str) -> Any:
+    def accept_meanwhile(call: Any) -> Any:
         nonlocal accepted
-        found = await get(event, name)
+        found = copy.deepcopy(get(call))
         if not accepted:
             accepted = True
-            kept = google.calendar.calendar(USER).events[event]
+            kept = google.calendar.calendar(USER).events[made["id"]]
             kept["attendees"][0]["responseStatus"] = "accepted"
             kept["etag"] = '"99"'
         return found
 
-    calendar._get = slow
+    google.handlers["calendar.events.get"] = accept_meanwhile
     changed = await calendar.update(made["id"], add_attendees=["eve@example.com"])
     assert [(p["email"], p["response"]) for p in changed["attendees"]] == [
         ("bob@example.com", "accepted"),

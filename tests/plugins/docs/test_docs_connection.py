@@ -140,17 +140,18 @@ async def test_replace_and_format(docs: Any) -> None:
 
 async def test_a_change_by_somebody_else_meanwhile(google: GoogleServer, docs: Any) -> None:
     key = (await docs.create("Notes", "text"))["id"]
-    get, times = docs._get, 2
+    get, times = google.handlers["docs.documents.get"], 2
 
-    async def slow(document: str) -> Any:
+    def changed_meanwhile(call: Any) -> Any:
         nonlocal times
-        found = await get(document)
+        found = get(call)
         times -= 1
         google.docs.documents[key].revision += times >= 0
         return found
 
-    docs._get = slow
+    google.handlers["docs.documents.get"] = changed_meanwhile
     await docs.append(key, "more")  # looked at again, with the right indexes
+    times = 0
     assert (await docs.read(key))["markdown"] == "text\n\nmore\n"
     times = 100
     with pytest.raises(GoogleError, match="nothing was written"):

@@ -10,6 +10,7 @@ import pytest
 
 from delf import Agent
 from delf.errors import ToolExecutionError
+from delf.protocols.connection import ProposedCall
 from delf.testing import ScriptedModel, TestHost
 from delf_filesystem import Filesystem
 
@@ -89,13 +90,14 @@ async def test_a_change_in_the_last_moment_is_not_written_over(notes: Path, name
         "edit_file": {**texts, "path": "notes/plan.md"},
         "write_file": {"path": "notes/plan.md", "content": "new"},
     }[name]
-    seen: Any = disk._check_call(name, arguments)
+    call = ProposedCall(action=name, arguments=arguments)
+    seen: Any = await disk.check(call)
     context: Any = type("Context", (), {"basis": seen.basis})
     (notes / "plan.md").write_text("one\ntwo\nmine\n")
     with pytest.raises(ToolExecutionError, match="changed since a person saw"):
         getattr(disk, name)(**arguments, context=context)
     assert (notes / "plan.md").read_text() == "one\ntwo\nmine\n"
-    again: Any = disk._check_call(name, arguments)
+    again: Any = await disk.check(call)
     context.basis = again.basis
     getattr(disk, name)(**arguments, context=context)
     assert (notes / "plan.md").read_text() in ("one\n2\nmine\n", "new")

@@ -66,15 +66,18 @@ async def journal(tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-async def recall(tmp_path: Path, meaning: Meaning, journal: SupportsConversations) -> Any:
-    made = Recall()
-    made.use_context(
-        PluginContext(
-            data_dir=tmp_path,
-            embedder=lambda name: meaning,
-            conversations=lambda url: SqlJournal(url=str(tmp_path / "journal.db")),
-        )
+def context(tmp_path: Path, meaning: Meaning, journal: SupportsConversations) -> PluginContext:
+    return PluginContext(
+        data_dir=tmp_path,
+        embedder=lambda name: meaning,
+        conversations=lambda url: SqlJournal(url=str(tmp_path / "journal.db")),
     )
+
+
+@pytest.fixture
+async def recall(context: PluginContext) -> Any:
+    made = Recall()
+    made.use_context(context)
     yield made
     await made.aclose()
 
@@ -140,7 +143,7 @@ async def test_queries_are_words_and_never_a_language(recall: Recall, query: str
 
 
 async def test_vectors_are_made_once_and_a_broken_file_is_made_again(
-    recall: Recall, meaning: Meaning, tmp_path: Path
+    recall: Recall, context: PluginContext, meaning: Meaning, tmp_path: Path
 ) -> None:
     await recall.recall("lamps")
     await recall.aclose()
@@ -148,7 +151,7 @@ async def test_vectors_are_made_once_and_a_broken_file_is_made_again(
 
     async def again() -> int:
         other = Recall()
-        other.use_context(recall._used_context())
+        other.use_context(context)
         assert await other.recall("aircraft", limit=1)
         await other.aclose()
         return len(meaning.texts)

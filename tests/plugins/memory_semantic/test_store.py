@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from delf.protocols.context import PluginContext
 from delf.testing import MemoryContract, PluginContract
 from delf_memory_semantic import store as store_module
 from delf_memory_semantic.store import SemanticStore
+from support.until import until
 
 
 class Meaning:
@@ -188,16 +190,18 @@ async def test_a_program_that_asks_once_finds_facts_that_had_no_vector(
 async def test_facts_of_another_model_get_their_vectors_while_search_goes_on(
     context: PluginContext, meaning: Meaning, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "_PATIENCE", 0)
+    monkeypatch.setattr(store_module, "PATIENCE", 0)
     store = SemanticStore(context, url, embedding_model="off")
     await store.save([f"The office number {n} is in a town." for n in range(7)])
     await store.aclose()
     meaning.model = "another"
     store = SemanticStore(context, url)
     assert await store.search("office")
-    assert store._filling is not None
-    assert await store._filling == 7
-    assert len(await store.search("city", top_k=10)) == 7
+
+    async def all_are_found() -> bool:
+        return len(await store.search("city", top_k=10)) == 7
+
+    await until(all_are_found)
     await store.aclose()
 
 
@@ -216,11 +220,12 @@ async def test_an_embedder_that_fails_loses_nothing(
 
 
 async def test_vectors_of_another_length_are_not_searched(
-    context: PluginContext, meaning: Meaning, url: str
+    kept: Path, context: PluginContext, meaning: Meaning
 ) -> None:
-    store = SemanticStore(context, url)
-    await store.save(["The office is in Turin."])
-    await store._in_thread(store._database.add_vectors, [(1, b"\0" * 8)], "meaning")
+    with closing(sqlite3.connect(kept)) as database, database:
+        row = (1, meaning.model, b"\0" * 8)
+        database.execute("INSERT INTO delf_memory_vectors VALUES (?, ?, ?)", row)
+    store = SemanticStore(context)
     assert len(await store.search("office")) == 1
     await store.aclose()
 
@@ -399,7 +404,7 @@ async def kept(context: PluginContext, tmp_path: Path) -> Any:
 async def test_a_store_that_is_locked_is_told(
     kept: Path, context: PluginContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delf_memory_semantic.database._BUSY_MS", 20)
+    monkeypatch.setattr("delf_memory_semantic.database.BUSY_MS", 20)
     store = SemanticStore(context, embedding_model="off")
     other = sqlite3.connect(kept, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -425,24 +430,20 @@ async def test_a_store_that_is_read_only_is_told(kept: Path, context: PluginCont
     await store.aclose()
 
 
-async def test_a_store_that_is_full_is_told(
-    kept: Path, context: PluginContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from delf_memory_semantic import database
-
-    honest = database._set_up_sqlite
-
-    def small(connection: Any, record: object) -> None:
-        honest(connection, record)
+async def test_a_store_that_is_full_is_told(kept: Path, context: PluginContext) -> None:
+    def small(connection: sqlite3.Connection, _: object) -> None:
         connection.execute("PRAGMA max_page_count = 30")
 
-    monkeypatch.setattr(database, "_set_up_sqlite", small)
-    store = SemanticStore(context, embedding_model="off")
-    with pytest.raises(MemorySetupError, match="full"):
-        await store.save(["short", "long " * 100_000])
-    assert [fact.content for fact in await store.list()] == ["The office is in Turin."]
-    assert len(await store.search("office")) == 1
-    await store.aclose()
+    sa.event.listen(sa.Engine, "connect", small)
+    try:
+        store = SemanticStore(context, embedding_model="off")
+        with pytest.raises(MemorySetupError, match="full"):
+            await store.save(["short", "long " * 100_000])
+        assert [fact.content for fact in await store.list()] == ["The office is in Turin."]
+        assert len(await store.search("office")) == 1
+        await store.aclose()
+    finally:
+        sa.event.remove(sa.Engine, "connect", small)
 
 
 SCRIPTS = {
@@ -499,8 +500,8 @@ async def test_that_there_is_no_embedder_is_told_once(context):
 
 
 async def test_a_save_does_not_wait_for_an_embedder_that_hangs(context, meaning, monkeypatch):
-    monkeypatch.setattr(store_module, "_FIRST_ANSWER", 0.01)
-    monkeypatch.setattr(store_module, "_AT_ONCE", 0.0)
+    monkeypatch.setattr(store_module, "FIRST_ANSWER", 0.01)
+    monkeypatch.setattr(store_module, "AT_ONCE", 0.0)
 
     async def hang(*_: object) -> None:
         asked.append(1)

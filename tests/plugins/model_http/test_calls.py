@@ -118,10 +118,12 @@ async def test_the_stable_prefix_is_marked_for_anthropic_and_the_same_for_all(
 
 async def test_tokens_that_are_written_to_the_cache_cost_more(http_model):
     model = http_model("claude-sonnet-4-5", api_key="k")
+    from delf_model_http import catalog
     from delf_model_http.answer import Tokens
 
     million = 1_000_000
-    written = model._facts.cost(Tokens(input=million, written=million))
+    facts = catalog.facts("anthropic", "claude-sonnet-4-5")
+    written = facts.cost(Tokens(input=million, written=million))
     assert (await model.price()).input < written == pytest.approx(3.75)
 
 

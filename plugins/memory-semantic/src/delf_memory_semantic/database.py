@@ -29,7 +29,7 @@ from delf_memory_semantic.delfhos import is_delfhos
 
 _VERSION: Final = "2"
 _HINT: Final = "see that the database is there, and that the url of the memory is right"
-_BUSY_MS: Final = 10_000
+BUSY_MS: Final = 10_000
 """The milliseconds for which SQLite waits for another writer."""
 _MAKING: Final = 0x64656C66
 """The lock under which PostgreSQL's tables are made: a number of its own."""
@@ -401,7 +401,7 @@ def _make_folder(folder: Path) -> None:
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
-    for pragma in ("foreign_keys = ON", f"busy_timeout = {_BUSY_MS}", "journal_mode = WAL"):
+    for pragma in ("foreign_keys = ON", f"busy_timeout = {BUSY_MS}", "journal_mode = WAL"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 

@@ -31,11 +31,11 @@ _READ_AT_ONCE: Final = 20
 """The number of facts that are read to see which of them are alike enough."""
 _AWAY_SECONDS: Final = 60.0
 """The seconds for which an embedder that failed late is not asked again."""
-_AT_ONCE: Final = 1.0
-_FIRST_ANSWER: Final = 5.0
+AT_ONCE: Final = 1.0
+FIRST_ANSWER: Final = 5.0
 """Seconds that a save waits for vectors; they come later, then."""
 _WITHOUT: Final = "facts are found by words alone: no embedder is installed"
-_PATIENCE: Final = 2.0
+PATIENCE: Final = 2.0
 """Seconds that the first search waits for facts that have no vector yet."""
 
 
@@ -127,7 +127,7 @@ class SemanticStore:
         if self._filling is None:
             self._filling = asyncio.ensure_future(self.fill())
             self._filling.add_done_callback(_tell_failure)
-            await asyncio.wait({self._filling}, timeout=_PATIENCE)
+            await asyncio.wait({self._filling}, timeout=PATIENCE)
         return vector, await self._in_thread(self._nearest.find, vector, self._model, LOOKED_AT)
 
     def _ranked(
@@ -239,7 +239,7 @@ class SemanticStore:
             return None
         started = time.monotonic()
         try:
-            async with asyncio.timeout(_FIRST_ANSWER):
+            async with asyncio.timeout(FIRST_ANSWER):
                 (vector,) = await self._embedder.embed([query], "query")
         except (DelfError, TimeoutError) as error:
             self._tell_away(error, started)
@@ -253,7 +253,7 @@ class SemanticStore:
     def _tell_away(self, error: DelfError | TimeoutError, started: float) -> None:
         """Say once that words are searched alone, in the log and in the task's trace."""
         now = time.monotonic()
-        self._away_until = now + _AWAY_SECONDS if now - started > _AT_ONCE else 0.0
+        self._away_until = now + _AWAY_SECONDS if now - started > AT_ONCE else 0.0
         why = error.describe() if isinstance(error, DelfError) else "no answer in time"
         told = f"facts are found by words alone, the embedder failed: {why}"
         note(told)
@@ -269,7 +269,7 @@ class SemanticStore:
         started = time.monotonic()
         try:
             for start in range(0, len(texts), size):
-                async with asyncio.timeout(None if made else _FIRST_ANSWER):
+                async with asyncio.timeout(None if made else FIRST_ANSWER):
                     rows = await self._embedder.embed(texts[start : start + size], "passage")
                 made += [row.tobytes() for row in np.asarray(rows, dtype="<f4")]
         except (DelfError, TimeoutError) as error:
