@@ -20,6 +20,8 @@ MAX_BYTES: Final = 1_000_000
 """The largest schema, as JSON."""
 MAX_PARTS: Final = 20_000
 """The most schemas within one."""
+_CHEAP: Final = 50
+"""A schema of so few parts, none of which holds itself, is checked without counting before."""
 # The library has no limit of time, so the steps of a check are counted before it.
 _STEPS: Final = 20_000
 _STEPS_EACH: Final = 50
@@ -44,6 +46,7 @@ _BELOW: Final = (
 _BELOW_LISTS: Final = ("prefixItems", "items")
 _BELOW_MAPS: Final = ("properties", "patternProperties")
 _UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
+_DEAR: Final = ("pattern", "patternProperties", *_UNEVALUATED)
 # Where these lead depends on the path of the check, so its steps could not be counted.
 _ELSEWHERE: Final = ("$dynamicRef", "$recursiveRef")
 _TAGS: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
@@ -96,7 +99,7 @@ class Checker:
         self._where = where
         self._targets: dict[str, Any] = {}
         try:
-            self._look_at()
+            self._is_cheap = self._look_at()
             self._validator = _compiled(self._root)
         except (ValueError, TypeError, RecursionError) as error:
             text = clean(str(error).partition("\n")[0], _MESSAGE) or "it is nested too deeply"
@@ -121,7 +124,7 @@ class Checker:
 
         try:
             size = _size(value)
-            if not self._takes_few_steps(value, size):
+            if not self._is_cheap and not self._takes_few_steps(value, size):
                 return [Fault((), "it would take too long to check", unchecked=True)]
             if self._validator.is_valid(value):
                 return []
@@ -137,8 +140,8 @@ class Checker:
 
     # -- the schema ---------------------------------------------------------------------
 
-    def _look_at(self) -> None:
-        """Look at all schemas within.
+    def _look_at(self) -> bool:
+        """Look at all schemas within; whether a check of any value takes few steps.
 
         Raises:
             ValueError: Saying what cannot be used.
@@ -149,20 +152,27 @@ class Checker:
         seen: set[int] = set()
         left: list[Any] = [self._root]
         here = _Here(self._target)
+        cheap = True
         while left:
             node = left.pop()
-            if not isinstance(node, dict) or id(cast("object", node)) in seen:
+            if not isinstance(node, dict):
                 continue
             found = cast("dict[str, Any]", node)
+            if id(found) in seen:
+                cheap = False  # it is used twice, or holds itself
+                continue
             seen.add(id(found))
             if len(seen) > MAX_PARTS:
                 raise ValueError(f"it has more than {MAX_PARTS:,} parts")
+            cheap = cheap and not any(name in found for name in _DEAR)
+            cheap = cheap and len(_listed(found.get("enum"))) <= _VALUES_A_STEP
             self._check_addresses(found)
             for pattern in (found.get("pattern"), *_mapped(found.get("patternProperties"))):
                 _check_pattern(pattern)
             if here.weight(found) > _HEAVY and any(name in found for name in _UNEVALUATED):
                 raise ValueError("it would take too long to see what it has looked at")
             left += self._inner(found)
+        return cheap and len(seen) <= _CHEAP
 
     def _check_addresses(self, found: dict[str, Any]) -> None:
         for name in _ELSEWHERE:
