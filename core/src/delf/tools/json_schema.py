@@ -20,6 +20,7 @@ MAX_BYTES: Final = 1_000_000
 """The largest schema, as JSON."""
 MAX_PARTS: Final = 20_000
 """The most schemas within one."""
+# Counting takes seconds for a million values, such as the rows of an answer.
 _CHEAP: Final = 50
 """A schema of so few parts, none of which holds itself, is checked without counting before."""
 # The library has no limit of time, so the steps of a check are counted before it.
