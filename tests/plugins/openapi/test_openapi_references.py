@@ -161,6 +161,17 @@ async def test_paths_with_signs_that_pointers_use(path: str) -> None:
     assert (actions["call"].signature, warnings) == ("(id: str) -> None", [])
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [{"parameters": [{"$ref": "#/no"}]}, {"parameters": [{"in": "body"}], "consumes": 5}],
+)
+async def test_a_broken_operation_of_swagger_2_does_not_stop_the_rest(broken: Any) -> None:
+    paths = {"/bad": {"get": {"operationId": "bad", **broken}}, "/fine": GET}
+    actions, warnings = await loaded({"swagger": "2.0", "info": {}, "host": "h", "paths": paths})
+    assert list(actions) == ["fine"]
+    assert "GET /bad is left out: " in warnings[0]
+
+
 async def test_paths_that_are_none_are_told_of() -> None:
     document = spec({"pets": GET, "x-note": {}, "/fine": GET, "/line\nbreak": 5})
     actions, warnings = await loaded(document)

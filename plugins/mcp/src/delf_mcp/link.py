@@ -156,6 +156,7 @@ class Link:
         self._started = time.monotonic()
         return client
 
+    # One task enters and leaves the client: a cancel scope of anyio belongs to its task.
     async def _own(
         self, ready: asyncio.Future[Client], stop: asyncio.Event, ending: Ending
     ) -> None:

@@ -56,7 +56,7 @@ async def running(
         OSError: When it cannot be started.
     """
     process = await asyncio.create_subprocess_exec(
-        shutil.which(command) or command,
+        shutil.which(command) or command,  # on Windows npx is npx.cmd
         *args,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -64,7 +64,7 @@ async def running(
         env={**get_default_environment(), **env},
         cwd=cwd,
         limit=MAX_MESSAGE,
-        start_new_session=True,
+        start_new_session=True,  # its own group: what it started ends with it
     )
     to_session, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, from_session = anyio.create_memory_object_stream[SessionMessage](0)

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-_log = logging.getLogger(__name__)
-
 _LOGGERS: Final = (
     "client",
     "mcp.client.auth.oauth2",
@@ -19,18 +17,14 @@ _LOGGERS: Final = (
     "mcp.shared.dispatcher",
     "mcp.shared.jsonrpc_dispatcher",
 )
-_MOST: Final = 300
 _ours: ContextVar[bool] = ContextVar("delf_mcp_ours", default=False)
 
 
 @contextmanager
 def quietly() -> Generator[None]:
-    """Keep the library's logs short meanwhile, and for people who look for faults.
-
-    What matters of it is told by errors.
-    """
+    """Keep the library's logs away meanwhile; errors tell what matters of it."""
     for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_FILTER)  # once, however often it is added
+        logging.getLogger(name).addFilter(_not_ours)  # once, however often it is added
     token = _ours.set(True)
     try:
         yield
@@ -38,16 +32,5 @@ def quietly() -> Generator[None]:
         _ours.reset(token)
 
 
-class _Ours(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Pass on what is not about our servers."""
-        if not _ours.get():
-            return True
-        if _log.isEnabledFor(logging.DEBUG):
-            error = record.exc_info[1] if record.exc_info else None
-            text = f"{record.getMessage()[:_MOST]} {str(error or '')[:_MOST]}"
-            _log.debug("%s: %s", record.name, text.encode("unicode_escape").decode())
-        return False
-
-
-_FILTER: Final = _Ours()
+def _not_ours(_record: logging.LogRecord) -> bool:
+    return not _ours.get()

@@ -162,8 +162,6 @@ def read_operation(document: Document, spot: Spot) -> Operation:
     raw: dict[str, Any] = item
     for token in spot.tokens[2:]:
         raw = raw[token]
-    if "x-delf-broken" in raw:
-        raise SpecError(str(raw["x-delf-broken"]), pointer=pointer_of(spot.tokens))
     try:
         params, taken = _read_params(document, spot, item, raw)
         body = None

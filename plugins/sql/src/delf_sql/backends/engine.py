@@ -102,9 +102,11 @@ class EngineBackend:
             return self._engines[reader]
 
     def _make(self, reader: bool) -> sa.Engine:
+        # session() resets a connection itself: a rollback leaves settings, locks and tables.
         options: dict[str, Any] = {"poolclass": self.pool, "pool_reset_on_return": None}
         if self.pool is sa.QueuePool:
             size = self._settings.pool_size
+            # No overflow: the user says how many connections the database can spare.
             options |= {"pool_size": size, "max_overflow": 0, "pool_pre_ping": True}
         engine = sa.create_engine(
             self._url(), hide_parameters=True, **self._options(reader), **options

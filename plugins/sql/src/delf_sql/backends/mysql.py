@@ -190,7 +190,7 @@ class MysqlBackend(EngineBackend):
         settings = [
             f"sql_mode = '{','.join(kept)}'",
             "autocommit = 0",
-            "sql_notes = 0",
+            "sql_notes = 0",  # notes would take the places of warnings
             f"max_error_count = {_MOST_WARNINGS}",
         ]
         if reader:
@@ -217,7 +217,7 @@ class MysqlBackend(EngineBackend):
             database=target.database,
             unix_socket=options.get("unix_socket"),
             charset="utf8mb4",
-            client_flag=CLIENT.FOUND_ROWS,
+            client_flag=CLIENT.FOUND_ROWS,  # count what an UPDATE finds, as other databases do
             connect_timeout=max(1, round(seconds or self._settings.connect_timeout)),
             read_timeout=seconds,
             ssl=_ssl(options),

@@ -137,15 +137,15 @@ class PostgresBackend(EngineBackend):
             "password": target.password,
             "application_name": "delf",
             "client_encoding": "UTF8",
-            "connect_timeout": max(2, round(self._settings.connect_timeout)),
+            "connect_timeout": max(2, round(self._settings.connect_timeout)),  # libpq's least
             **target.options,
         }
         driver = psycopg.Connection[Any].connect(
             dbname=target.database,
-            prepare_threshold=0,
+            prepare_threshold=0,  # the extended protocol takes one statement, the simple one many
             **{key: value for key, value in options.items() if value is not None},
         )
-        driver.prepared_max = 0
+        driver.prepared_max = 0  # a pooler may give the session to others, with what it holds
         register_texts(driver)
         self._json[driver] = JSONNotes(driver)
         return driver

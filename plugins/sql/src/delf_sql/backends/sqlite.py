@@ -70,6 +70,7 @@ class _Child:
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        # Without site-packages it starts sooner, and runs nobody's .pth files.
         command = [sys.executable, "-I", "-S", sqlite_child.__file__]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=kept)  # noqa: S603 - ours
