@@ -98,6 +98,7 @@ def compile_operation(document: Document, operation: Operation, shapes: Shapes) 
     arguments = [_of_param(p, shapes, document) for p in operation.params]
     if operation.body is not None:
         arguments += _of_body(operation.body, shapes, document)
+    "".join([spot.path, *(a.name for a in arguments)]).encode()  # half a character is not sent
     arguments.sort(key=lambda a: a.default is not None)
     declared, returns = return_type(document, raw, shapes)
     summary = sentence(raw.get("summary")) or sentence(raw.get("description"))

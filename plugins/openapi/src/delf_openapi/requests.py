@@ -128,8 +128,6 @@ class RequestBuilder:
                 problems += self._take(arg, value, given)
             except Misfit as misfit:
                 problems.append(f"argument {misfit}")
-            except UnicodeEncodeError:
-                raise self._unsendable() from None
         missing = [p.arg for p in self._params.values() if p.required]
         missing += self._needed_of_body(body, arguments) if body is not None else []
         missing = [arg for arg in missing if arg not in given and arguments.get(arg) is None]
@@ -225,12 +223,6 @@ class RequestBuilder:
             return self._build(given)
         except Misfit as misfit:
             raise ToolRefusedError(f"{self._where}: argument {misfit}") from None
-        except UnicodeEncodeError:
-            raise self._unsendable() from None
-
-    def _unsendable(self) -> ToolRefusedError:
-        """Names of the specification hold half a character; arguments never do."""
-        return ToolRefusedError(f"{self._where}: its names cannot be sent, which are not text")
 
     def _build(self, given: Mapping[str, Any]) -> Request:
         operation, settings = self.operation, self._settings
