@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -308,7 +308,7 @@ class Runtime:
         if (pipeline := self._pipelines.get(task_id)) is not None:
             pipeline.leave()
 
-    def _close_later(self, task_id: str, work: Coroutine[Any, Any, None]) -> None:
+    def _close_later(self, task_id: str, work: Awaitable[None]) -> None:
         """Close a task's sandbox while its answer is given already."""
         closing = self._closing[task_id] = asyncio.ensure_future(work)
         self._background.add(closing)

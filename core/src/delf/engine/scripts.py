@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
@@ -70,7 +70,7 @@ class ScriptRunner:
         run: TaskRun,
         gate: Gate,
         children: ChildTasks,
-        in_background: Callable[[Coroutine[Any, Any, None]], None],
+        in_background: Callable[[Awaitable[None]], None],
     ) -> None:
         backend = run.resources.sandbox.backend
         self._log = run.log

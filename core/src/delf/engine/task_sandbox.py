@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from delf.engine.resource_budget import ResourceBudget
 from delf.engine.task_run import TaskRun
@@ -29,9 +28,7 @@ class TaskSandbox:
         in_background: Lets something end after the task.
     """
 
-    def __init__(
-        self, run: TaskRun, in_background: Callable[[Coroutine[Any, Any, None]], None]
-    ) -> None:
+    def __init__(self, run: TaskRun, in_background: Callable[[Awaitable[None]], None]) -> None:
         self._log = run.log
         self._lives = run.lives
         self._sandbox = run.resources.sandbox
@@ -83,19 +80,10 @@ class TaskSandbox:
             seconds: How long to wait: what removes it may not answer.
         """
         opening, self._opening = self._opening, None
-        if opening is None:
-            return
-        gone = asyncio.Event()
-
-        async def close() -> None:
-            try:
-                await self._close(opening)
-            finally:
-                gone.set()
-
-        self._in_background(close())
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(gone.wait(), seconds)
+        if opening is not None:
+            closing = asyncio.ensure_future(self._close(opening))
+            self._in_background(closing)
+            await asyncio.wait({closing}, timeout=seconds)
 
     async def _close(self, opening: asyncio.Task[SandboxSession]) -> None:
         if not opening.done():

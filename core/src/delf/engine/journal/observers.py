@@ -21,23 +21,6 @@ _CLOSE_SECONDS = 5.0
 """Seconds that an observer has for its last events; one that hangs must not hold up a stop."""
 
 
-def names_of(host: PluginHost, asked_for: Sequence[str]) -> list[str]:
-    """The observers of an agent: all but those that want to be asked for, and what is asked for."""
-    unasked = [spec.name for spec in host.specs(ObserverSpec) if not spec.opt_in]
-    return list(dict.fromkeys((*unasked, *asked_for)))
-
-
-def notes_of(host: PluginHost, asked_for: Sequence[str]) -> list[Callable[[], Mapping[str, Any]]]:
-    """Collect the functions that note an observer's data for a task that is ordered now.
-
-    Args:
-        host: The plugins.
-        asked_for: Names of observers.
-    """
-    specs = (host.spec(ObserverSpec, name) for name in names_of(host, asked_for))
-    return [host.resolve(replace(spec, factory=spec.setup)) for spec in specs if spec.setup]
-
-
 @dataclass(frozen=True, slots=True)
 class Observers:
     """The observers of a started agent.
@@ -66,7 +49,7 @@ def open_observers(
     make: Callable[[type[ObserverSpec], str], Observer],
     redactor: Redactor,
 ) -> Observers:
-    """The observers of an agent, at work.
+    """The observers of an agent, at work: what is asked for, and those that need not be.
 
     Args:
         host: The plugins.
@@ -74,9 +57,11 @@ def open_observers(
         make: Makes one.
         redactor: Takes secrets out of how one failed.
     """
-    names = names_of(host, asked_for)
-    feeds = [ObserverFeed(name, make(ObserverSpec, name), redactor) for name in names]
-    return Observers(feeds, notes_of(host, asked_for))
+    unasked = [spec.name for spec in host.specs(ObserverSpec) if not spec.opt_in]
+    specs = [host.spec(ObserverSpec, name) for name in dict.fromkeys((*unasked, *asked_for))]
+    feeds = [ObserverFeed(spec.name, make(ObserverSpec, spec.name), redactor) for spec in specs]
+    notes = [host.resolve(replace(spec, factory=spec.setup)) for spec in specs if spec.setup]
+    return Observers(feeds, notes)
 
 
 class ObserverFeed:
