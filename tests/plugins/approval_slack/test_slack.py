@@ -220,17 +220,6 @@ async def test_what_is_edited_is_checked_at_its_field(office):
     assert (await channel.decide(asked())).decision == Edited(arguments={"to": "Ann", "amount": 7})
 
 
-async def test_a_no_without_a_reason_is_a_bare_one(office):
-    _slack, opens = office
-
-    async def refuses(slack, message):
-        await slack.press(message, REJECT)
-        await slack.send({"reason": None})
-
-    channel = await opens(refuses)
-    assert (await channel.decide(asked())).decision == Rejected()
-
-
 async def test_only_approvers_decide_by_name_or_by_group(office):
     slack, opens = office
 

@@ -250,14 +250,6 @@ async def test_a_webhook_that_refuses_fails_no_task(serve, receive, caplog, answ
     await approve(server, asked)
 
 
-async def test_nobody_at_the_address_fails_no_task(serve, monkeypatch, caplog):
-    monkeypatch.setenv("DELF_SERVE_WEBHOOK_URL", f"http://127.0.0.1:{free_port()}/hook")
-    server, asked = await ask(serve)
-    await until(lambda: "nobody was told" in caplog.text)
-    assert "ConnectionRefusedError" in caplog.text
-    await approve(server, asked)
-
-
 async def test_a_mail_is_sent_with_a_link(serve, monkeypatch):
     with smtp() as box:
         mailing(monkeypatch, box)

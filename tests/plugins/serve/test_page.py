@@ -781,14 +781,6 @@ async def test_a_call_that_did_happen_is_told_with_its_result(tmp_path, monkeypa
         await expect(page.locator(".answer")).to_contain_text("{'held': 2}")
 
 
-async def test_a_question_shows_what_the_script_left_out(shop, open_page):
-    task = await shop.run("await send('bob')")
-    page = await open_page(f"{shop.url}/#/{task['task_id']}")
-    fields = page.locator(".ask .fields")
-    await expect(fields).to_contain_text("copies")
-    await expect(fields).to_contain_text("left out by the script")
-
-
 async def test_a_question_says_where_each_value_came_from(shop, open_page):
     task = await shop.run("await send((await look(4711))['name'], copies=3)")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")

@@ -126,9 +126,3 @@ async def test_an_unknown_time_zone_is_told(serve):
     answer = await server.client.get("/figures", params={"zone": "Mars/Olympus"})
     assert answer.status_code == 409
     assert "Europe/Berlin" in answer.json()["detail"]
-
-
-async def test_only_who_may_read_searches(serve):
-    server = await serve(api_key=KEYS, key="wrong")
-    for path in ("/search", "/figures"):
-        assert (await server.client.get(path)).status_code == 401

@@ -273,9 +273,9 @@ async def test_broken_requests_are_refused_as_json(serve):
         assert (told["status"], told["code"]) == (422, "ERR-HTTP-422")
         assert told["request_id"] == answer.headers["x-request-id"]
     assert (await post("/run", json={"task": "x", "wait": -1})).json()["param"] == "wait"
-    files = [{"name": "a/b", "content": ""}]
+    files = [{"id": "../x"}]
     wrong = await post("/run", json={"task": "x", "files": files})
-    assert wrong.json()["param"] == "files.0.name"
+    assert wrong.json()["param"] == "files.0.id"
     deep = b"[" * 100_000 + b"]" * 100_000
     answer = await post("/run", content=deep, headers={"content-type": "application/json"})
     assert answer.status_code == 422

@@ -147,6 +147,7 @@ class SlackChannel:
         how: str | None = None
         posting = asyncio.create_task(self._post(client, request))
         try:
+            # A message that is under way is finished: else nobody could say at it how it ended.
             await asyncio.shield(posting)
             decided = await waiting.answer
             how = f"{_in_words(decided.decision)} by {decided.who.name}"

@@ -199,6 +199,7 @@ def forget(connection: Connection, task: int) -> None:
     if not is_there(connection):
         return
     connection.execute(
+        # By the range of places: the table of words has no column for the task.
         "DELETE FROM delf_index_words WHERE rowid >= :first AND rowid < :end",
         {"first": place_of(task), "end": place_of(task + 1)},
     )

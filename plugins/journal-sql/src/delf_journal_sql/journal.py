@@ -433,6 +433,7 @@ class SqlJournal:
 
     async def index(self, seconds: float) -> int:
         """Bring the index up to date; see :class:`delf.protocols.search.SupportsSearch`."""
+        # Some events at a time: a transaction that indexes holds up all who write.
         end, left = time.monotonic() + seconds, await self._read(index.behind)
         while left and time.monotonic() < end:
             left = await self._write(lambda c: index.advance(c, self.database, _INDEXED_AT_ONCE))

@@ -43,7 +43,7 @@ def birth_of(pid: int) -> str | None:
         state, *rest = line.rpartition(")")[2].split()
         return None if state in "ZXx" else rest[18]
     if os.name == "nt":
-        return None  # os.kill would end it; heartbeats tell
+        return None  # there os.kill would end the process; heartbeats tell
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

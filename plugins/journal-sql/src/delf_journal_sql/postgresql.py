@@ -118,6 +118,7 @@ class PostgresConnection:
         self._writes = write
         if write:
             self.execute("BEGIN")
+            # Else an event with a lower position could be kept after one that readers have seen.
             self.execute("SELECT pg_advisory_xact_lock(:key)", {"key": _LOCK})
         else:
             self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -126,7 +127,7 @@ class PostgresConnection:
 
     def commit(self) -> None:
         """Keep what was done, and tell who listens."""
-        if self._writes:
+        if self._writes:  # PostgreSQL sends it once the transaction is kept, and not before
             self.execute(f"SELECT pg_notify('{_CHANNEL}', '')")
         with self._database.explained(self._raw):
             self._raw.commit()
@@ -339,7 +340,7 @@ class PostgresDatabase:
                 raw = self._idle.pop() if self._idle else None
             if raw is None:
                 return None
-            with contextlib.suppress(*self.errors):
+            with contextlib.suppress(*self.errors):  # an empty statement is the cheapest question
                 raw.execute(b"")
                 return raw
             raw.close()

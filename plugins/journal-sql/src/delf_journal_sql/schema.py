@@ -95,7 +95,7 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
         if _version(connection, database) == newest(migrations):
             return
         with transaction(connection, write=True):
-            found = _version(connection, database)  # once more: others may have been quicker
+            found = _version(connection, database)  # once more: another process may be quicker
             _refuse_unknown(found, newest(migrations), database)
             if not connection.has_table(_VERSIONS):
                 connection.execute(f"CREATE TABLE {_VERSIONS} (version INTEGER NOT NULL)")

@@ -117,6 +117,7 @@ class SqliteConnection:
         """
         if write:
             self._check_file()
+        # A transaction that reads first and writes then would fail where another one has written.
         self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
 
     def _check_file(self) -> None:
@@ -230,6 +231,7 @@ class SqliteDatabase:
         connection = self._open()
         try:
             self._give_back(connection)
+            # The log may be as large as what was removed, and nothing else makes it smaller.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             connection.close()

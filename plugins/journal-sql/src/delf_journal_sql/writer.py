@@ -205,7 +205,7 @@ class Writer:
         except Exception as error:
             if len(run) == 1:
                 raise _refused(run[0].packed.event, error) from error
-            for one in run:  # the others are none the worse for it
+            for one in run:  # one by one, so that only the event fails that is wrong
                 self._do([one])
             return
         self._wrote()
@@ -215,6 +215,7 @@ class Writer:
         connection = self._connected()
         try:
             with transaction(connection, write=True):
+                # First the sign of life: the check would else be one of a process taken for dead.
                 self._sign(connection)
                 self._tasks.check(connection, {one.packed.event.task_id for one in run})
                 for operation in run:

@@ -120,7 +120,7 @@ class Runner:
             work.cancel()
         await asyncio.wait(beside)
         await workflows.stop(self._options.grace)
-        left = dict(self._in_hand.values())
+        left = dict(self._in_hand.values())  # others need not wait for the lease
         self._leaving = True
         await self._agents.aclose()
         try:
@@ -257,6 +257,7 @@ class Runner:
 
     async def _rest(self, ticket: Ticket, seconds: float) -> str:
         """Enqueue a task once more, as its workflow is over when this returns."""
+        # Longer each time: a task that fails at once must not keep every runner busy.
         seconds = max(seconds, min(2.0**ticket.rests, _LONGEST_REST) if ticket.rests else 0.0)
         return await self._until_done(lambda: self._queue.again(ticket, seconds))
 
@@ -337,7 +338,7 @@ class Runner:
             for workflow_id, now in seen.items()
             if workflow_id in before and before[workflow_id].begun == now.begun
         }
-        self._seen = seen | known
+        self._seen = seen | known  # begun again since: the time of silence begins anew
         queues = {row.workflow_id: row.queue_name or "" for row in at_work}
         for workflow_id, earlier in known.items():
             if await self._is_left(workflow_id, monotonic() - earlier.since):

@@ -202,6 +202,7 @@ def post(settings: ServeSettings, notice: Notice) -> None:
         secret = settings.webhook_secret.get_secret_value()
         headers |= signature(secret, notice.name, int(time.time()), body)
     sent = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - looked at
+    # No redirect is followed: another address could be one of this network.
     with urllib.request.build_opener(_NoRedirect).open(sent, timeout=_SECONDS):
         return
 

@@ -70,11 +70,13 @@ class Uploads:
         try:
             self._take(owner, _LEAST_BYTES)
             await asyncio.to_thread(place.mkdir, parents=True, mode=0o700)
+            # A name that is there already is refused: nobody writes over a file through a link.
             with (place / name).open("xb") as file:
                 async for chunk in chunks:
                     before, size = size, size + len(chunk)
                     self._take(owner, max(size, _LEAST_BYTES) - max(before, _LEAST_BYTES))
                     await asyncio.to_thread(file.write, chunk)
+            # Only whole files have an id that a task can name.
             await asyncio.to_thread(place.rename, place.with_name(file_id))
         except BaseException as error:
             shutil.rmtree(place, ignore_errors=True)

@@ -149,7 +149,7 @@ class Guard:
         """Find out who asks, or refuse."""
         headers = _headers(scope, self._once)
         path, method = path_of(scope), scope["method"]
-        if path not in _PROBES:
+        if path not in _PROBES:  # a probe has to be answered while the journal is away
             await self._prepare()
         self._check_local(scope, headers)
         if path not in _PROBES and not self._is_own(headers.get(b"host", b""), scope):
@@ -160,6 +160,7 @@ class Guard:
         answer.shared = bool(self._origins)
         if origin and ("*" in self._origins or origin in self._origins):
             answer.origin = origin
+        # Browsers send no key with this question: it is answered before a key is asked for.
         if method == "OPTIONS" and b"access-control-request-method" in headers:
             if answer.origin is None:
                 raise ProblemError(403, "pages of this origin may not use the API")
@@ -234,6 +235,7 @@ class Guard:
             scope["delf.cookie"] = cookie
             if method not in _SAFE and path != "/login":
                 given = headers.get(CSRF_HEADER.encode(), b"")
+                # How long a comparison takes must not tell how much of it was right.
                 if not hmac.compare_digest(given, csrf_of(cookie).encode()):
                     raise ProblemError(
                         403, "the session's token is missing or wrong", f"send {CSRF_HEADER}"
@@ -266,6 +268,7 @@ class Guard:
             scope: The request that showed it.
             shown: The key; it is not kept.
         """
+        # Also by the key: one that is tried from many addresses is guessed as well.
         client = client_of(scope.get("client"))
         count = self._count_wrong(f"client {client}")
         tries = self._count_wrong(f"key {hashlib.sha256(shown).hexdigest()}")

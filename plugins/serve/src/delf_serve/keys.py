@@ -156,6 +156,7 @@ class Keys:
 
     def find(self, secret: bytes) -> Key | None:
         """The key that a caller shows; how long that takes tells nothing of those there are."""
+        # All keys are compared: to stop at the first would tell by time where it stands.
         digest = hashlib.sha256(secret).digest()
         found: Key | None = None
         for key in (*self._keys, *self._of_people.values()):
@@ -214,6 +215,7 @@ class Keys:
         """Take people as they are now. That keys are needed stays so when all are revoked."""
         now = time.time()
         self._known = people
+        # A server whose last person was revoked must not be open to everybody.
         self._needed = self._needed or bool(people)
         here = [person for person in people if person.revoked_at is None]
         self._people = {person.holder: _whole(person, here, now) for person in here}

@@ -131,7 +131,7 @@ class OpenIdConnect:
                 sub=cast("Any", needed),
             ).validate(found.claims)
         except (errors.JoseError, ValueError, KeyError):
-            self._known = None  # its keys may have changed
+            self._known = None  # providers change their keys from time to time
             raise ProblemError(403, "the provider's token is not valid", "log in again") from None
         return found.claims
 
@@ -179,7 +179,7 @@ class OpenIdConnect:
             client_secret=None if secret is None else secret.get_secret_value(),
             scope=settings.oidc_scopes,
             redirect_uri=f"{settings.public_url}{CALLBACK}",
-            code_challenge_method="S256",
+            code_challenge_method="S256",  # a code that leaks is worth nothing without the verifier
             timeout=_SECONDS,
         )
 

@@ -112,6 +112,7 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first head."""
         super().connection_made(transport)
+        # Thousands of streams would else hold 64 kB each for clients that read nothing.
         transport.set_write_buffer_limits(high=_BUFFER_BYTES)
         self._is_gone = False
         self._in_head = False
@@ -126,7 +127,7 @@ class Protocol(HttpToolsProtocol):
         """Nothing is waited for any more."""
         self._is_gone = True
         self._unwatch()
-        self.resume_writing()
+        self.resume_writing()  # whoever waits to send would wait forever
         self.places.leave(self)
         super().connection_lost(exc)
 
@@ -290,7 +291,7 @@ def make_server(
         access_log=False,
         log_config=None,
         log_level=log_level,
-        server_header=False,
+        server_header=False,  # a version helps an attacker alone
         date_header=False,
         proxy_headers=False,  # the application has its own, for it is mounted in others, too
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,

@@ -69,6 +69,7 @@ class Sessions:
             client: From where.
             browser: What their browser calls itself.
         """
+        # The journal has only the digest: who reads it cannot log in by what it says.
         now, cookie = time.time(), secrets.token_urlsafe(32)
         record = SessionRecord(
             digest=_digest(cookie),

@@ -154,14 +154,14 @@ class Streams:
             async for event in self._tasks.journal.subscribe():
                 if isinstance(event, _ASKED):
                     self._tasks.heed_request()
-                if isinstance(event, _CHANGES):
+                if isinstance(event, _CHANGES):  # of prints and calls a list shows nothing
                     changed.add(event.task_id)
                     wake.set()
 
         async def tell() -> None:
             while True:
                 await wake.wait()
-                await asyncio.sleep(GATHER_SECONDS)
+                await asyncio.sleep(GATHER_SECONDS)  # one look at a task that changes often
                 wake.clear()
                 names, _ = list(changed), changed.clear()
                 for name in names:

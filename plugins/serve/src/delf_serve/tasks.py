@@ -239,6 +239,7 @@ class Tasks:
         """
         for work in self._work:
             work.cancel()
+        # Who waits for a person may do so for days, and goes on elsewhere.
         waiting = await self.waiting()
         running = [o.over.wait() for name, o in self._open.items() if name not in waiting]
         if running:
@@ -270,6 +271,7 @@ class Tasks:
         name, digest = f"task_{secrets.token_hex(8)}", _digest(order)
         if same is not None:
             secret = f"{key.holder or key.name}\n{same}".encode("utf-8", "replace")
+            # The same on every server: two that get the order at once agree without a word.
             name = f"task_{hashlib.sha256(secret).hexdigest()[:32]}"
             earlier = await self._known(name, digest)
             if earlier is not None:
@@ -281,7 +283,7 @@ class Tasks:
             raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         if self._agent.chat is not None and conversation is None:
             conversation = kept_name(f"web-{secrets.token_hex(6)}", key)
-        known = self._begin(name, key.counted)
+        known = self._begin(name, key.counted)  # before it waits: limits count it at once
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
@@ -351,7 +353,7 @@ class Tasks:
     def _begin(self, name: str, owner: str) -> _Open:
         known = self._open[name] = _Open(owner)
         self._open_of[owner] += 1
-        self._owners.pop(name, None)
+        self._owners.pop(name, None)  # it is put last again: the first ones are forgotten
         self._owners[name] = owner
         if len(self._owners) > _MOST_OWNERS:
             del self._owners[next(iter(self._owners))]
@@ -386,6 +388,7 @@ class Tasks:
             if left <= 0 or self._is_ending:
                 return
             try:
+                # Not the whole time at once: the process of the task may die without an event.
                 async with self._limited(min(left, _LOOK_SECONDS)):
                     async for event in live:
                         if isinstance(event, (TaskFinished, ApprovalRequested)):
