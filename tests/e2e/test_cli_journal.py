@@ -41,12 +41,6 @@ def test_nowhere_if_told_so(run, tmp_path):
     assert kept(tmp_path, DELF_JOURNAL="sql") == ["done"]
 
 
-def test_without_the_plugin_nothing_is_kept(run):
-    done = run(DELF_DISABLE_PLUGINS="journal-sql")
-    assert (done.returncode, done.stdout) == (0, "done\n")
-    assert "kept" not in done.stderr
-
-
 def test_the_default_one_that_cannot_be_written_is_a_warning(run, tmp_path):
     (tmp_path / "file").write_text("")
     done = run(XDG_DATA_HOME=str(tmp_path / "file"))
@@ -83,12 +77,3 @@ def test_one_that_is_unknown(run):
     done = run("--journal", "sqll")
     assert done.returncode == 2
     assert "'sqll'" in done.stderr
-
-
-def test_the_environment_wins_over_the_file(run, tmp_path):
-    (tmp_path / "delf.toml").write_text('[plugins.journal-sql]\nurl = "file.db"\n')
-    place = str(tmp_path / "variable.db")
-    assert run(DELF_JOURNAL_SQL_URL=place).returncode == 0
-    assert not (tmp_path / "file.db").exists()
-    assert kept(tmp_path, DELF_JOURNAL_SQL_URL=place) == ["done"]
-    assert kept(tmp_path) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from delf.project.folder import read_folder
-from delf_cli.effects import Effect, effects
+from delf_cli.effects import effects
 
 TOML = """
 [agent]
@@ -182,14 +182,3 @@ def test_a_long_value_is_cut_and_its_length_told(tmp_path):
 def test_a_long_text_is_read_in_time_and_told_briefly(text, tmp_path):
     found = told(tmp_path, delfDOTtoml=f"[agent]\nsystem_prompt = '{text}'\n")
     assert all(len(what) < 300 for some in found.values() for what in some)
-
-
-def test_an_effect_is_told_once(tmp_path):
-    (tmp_path / "delf.toml").write_text("[agent]\nsystem_prompt = 'http://a.test http://a.test'\n")
-    found = effects(read_folder(tmp_path, None, {}))
-    assert (
-        found.count(
-            Effect(kind="contact", what="http://a.test", where="delf.toml: agent.system_prompt")
-        )
-        == 1
-    )

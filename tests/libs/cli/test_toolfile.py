@@ -46,22 +46,6 @@ def test_a_file_can_import_its_neighbours_and_offers_only_its_own(write):
     assert names(path) == ["mine"]
 
 
-def test_all_says_what_counts(write):
-    write(HEAD + ADD, "neighbour.py")
-    path = write("from neighbour import add\n__all__ = ['add']\n")
-    assert names(path) == ["add"]
-
-
-def test_annotations_are_found_in_the_file(write):
-    path = write(
-        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
-        + HEAD
-        + "@dataclass\n"
-        "class P:\n    x: int\n@tool\ndef f(p: P) -> P:\n    '''F.'''\n    return p\n"
-    )
-    assert names(path) == ["f"]
-
-
 def test_connections_read_the_given_environment(write):
     path = write(
         HEAD + "from delf.settings import PluginSettings\nclass S(PluginSettings):\n    url: str\n"

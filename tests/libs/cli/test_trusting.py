@@ -76,10 +76,6 @@ def test_another_folder_can_be_named(here, run, tmp_path_factory):
     assert run("trust", "--yes", "--show").exit_code == 2
 
 
-def test_a_folder_without_such_files_needs_no_trust(run, here):
-    (here / "delf.toml").unlink()
-    assert "no files" in run("trust").stdout
-    assert run("config", "show").exit_code == 0
 
 
 def test_one_command_can_trust_a_folder(here, run, tmp_path_factory):

@@ -308,18 +308,6 @@ async def test_a_call_that_was_interrupted(person, request_for, typed, decision)
     assert await asked == decision
 
 
-async def test_an_interrupted_call_is_neither_edited_nor_remembered(person, request_for):
-    asked = asyncio.create_task(
-        person.channel().decide(request_for(ARGUMENTS, outcome_unknown=True))
-    )
-    await person.sees(UNKNOWN_PROMPT)
-    for typed in ("e\n", "t\n", "s\n", "?\n"):
-        person.types(typed)
-        assert "h  it did happen" in await person.sees("stops the task\n> ")
-    person.types("a\n")
-    assert await asked == Approved()
-
-
 @pytest.mark.parametrize(
     ("change", "number", "edited"),
     [

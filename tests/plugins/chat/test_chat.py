@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 
@@ -54,15 +53,6 @@ class TestMessages:
         assert [message.content for message in chat.by_role("user")] == ["a", "c"]
         assert chat.by_role("system") == []
 
-    def test_only_what_a_model_can_take_is_appended(self):
-        chat = Chat()
-        with pytest.raises(ConfigurationError, match="no role 'bot'") as found:
-            chat.append("bot", "x")
-        assert found.value.hint == "one of: assistant, system, user"
-        with pytest.raises(ConfigurationError, match="is text, not int"):
-            chat.append("user", 3)
-        assert len(chat) == 0
-
     def test_the_window_is_what_is_seen(self):
         chat = filled(*"abcdef", history_window=2)
         assert [message.content for message in chat] == ["e", "f"]
@@ -74,21 +64,6 @@ class TestMessages:
         assert len(chat) == 2
         await chat.aclear()
         assert len(chat) == 0
-
-    def test_from_many_threads(self):
-        chat = Chat(keep=10_000)
-
-        def write(number):
-            for turn in range(50):
-                chat.append("user", f"{number}.{turn}")
-                assert len(chat) > 0
-
-        threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert [message.position for message in chat] == list(range(1, 401))
 
 
 class TestConversations:
@@ -195,13 +170,6 @@ class TestCompression:
         chat.compress()
         assert len(chat) == 2
         assert len(scripted_model.requests) == 3
-
-    def test_huge_messages_are_cut_for_the_question_only(self, summarised, scripted_model):
-        scripted_model.says("one", "two")
-        chat = summarised("x" * 500_000, "y" * 500_000, "z", keep=1)
-        chat.compress()
-        assert all(len(prompt) < 70_000 for prompt in scripted_model.prompts)
-        assert len(chat.summary) < 10
 
     @pytest.mark.parametrize("answer", [LLMExecutionError("down"), "  "])
     def test_nothing_is_lost_when_it_fails(self, summarised, scripted_model, answer):

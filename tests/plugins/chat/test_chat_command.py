@@ -282,13 +282,6 @@ class TestPipes:
         assert PROMPT not in done.stderr
         assert "user: one\n" in chat("/history\n").stderr
 
-    def test_it_goes_on_later_and_is_listed(self, chat, conversations):
-        chat("one\n", "print('first')")
-        last = chat("two\n/history\n", "print('second')", flags=("--last",))
-        assert "assistant: first\n" in last.stderr
-        (record,) = json.loads(conversations("list", "--json").stdout)
-        assert (record["conversation"], record["messages"], record["title"]) == ("p", 4, "one")
-
     def test_a_task_that_fails_gives_status_1_and_the_next_is_done(self, chat):
         flags = ("--set", "agent.retry_count=0")
         done = chat("one\ntwo\n", "1 / 0", "print('second')", flags=flags)
@@ -324,22 +317,6 @@ class TestPipes:
             process.stdin.write(b"two\n")
             process.stdin.flush()
             assert process.wait(60) == 141
-
-    def test_lines_are_taken_one_at_a_time(self, here):
-        llm = write_recording(here / "answers.jsonl", "print('first')")
-        read_end, write_end = os.pipe()
-        with start(
-            [DELF, "chat", "--llm", llm],
-            cwd=here,
-            env=surroundings(here),
-            stdin=read_end,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        ) as process:
-            os.write(write_end, b"one\n/exit\n")
-            assert process.wait(60) == 0, "the standard input is open, and nothing waits for it"
-        os.close(read_end)
-        os.close(write_end)
 
     def test_conversations_are_forgotten_by_id(self, chat, conversations):
         lines = "one\n/new a\ntwo\n/new b\nthree\n"
@@ -419,12 +396,6 @@ class TestPipes:
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         assert "Traceback" not in done.stderr
 
-    def test_json_needs_a_pipe(self, here):
-        command = [DELF, "chat", "--json"]
-        with TerminalProcess(command, env=surroundings(here), cwd=here) as terminal:
-            terminal.expect("--json is for tasks from the standard input")
-            assert terminal.wait() == 2
-
 
 PROGRAM = """
 from delf import Agent, Chat
@@ -436,27 +407,6 @@ agent.run_chat({options})
 print("messages:", len(agent.chat))
 print(agent.run("afterwards").text)
 agent.stop()
-"""
-
-NOTIFYING = """
-import sys
-from pathlib import Path
-from delf import Agent, Chat, tool
-from delf_strategy_stream.strategy import StreamStrategy
-
-@tool(effect="read", confirm=False)
-def look() -> str:
-    return "all is well"
-
-waiting = [["The lorry is there."]]
-
-async def news() -> list[str]:
-    return waiting.pop() if waiting else []
-
-Path("turns.jsonl").write_text(sys.argv[1])
-strategy = StreamStrategy(notifications=news)
-with Agent(tools=[look], llm="recorded:turns.jsonl", chat=Chat(), strategy=strategy) as agent:
-    agent.run_chat()
 """
 
 
@@ -480,25 +430,3 @@ class TestRunChat:
         chat.expect("after all" if before else "hello")
         assert chat.terminal.wait() == 0
         assert "Traceback" not in chat.text
-
-    def test_what_the_program_notifies_the_model_of_is_shown(self, talk, here):
-        (here / "talk.py").write_text(NOTIFYING)
-        turns = ('<execute>[{"name": "look", "args": {}}]</execute>', "I have read the notice.")
-        lines = ({"request": {"contains": []}, "reply": {"text": text}} for text in turns)
-        command = [sys.executable, "talk.py", "".join(f"{json.dumps(each)}\n" for each in lines)]
-        chat = talk(command=command)
-        shown = chat.say("Look around", "notification: The lorry is there.", "I have read")
-        assert shown.count("The lorry is there.") == 1
-        chat.expect("done · ")
-        assert chat.leave() == 0
-
-    def test_without_its_package_the_package_is_named(self, here):
-        (here / "talk.py").write_text(
-            "from delf import Agent, OptionalDependencyError\n"
-            "try:\n    Agent(llm='x').run_chat()\n"
-            "except OptionalDependencyError as error:\n    print(error)\n"
-        )
-        environ = {**surroundings(here), "DELF_DISABLE_PLUGINS": "chat"}
-        with TerminalProcess([sys.executable, "talk.py"], env=environ, cwd=here) as terminal:
-            assert terminal.wait() == 0
-        assert "the package delf-plugin-chat is disabled" in terminal.text

@@ -1,8 +1,5 @@
 """``delf plugins install | uninstall | check``: what is handed to pip, and what is found wrong."""
 
-import os
-import pty
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -178,48 +175,9 @@ def test_nobody_who_can_be_asked_is_an_error_that_says_how():
     installer.agree(["installs"], ["pip"], "install?", yes=True)
 
 
-@pytest.mark.parametrize(
-    ("answer", "status", "ended"), [("y", 0, "went on"), ("", 1, "nothing was done")]
-)
-def test_on_a_terminal_it_is_asked(answer, status, ended):
-    """A line feed alone is a no."""
-    code = (
-        "import click\nfrom delf_plugin_cli.installer import agree\n"
-        "@click.command()\ndef main():\n"
-        "    agree(['installs into here:'], ['pip', 'in stall'], 'install?', yes=False)\n"
-        "    click.echo('went on')\nmain()"
-    )
-    ours, theirs = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=theirs, stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
-    os.write(ours, f"{answer}\n".encode())
-    said = b""
-    while True:
-        try:
-            part = os.read(ours, 1000)
-        except OSError:  # the terminal's other end is closed
-            break
-        if not part:
-            break
-        said += part
-    os.close(ours)
-    assert child.wait() == status
-    assert "runs: pip 'in stall'" in said.decode()
-    assert ended in said.decode()
-
-
 def test_this_delf_knows_its_clone():
     assert {"delf-plugin-sql", "delf-google", "delf-core"} <= clone().keys()
     assert all(package.editable for package in clone().values())
-
-
-def test_check_of_what_is_sound():
-    done = CliRunner().invoke(cli, ["plugins", "check", "sql", "delf-plugin-chat"])
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert [line[:2] for line in done.stdout.splitlines()] == ["✓ ", "✓ "]
-    assert "connection sql" in done.stdout
 
 
 def test_check_tells_what_cannot_be_imported(site):

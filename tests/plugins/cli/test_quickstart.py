@@ -49,14 +49,6 @@ def test_a_local_model_is_known_by_its_name(typed, run, here, monkeypatch):
     }
 
 
-def test_models_of_a_server_that_is_named_are_offered(run, here):
-    with OpenAIServer(["ok"], models=["mine"]) as server:
-        done = run("quickstart", "--base-url", server.base_url, input="1\n\n\n")
-    assert done.exit_code == 0, done.output
-    written = tomllib.loads((here / "delf.toml").read_text())
-    assert written["agent"]["llm"] == {"model": "mine", "base_url": server.base_url}
-
-
 def test_a_model_that_does_not_answer_is_asked_for_again(run, here, monkeypatch):
     with (
         OpenAIServer(["ok"], models=["qwen3"]) as server,
@@ -116,13 +108,6 @@ def test_a_file_is_connected_by_its_name(name, kind, run, here):
     (here / name).touch()
     run("quickstart", "--llm", "x", "--no-call", "--connect", name, "--folder", ".")
     assert f'url = "{kind}:///' in (here / "delf.toml").read_text()
-
-
-def test_a_file_that_is_not_there(run, here):
-    given = ("--llm", "x", "--no-call", "--folder", ".", "--connect", "shop.db")
-    done = run("quickstart", *given)
-    assert done.exit_code == 2
-    assert "there is no file 'shop.db'" in done.stderr
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": [1]}', b"\xff"])

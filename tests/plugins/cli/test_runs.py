@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
 
 import pytest
@@ -189,24 +188,6 @@ async def test_follow_goes_on_until_the_end(place, open_journal):
     await journal.append(TaskFinished(task_id="t", seq=6, at=2.0, **end))
     seen += [event.seq async for event in stream]
     assert seen == [1, 2, 3, 4, 5, 6]
-
-
-async def test_follow_misses_nothing_when_its_subscription_begins_late(place, open_journal):
-    from delf_journal_sql.writer import Call
-    from delf_plugin_cli.runs import events_of
-
-    journal, reader = open_journal(place), open_journal(place)
-    await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
-    gate = threading.Event()
-    reader._put(Call(lambda _: gate.wait(20), write=False))  # as a busy machine holds it up
-    stream = events_of(reader, "t", follow=True)
-    first = asyncio.create_task(anext(stream))
-    end = {"status": True, "text": "", "duration_ms": 1.0}
-    for seq in range(2, 6):
-        await journal.append(Printed(task_id="t", seq=seq, at=1.0, text="y"))
-    await journal.append(TaskFinished(task_id="t", seq=6, at=2.0, **end))
-    gate.set()
-    assert [(await first).seq, *[event.seq async for event in stream]] == [1, 2, 3, 4, 5, 6]
 
 
 async def test_follow_ends_when_nobody_works_on_the_task(place, open_journal, monkeypatch, capsys):

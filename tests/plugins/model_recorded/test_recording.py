@@ -137,14 +137,6 @@ def test_a_file_that_cannot_be_written_fails_before_anything_is_asked(tmp_path):
         RecordingModel(Echo(), tmp_path)
 
 
-async def test_the_inner_model_is_warmed_and_closed(tmp_path):
-    inner = Echo()
-    recorder = RecordingModel(inner, tmp_path / "run.jsonl")
-    await recorder.warm_up()
-    await recorder.aclose()
-    assert (inner.warm, inner.closed) == (True, 1)
-
-
 async def test_calls_and_their_results_are_recorded_and_replay(tmp_path):
     path = tmp_path / "run.jsonl"
     call = ToolCall(id="1", name="add", arguments='{"a": 1}', token="t")

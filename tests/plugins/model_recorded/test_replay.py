@@ -44,12 +44,6 @@ async def test_every_field_of_a_reply_comes_back(tmp_path):
     assert (got.cost_usd, got.model, got.finish_reason) == (0.25, "gpt-5.5", "length")
 
 
-async def test_what_a_reply_leaves_out(tmp_path):
-    got = await replay(tmp_path, by_hand()).complete(ask())
-    assert (got.usage, got.cost_usd, got.finish_reason) == (Usage(), None, "stop")
-    assert got.model.startswith("recorded:")
-
-
 async def test_a_stream_comes_in_a_few_pieces(tmp_path):
     text = "".join(chr(97 + i % 26) for i in range(101))
     model = replay(tmp_path, by_hand(reply=text), by_hand(reply=""), by_hand(reply="x"))
@@ -150,20 +144,6 @@ async def test_what_a_mismatch_names(line, asked, expected, tmp_path):
     assert expected in caught.value.message
 
 
-async def test_a_long_difference_is_cut(tmp_path):
-    old = ask("\n".join(f"{i} {'x' * 500}" for i in range(500)))
-    with pytest.raises(RecordingMismatch) as caught:
-        await replay(tmp_path, whole(old)).complete(ask("nothing of it"))
-    assert len(caught.value.message) < 6000
-    assert "more lines" in caught.value.message
-
-
-async def test_the_difference_is_from_an_entry_of_the_same_purpose(tmp_path):
-    lines = [whole(ask("a", purpose="summarize")), whole(ask("b"))]
-    with pytest.raises(RecordingMismatch, match="line 2"):
-        await replay(tmp_path, *lines).complete(ask("c"))
-
-
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -173,11 +153,6 @@ async def test_the_difference_is_from_an_entry_of_the_same_purpose(tmp_path):
         ({"request": {"contains": []}}, "reply: Field required"),
         ({"request": {}, "reply": {"text": ""}}, "request.messages: Field required"),
         (
-            {"request": {"contains": "x"}, "reply": {"text": ""}},
-            "request.contains: Input should be a valid list",
-        ),
-        ({"request": {"contains": []}, "reply": {}}, "reply.text: Field required"),
-        (
             {"request": {"messages": [3]}, "reply": {"text": ""}},
             "request.messages.0: Input should be a valid dictionary",
         ),
@@ -186,20 +161,8 @@ async def test_the_difference_is_from_an_entry_of_the_same_purpose(tmp_path):
             "request.contians: Extra inputs are not permitted",
         ),
         (
-            {"request": {"contains": []}, "reply": {"txt": ""}},
-            "reply.txt: Extra inputs are not permitted",
-        ),
-        (
             {"request": {"contains": []}, "reply": {"text": "", "usage": {"in": 1}}},
             "reply.usage.in: Extra inputs are not permitted",
-        ),
-        (
-            {"request": {"contains": []}, "reply": {"text": "", "cost_usd": "free"}},
-            "reply.cost_usd: Input should be a valid number",
-        ),
-        (
-            {"request": {"contains": []}, "reply": {"text": ""}, "x": 1},
-            "x: Extra inputs are not permitted",
         ),
     ],
 )

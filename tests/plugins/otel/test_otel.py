@@ -17,12 +17,10 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
 from opentelemetry.trace import Tracer
 
 from delf import Agent, CallContext, Response, tool
-from delf.errors import LLMExecutionError, PluginError
-from delf.events import TaskResumed
+from delf.errors import LLMExecutionError
 from delf.testing import ObserverContract, ScriptedModel, TestHost
-from delf_devkit.testing.events import every_event
 from delf_otel.observer import OtelObserver
-from delf_otel.spans import Spans, provider_of
+from delf_otel.spans import provider_of
 from support import program
 
 from .genai_conventions import Conventions
@@ -260,25 +258,6 @@ async def test_a_collector_that_is_away_holds_nothing_up(
 
 
 @pytest.mark.slow
-def test_unasked_it_is_not_used_and_not_imported() -> None:
-    program = """
-import sys
-from delf import Agent
-from delf.testing import ScriptedModel, TestHost
-host = TestHost.discover(environ={})
-model = ScriptedModel().writes("print(1)")
-host.provide(model.spec, model.factory)
-with Agent(llm="scripted", host=host) as agent:
-    agent.run("Say 1.")
-print([name for name in sys.modules if "delf_otel.o" in name or "opentelemetry.sdk" in name])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.slow
 def test_the_provider_of_the_program_gets_the_spans_and_goes_on() -> None:
     program = """
 from delf import Agent, tool
@@ -313,25 +292,6 @@ print({span.context.trace_id for span in spans} == {order.get_span_context().tra
     assert "execute_tool stock" in names
     assert "order" in names
     assert one_trace == "True"
-
-
-def test_an_observer_that_is_not_installed_is_an_error() -> None:
-    with (
-        pytest.raises(PluginError, match="unknown observer 'otle'"),
-        Agent(llm="scripted", host=TestHost.discover(environ={}), observers=["otle"]) as agent,
-    ):
-        agent.start()
-
-
-def test_a_resumed_task_goes_on_in_its_trace() -> None:
-    first, second = Spans(), Spans()
-    events = every_event("t1")
-    for event in events[: len(events) // 2]:
-        first.take(event)
-    before = [span for span in map(first.take, events) if span is not None]
-    second.take(TaskResumed(task_id="t1", seq=100, at=1.0))
-    after = [span for span in map(second.take, events[-3:]) if span is not None]
-    assert {span.trace_id for span in before} == {span.trace_id for span in after}
 
 
 @pytest.mark.parametrize(
