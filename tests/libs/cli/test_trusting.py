@@ -76,8 +76,6 @@ def test_another_folder_can_be_named(here, run, tmp_path_factory):
     assert run("trust", "--yes", "--show").exit_code == 2
 
 
-
-
 def test_one_command_can_trust_a_folder(here, run, tmp_path_factory):
     for words in (("--trust", ".", "config", "show"), ("config", "show", "--trust", here)):
         assert run(*words).exit_code == 0

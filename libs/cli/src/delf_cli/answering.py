@@ -196,6 +196,7 @@ async def send(
         raise DelfError(why, hint="the team's rules are in [approvals.rules]")
     if asked.rule.get("two_of") and isinstance(decision, Approved):
         await _check_votes(journal, asked, who)
+    # Before the answer is sent: the decision may come before anybody could look for it.
     live = journal.subscribe(asked.task_id)
     data = answer_data(asked.request_id, asked.digest, decision, who)
     position = await journal.post(asked.task_id, KIND, data)

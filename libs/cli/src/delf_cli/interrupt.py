@@ -67,6 +67,7 @@ class _Stop:
                 return  # Windows, or not in the main thread: Ctrl-C works as Python has it
 
     def _take(self, number: int) -> None:
+        # The clean-up hangs, or the person does not want to wait for it.
         if self.number is not None:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)

@@ -56,6 +56,7 @@ class Program(LazyGroup):
         try:
             status = super().main(*args, standalone_mode=False, **extra) or errors.OK
         except (DelfError, click.ClickException, click.Abort) as error:
+            # Click may have failed before it knew its options.
             typed = args[0] if args else extra.get("args")
             if "--json" in (sys.argv[1:] if typed is None else typed):
                 errors.report_json(error, clean=state.clean)

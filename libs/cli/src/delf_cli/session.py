@@ -296,6 +296,7 @@ class Setup:
             TaskTimeoutError: When it takes longer, as where an engine does not answer.
         """
         seconds = agent.config.timeout if "timeout" in self.project.agent.model_fields_set else None
+        # A task's own time begins later; an engine that is silent would hold the program.
         limit = asyncio.timeout(seconds)
         try:
             async with limit:

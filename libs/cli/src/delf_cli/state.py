@@ -62,6 +62,7 @@ class State:
         trust = Trust.here(*self.trust)
         while True:
             try:
+                # A file may change while the person reads: it is read again, and asked about again.
                 return load_project(overrides=overrides, flags=flags, file=self.config, trust=trust)
             except FolderNotTrustedError:
                 from delf_cli import trust_question

@@ -96,6 +96,7 @@ class _Source(SourceFileLoader):
 def _make_importable(folder: Path, read: Read | None) -> None:
     """Let modules of a folder be imported, unless the program does so already."""
     place = str(folder)
+    # Python's own finder would take a compiled copy or a package, which nobody was shown.
     is_known = place in sys.path
     if not is_known:
         sys.path.insert(0, place)

@@ -24,6 +24,7 @@ QUESTION: Final = "Trust this folder? You are asked again when what these files 
 
 def can_ask() -> bool:
     """Tell whether somebody at a terminal can be asked."""
+    # A question at the tab key would stand in the line that is typed.
     completing = any(name.endswith("_COMPLETE") and name.startswith("_") for name in os.environ)
     return sys.stdin.isatty() and sys.stderr.isatty() and not completing
 

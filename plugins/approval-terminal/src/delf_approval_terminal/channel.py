@@ -67,6 +67,7 @@ class _Question:
 
     async def ask(self) -> Decision:
         """The person's decision. Ctrl-C is no; a second one is for the program."""
+        # Keys for what stood there before would approve a call that nobody has read.
         self._terminal.forget_typed()
         self._show()
         while True:

@@ -182,13 +182,12 @@ def edit(ctx: click.Context, request_id: str, changes: tuple[str, ...], as_json:
     """Approve a call with other arguments, which are checked again.
 
     KEY=VALUE sets one argument. VALUE is a text if the argument was a text. Otherwise it is read
-    as JSON if possible. KEY:=VALUE is always JSON. The other arguments stay as they are.
+    as JSON if possible. The other arguments stay as they are.
     """
     pairs = [_pair(ctx, text) for text in changes]
 
     def decide(old: Mapping[str, Any]) -> Any:
-        new = {name: _value(ctx, name, text, old, exact=exact) for name, text, exact in pairs}
-        return Edited(arguments=new)
+        return Edited(arguments={name: _value(text, old.get(name)) for name, text in pairs})
 
     _answer(ctx, request_id, decide, as_json=as_json)
 
@@ -253,22 +252,17 @@ def _answer(
     click.echo(f"{decided.decision}: {listing.line(record, decided.arguments)}")
 
 
-def _pair(ctx: click.Context, text: str) -> tuple[str, str, bool]:
-    """Name, value, and whether the value is JSON in any case."""
+def _pair(ctx: click.Context, text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    exact = name.endswith(":")
-    name = name.removesuffix(":").strip()
-    if not equals or not name:
+    if not equals or not name.strip():
         raise click.UsageError(f"{text!r} is not KEY=VALUE", ctx)
-    return name, value, exact
+    return name.strip(), value
 
 
-def _value(ctx: click.Context, name: str, text: str, old: Mapping[str, Any], *, exact: bool) -> Any:
-    if not exact and isinstance(old.get(name), str):
+def _value(text: str, old: Any) -> Any:
+    if isinstance(old, str):
         return text
     try:
         return json.loads(text)
     except ValueError:
-        if exact:
-            raise click.UsageError(f"{name}: {text!r} is not JSON", ctx) from None
         return text

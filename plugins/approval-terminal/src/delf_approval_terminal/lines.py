@@ -144,6 +144,7 @@ def _ctrl_c_typed(descriptor: int) -> Generator[None]:
         yield
         return
     mode = termios.tcgetattr(descriptor)
+    # VEOL is a second end of line: the system hands the line over, and Ctrl-C with it.
     mode[_CHARACTERS][termios.VINTR] = _DISABLED
     mode[_CHARACTERS][termios.VEOL] = _CTRL_C
     termios.tcsetattr(descriptor, termios.TCSANOW, mode)

@@ -65,6 +65,7 @@ class AuditObserver:
         if content is None:
             return
         record = {"at": _time(event.at), "task": event.task_id, **content}
+        # A read that a crash loses changed nothing; to wait for the disk at each would slow tasks.
         durable = content.get("effect") != "read" and content["what"] != "read"
         await asyncio.to_thread(self._trail.append, record, durable=durable)
 

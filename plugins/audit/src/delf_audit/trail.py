@@ -74,6 +74,7 @@ class AuditTrail:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            # Several processes write: to read the last digest and to add a line is one step.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             end = os.fstat(descriptor).st_size
             before = _last_line(descriptor, end)
@@ -208,5 +209,6 @@ def _write(descriptor: int, data: bytes, end: int) -> None:
         while written < len(data):
             written += os.write(descriptor, data[written:])
     finally:
+        # Half a record would look like somebody's change.
         if written < len(data):
             os.ftruncate(descriptor, end)

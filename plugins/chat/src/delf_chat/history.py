@@ -105,6 +105,7 @@ def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
         if not asked and message.role == "assistant":
             asked = True
             merged.append(user(_GAP))
+        # Some providers refuse two messages of one speaker, and an answer without a question.
         part = TextPart(_cut(message.content))
         if merged and merged[-1].role == message.role:
             merged[-1] = Message(message.role, (*merged[-1].parts, TextPart("\n\n"), part))

@@ -103,6 +103,7 @@ class Repl:
         chat = chat_of(self._agent)
         turn = {"conversation": None if chat is None else chat.conversation_id}
         seen: list[Event] = []
+        # A cancelled task still writes its end, which is shown; another thread may tell of it.
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
         def look(event: Event) -> None:

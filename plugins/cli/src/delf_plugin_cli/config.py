@@ -239,6 +239,7 @@ def _write(file: Path, text: str) -> None:
     """
     new: Path | None = None
     try:
+        # In the same folder: a rename is one step there, and a reader never sees half a file.
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         new = Path(name)
         with os.fdopen(handle, "w", encoding="utf-8") as made:

@@ -141,6 +141,7 @@ async def _import(kept: SharedJournal, path: Path) -> int:
             for event in events:
                 await kept.append(event)
 
+        # A task's events stay in order; those of several tasks share a transaction.
         await asyncio.gather(*map(one, some))
         some.clear()
 

@@ -97,6 +97,7 @@ async def _with_waiting(journal: SharedJournal, tasks: Sequence[TaskRecord]) -> 
     """Mark the running tasks that wait for a person."""
     if not any(task.state == "running" for task in tasks):
         return list(tasks)
+    # A task that asks is still running; only its request knows that a person is waited for.
     waiting = {record.task.task_id for record in await journal.find_requests(waiting=True)}
     return [replace(t, state="waiting") if t.task_id in waiting else t for t in tasks]
 

@@ -114,6 +114,7 @@ async def _search(journal: SharedJournal, wanted: TaskFilter, limit: int) -> Any
 async def _indexed(journal: SharedJournal) -> SupportsSearch:
     if not isinstance(journal, SupportsSearch):
         raise DelfError("this journal has no search", hint="the plugin journal-sql has one")
+    # The index follows the journal at each search, so that no task pays for it.
     await journal.index(_INDEX_SECONDS)
     return journal
 

@@ -84,6 +84,7 @@ class RecordedModel:
         reply = self._take(request)
         size = max(1, -(-len(reply.text) // _DELTAS))
         for start in range(0, len(reply.text), size):
+            # Other tasks run between the pieces, as they do while a real model writes.
             await asyncio.sleep(0)
             yield ModelDelta(reply.text[start : start + size])
         for number, call in enumerate(reply.calls):
@@ -96,6 +97,7 @@ class RecordedModel:
     def _take(self, request: ModelRequest) -> ModelReply:
         asked = recording.describe_request(request)
         text = recording.text_of(asked)
+        # In the file's order: the same question asked twice gets its answers as they came.
         for number, entry in self._unused.items():
             if entry.matches(asked, text):
                 del self._unused[number]

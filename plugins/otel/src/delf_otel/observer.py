@@ -51,6 +51,7 @@ class OtelObserver:
         span = self._spans.take(event)
         if span is None:
             return
+        # The first import of the exporters takes a moment, and events of many tasks come meanwhile.
         async with self._opening:
             if self._export is None:
                 self._export = await asyncio.to_thread(self._open)
