@@ -1,15 +1,11 @@
 """Routines as tools of scripts, of programs and of the command line: no model, the same gate."""
 
-import json
-
 import pytest
 
 from delf import Agent, tool
 from delf.errors import ConfigurationError
-from delf.trust.decisions import Trust
 from delf_routines.connection import Routines
 from delf_routines.routine import Parameter, Routine, UsedAction
-from delf_routines.store import RoutineStore
 
 SCRIPT = """\
 found = await orders(month=month)
@@ -152,23 +148,6 @@ async def test_it_has_the_effect_of_its_actions_and_is_read_anew(saved, monkeypa
     stranger = Routines()
     assert "evil" not in {action.name for action in await stranger.actions()}
     assert any("routines.evil cannot be called" in notice for notice in stranger.notices())
-
-
-def test_the_command_line_runs_it_by_its_name(here, run):
-    (here / "delf.toml").write_text("")
-    (here / "tools.py").write_text(
-        "from delf import tool\n"
-        "@tool(effect='read', confirm=False)\ndef orders(month: str) -> int:\n    'Orders.'\n    return 7\n"
-        "@tool(effect='write', confirm=False)\ndef send(to: str, text: str) -> str:\n"
-        "    'Send.'\n    return 'sent'\n"
-    )
-    RoutineStore(here, Trust.here(str(here))).keep(routine())
-    trusting = ("--trust", str(here), "run", "report", "--tools", "tools.py")
-    trusting += ("--journal", "none")
-    done = run(*trusting, "--input", "month=2026-11", "--json")
-    assert json.loads(done.stdout)["text"] == "7 orders", done.output
-    assert "it takes a date" in run(*trusting, "--input", "month=soon").output
-    assert run(*trusting, "--input", "month").exit_code == 2
 
 
 async def test_a_client_of_mcp_calls_it_as_a_tool(agent, sent, scripted_approvals):

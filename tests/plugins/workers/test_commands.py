@@ -198,16 +198,6 @@ async def test_run_worker_tells_why_a_worker_did_not_begin(nested):
     assert [call.name for call in response.trace.tool_calls] == ["workers.call"]
 
 
-async def test_a_listener_that_fails_does_not_end_the_worker(nested):
-    def broken(*_):
-        raise ValueError("broken")
-
-    response = await arun_worker(
-        "lead", project=nested, listeners=[broken], message_callback=broken
-    )
-    assert response.raise_for_status().text.strip() == "7"
-
-
 async def test_a_worker_works_by_the_strategy_of_the_project(project, monkeypatch):
     monkeypatch.chdir(project)
     chosen = '[agent]\nllm = "recorded:a.jsonl"\njournal = "none"\nstrategy = "stream"\n'

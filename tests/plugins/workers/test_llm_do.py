@@ -138,15 +138,6 @@ async def test_a_worker_asks_its_model_to_search_by_itself(bench):
     assert asked == [(), ("web_search",)]
 
 
-async def test_a_worker_with_a_model_of_its_own_may_search_too(bench):
-    head = "model: scripted:own\nserver_side_tools: [web_search]"
-    bench.worker("scout", head)
-    bench.answers("look it up", "print('found')")
-    await bench.run("print(await workers.call('scout', 'look it up'))", Workers())
-    config = bench.model.configs[-1]
-    assert (config.model, len(config.settings["server_side_tools"])) == ("scripted:own", 1)
-
-
 @pytest.mark.parametrize(
     ("tools", "message"),
     [

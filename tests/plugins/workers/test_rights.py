@@ -54,14 +54,6 @@ async def test_sandbox_paths_are_the_folders_of_the_filesystem(bench):
     assert response.text == "A"
 
 
-async def test_paths_count_from_the_folder_of_the_project(bench):
-    disk(bench)
-    bench.worker("read", "connections:\n  disk: {type: filesystem, roots: {in: ./in}}")
-    bench.answers("read it", "print(await disk.read_file('in/a.md'))")
-    response = await bench.run("print(await workers.call('read', 'read it'))")
-    assert response.text == "A"
-
-
 async def test_a_class_path_and_tools_beside_the_file(bench, monkeypatch):
     (bench.folder / "ourtools.py").write_text(
         textwrap.dedent(
