@@ -373,23 +373,19 @@ class TestDescribesASet(Suite):
     kind = InNoOrder
 
 
-class TestKeepsItsLockWhenCancelled(Suite):
-    breaks = ("test_calls_can_be_cancelled_at_any_point",)
-    seconds = 0.5
-    says = "has not ended"
+@breaks("test_calls_can_be_cancelled_at_any_point", says="has not ended", seconds=0.5)
+class TestKeepsItsLockWhenCancelled(Desk):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.turn = asyncio.Lock()
 
-    class kind(Desk):
-        def __init__(self, *args, **options):
-            super().__init__(*args, **options)
-            self.turn = asyncio.Lock()
-
-        @action(effect="read")
-        async def find(self, state: str, limit: int = 5) -> str:
-            """Tickets in a state."""
-            await self.turn.acquire()
-            await asyncio.sleep(0)
-            self.turn.release()
-            return state
+    @action(effect="read")
+    async def find(self, state: str, limit: int = 5) -> str:
+        """Tickets in a state."""
+        await self.turn.acquire()
+        await asyncio.sleep(0)
+        self.turn.release()
+        return state
 
 
 @breaks("test_calls_leave_the_event_loop_alone", says="it waits on the event loop")
@@ -429,14 +425,12 @@ class TestChecksUntold(Desk):
         return Allowed()
 
 
-class TestNeverEndsClosing(Suite):
-    breaks = ("test_says_the_same_of_itself_each_time",)
-    seconds = 0.5
-    says = "aclose has not ended after 0.5 s"
-
-    class kind(Desk):
-        async def aclose(self):
-            await asyncio.Event().wait()
+@breaks(
+    "test_says_the_same_of_itself_each_time", says="aclose has not ended after 0.5 s", seconds=0.5
+)
+class TestNeverEndsClosing(Desk):
+    async def aclose(self):
+        await asyncio.Event().wait()
 
 
 @breaks("test_a_call_gives_what_its_type_says_and_changes_no_default", says="gave a set")

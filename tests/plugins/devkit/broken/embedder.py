@@ -132,21 +132,17 @@ class TestHashesWords(Good):
         return [count / norm for count in counts]
 
 
-class TestKeepsItsLockWhenCancelled(Suite):
-    breaks = ("test_survives_cancelled_calls",)
-    seconds = 0.5
-    says = "has not ended"
+@breaks("test_survives_cancelled_calls", says="has not ended", seconds=0.5)
+class TestKeepsItsLockWhenCancelled(Good):
+    def __init__(self):
+        self.turn = asyncio.Lock()
 
-    class kind(Good):
-        def __init__(self):
-            self.turn = asyncio.Lock()
-
-        async def embed(self, texts, kind="passage"):
-            await self.turn.acquire()
-            await asyncio.sleep(0)
-            vectors = await super().embed(texts, kind)
-            self.turn.release()
-            return vectors
+    async def embed(self, texts, kind="passage"):
+        await self.turn.acquire()
+        await asyncio.sleep(0)
+        vectors = await super().embed(texts, kind)
+        self.turn.release()
+        return vectors
 
 
 @breaks("test_leaves_the_event_loop_alone", says="time.sleep")

@@ -132,16 +132,13 @@ class TestMixesUpSearches(Store):
         return await super().search(self.query, top_k, threshold)
 
 
-class TestHoldsTheLoop(Suite):
-    seconds = 3.0
-    breaks = ("test_leaves_the_event_loop_alone",)
+@breaks("test_leaves_the_event_loop_alone", seconds=3.0)
+class TestHoldsTheLoop(Store):
+    async def search(self, query, top_k=5, threshold=0.3):
+        import time
 
-    class kind(Store):
-        async def search(self, query, top_k=5, threshold=0.3):
-            import time
-
-            time.sleep(0.3)
-            return await super().search(query, top_k, threshold)
+        time.sleep(0.3)
+        return await super().search(query, top_k, threshold)
 
 
 @breaks("test_odd_queries_do_no_harm")

@@ -102,11 +102,9 @@ class TestLooksUpItsServer(Good):
         socket.getaddrinfo("localhost", 80)
 
 
-class TestNeverEnds(Suite):
-    breaks = ("test_takes_every_kind_of_event_and_changes_none",)
-    says = "observe has not ended"
-    seconds = 0.3
-
-    class kind(Good):
-        async def observe(self, event):
-            await asyncio.Event().wait()
+@breaks(
+    "test_takes_every_kind_of_event_and_changes_none", says="observe has not ended", seconds=0.3
+)
+class TestNeverEnds(Good):
+    async def observe(self, event):
+        await asyncio.Event().wait()

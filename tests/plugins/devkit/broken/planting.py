@@ -4,10 +4,10 @@
 def planting(suite):
     """A decorator that makes a class to a suite of it, where it is what the suite tests."""
 
-    def breaks(*tests, says=""):
+    def breaks(*tests, says="", **more):
         def made(kind):
             about = {"kind": kind, "__module__": kind.__module__, "__doc__": kind.__doc__}
-            return type(kind.__name__, (suite,), {**about, "breaks": tests, "says": says})
+            return type(kind.__name__, (suite,), {**about, **more, "breaks": tests, "says": says})
 
         return made
 

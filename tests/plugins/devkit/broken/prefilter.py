@@ -84,16 +84,13 @@ class TestLetsErrorsThrough(Good):
         return await super().select(task, catalog, ask)
 
 
-class TestMixesUpTasks(Suite):
-    asks = False
-    breaks = ("test_tasks_at_one_time_are_kept_apart",)
-
-    class kind(Good):
-        async def select(self, task, catalog, ask):
-            self.task = task
-            await asyncio.sleep(0)
-            found = search(catalog, self.task, 2)
-            return Selection(names=frozenset(entry.name for entry in found))
+@breaks("test_tasks_at_one_time_are_kept_apart", asks=False)
+class TestMixesUpTasks(Good):
+    async def select(self, task, catalog, ask):
+        self.task = task
+        await asyncio.sleep(0)
+        found = search(catalog, self.task, 2)
+        return Selection(names=frozenset(entry.name for entry in found))
 
 
 @breaks("test_each_task_has_what_it_needs", says="a task is not shown")
