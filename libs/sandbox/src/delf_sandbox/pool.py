@@ -128,6 +128,7 @@ class SessionPool(Generic[S, K]):
         """A new session; one whose caller is gone when it has started is ended."""
         starting = self.in_background(self._start(kind))
         try:
+            # A start that is cancelled half-way would leave a process that nobody knows.
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
             starting.add_done_callback(self._end_unwanted)

@@ -48,6 +48,7 @@ def parse(payload: bytes) -> list[Any]:
     Raises:
         WireError: When it is anything else.
     """
+    # Before it is decoded: two bytes can become seventy in memory.
     if has_too_many_values(payload):
         raise WireError(f"the sandbox sent a frame of more than {MAX_VALUES:,} values")
     if _has_halves(payload):

@@ -106,6 +106,7 @@ def _leave_times(scratch: str) -> None:
 def _limit(limits: dict[str, Any], tasks: int) -> None:
     seconds = limits["cpu_seconds"]
     whole = max(1, math.ceil(seconds))
+    # First comes SIGXCPU, which says why; a script that ignores it is killed a second later.
     _set(resource.RLIMIT_CPU, whole, whole + 1)
     if seconds < whole:  # a script can stop the timer, and then has the second to its end
         signal.setitimer(signal.ITIMER_PROF, max(seconds, 0.001))

@@ -98,6 +98,7 @@ class MontySession:
         self._raised: dict[tuple[str, str], int] = {}
         """The exceptions by the call that raised them: Monty makes them again, by name and text."""
         self._budget = Budget(spec.limits)
+        # A value that stands in many places is small for Monty, and large once it is copied.
         self._copied_bytes = 2 * spec.limits.frame_bytes
         self._chunks: list[bytes] = []
         self._files = FileSender(self._take_chunk)

@@ -79,6 +79,7 @@ class TurnRunner:
 
         What was started, and is in the whole answer as a draft only, is given up.
         """
+        # The pieces may be a draft that a retry replaced: only what the whole answer holds counts.
         early = list(self._started)
         made: list[tuple[Called, asyncio.Future[CallAnswer]]] = []
         for call in turn.calls:

@@ -190,7 +190,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 "and await the calls"
             )
         task = self.create_task(coro)
-        if outer is not None:
+        if outer is not None:  # asyncio runs no task while another one is current
             asyncio.tasks._leave_task(self, outer)
         self._depth += 1
         try:
@@ -248,6 +248,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def _run_once(self) -> None:
         """One turn: wait until something happens, and run what that makes ready."""
+        # In place of asyncio's own, which takes descriptors and timers as they come: a script that
+        # runs once more would not find the same order.
         self._drop_cancelled()
         self._at_turn()
         self._turn += 1

@@ -112,8 +112,6 @@ def refusal(name: str, modules: Sequence[str]) -> str:
 def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[..., Any]:
     """An ``open`` for files below the given folders, or being exactly one of them.
 
-    A bare name that is no scratch file means the input file of that name.
-
     Args:
         readable: What may be read.
         writable: Where files may be written (and read).
@@ -133,8 +131,6 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
         if changes and ("w" in mode or "x" in mode) and os.path.islink(name):
             os.unlink(name)  # the name of an input file: a scratch file takes it
             path = os.path.realpath(name)
-        if not changes and os.sep not in name and not os.path.lexists(path):
-            path = next((p for p in _named(name, inputs) if os.path.isfile(p)), path)
         if changes and any(_inside(path, root) for root in inputs):
             raise PermissionError(
                 f"{name!r} is an input file and can only be read; write to a file with "
@@ -163,11 +159,6 @@ def link_inputs(readable: Sequence[str], scratch: str) -> None:
         for file in [os.path.join(path, n) for n in os.listdir(path)] if is_folder else [path]:
             with suppress(OSError):  # it is there, or this process makes no links any more
                 os.symlink(file, os.path.join(scratch, os.path.basename(file)))
-
-
-def _named(name: str, inputs: Sequence[str]) -> list[str]:
-    """List the possible paths of an input file that is named without a folder."""
-    return [p if os.path.basename(p) == name else os.path.join(p, name) for p in inputs]
 
 
 def _inside(path: str, root: str) -> bool:
