@@ -18,6 +18,7 @@ from delf.engine.journal.recording import RecordedCall
 from delf.errors import (
     SandboxUnavailableError,
 )
+from delf_sandbox_local.backend import LocalBackend
 from support.forks import guests, kill_guests, templates
 from support.resuming import Bench, World
 from support.until import until
@@ -58,16 +59,15 @@ async def test_what_starts_sandboxes_may_be_away_for_a_moment(
     async def restart() -> int:
         """Restart it."""
         if not away:
-            backend = agent._home.runtime.resources.sandbox.backend  # type: ignore[union-attr]
-            opens = backend.open
+            opens = LocalBackend.open
 
-            async def refuses(spec: Any) -> Any:
+            async def refuses(_self: LocalBackend, _spec: Any) -> Any:
                 away.append("away")
                 if len(away) > 8:
-                    monkeypatch.setattr(backend, "open", opens)
+                    monkeypatch.setattr(LocalBackend, "open", opens)
                 raise SandboxUnavailableError("the engine does not answer")
 
-            monkeypatch.setattr(backend, "open", refuses)
+            monkeypatch.setattr(LocalBackend, "open", refuses)
             kill_guests()
             await asyncio.Event().wait()
         return 1

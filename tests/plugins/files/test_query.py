@@ -184,7 +184,7 @@ async def test_a_query_sees_the_rows_that_a_read_gives(tmp_path, case):
     ],
 )
 def test_values_are_read_piece_by_piece(tmp_path, monkeypatch, chunk, text, values):
-    monkeypatch.setattr(large, "_CHUNK", chunk)
+    monkeypatch.setattr(large, "CHUNK", chunk)
     (tmp_path / "a.json").write_text(text, "utf-8")
     large.write_values(str(tmp_path / "a.json"), str(tmp_path / "b.jsonl"), "a.json")
     lines = (tmp_path / "b.jsonl").read_text("utf-8").splitlines()

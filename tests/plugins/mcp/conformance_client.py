@@ -18,7 +18,7 @@ from delf import CallContext, LLMConfig
 from delf.errors import DelfError
 from delf.tools.action import Action
 from delf_mcp import MCP
-from delf_mcp.connection import _CONTEXT
+from delf_mcp.connection import CONTEXT
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 GIVEN = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
@@ -103,13 +103,13 @@ async def main(url: str, folder: str) -> None:
         actions = await server.actions()
         schemas = [a.schema() for a in actions if a.name == "json_schema_2020_12_tool" and a.schema]
         for action in actions:
-            if action.context != _CONTEXT:
+            if action.context != CONTEXT:
                 continue
             arguments = arguments_of(action)
             if action.name == "json_schema_echo":
                 arguments["schema"] = schemas[0]
             try:
-                given = {**action.validate(arguments), _CONTEXT: context}
+                given = {**action.validate(arguments), CONTEXT: context}
                 print(action.name, await action.call(**given))
             except DelfError as error:
                 print(action.name, error.describe(), file=sys.stderr)

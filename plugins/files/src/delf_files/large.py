@@ -18,7 +18,7 @@ from delf_files.json_text import Lines
 from delf_files.tables import END, columns_of, named_separator, reader_of, separator_of
 from delf_files.text import encoding_of_file
 
-_CHUNK: Final = 4 * 1024 * 1024
+CHUNK: Final = 4 * 1024 * 1024
 _SAMPLE_CHARS: Final = 64_000
 _BETWEEN: Final = re.compile(r"[ \t\r\n,]*")
 _LARGEST_CELL: Final = 16 * 1024 * 1024
@@ -85,7 +85,7 @@ def utf8_of(path: str, copy: str, about: str) -> str:
     if encoding == "utf-8":
         return path
     with _open(path, encoding) as source, _new(copy) as out:
-        shutil.copyfileobj(source, out, _CHUNK)
+        shutil.copyfileobj(source, out, CHUNK)
     return copy
 
 
@@ -119,7 +119,7 @@ def write_values(path: str, copy: str, about: str) -> None:
 def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
     """The values of a file, of which no more is held than the value that is read takes."""
     text = ""
-    while not text and (piece := source.read(_CHUNK)):
+    while not text and (piece := source.read(CHUNK)):
         text = piece.lstrip("\ufeff \t\r\n")
     is_list = text.startswith("[")
     place, is_whole, failed = int(is_list), False, ""
@@ -141,9 +141,9 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
             raise ValueError(f"it ends within its list, or is not JSON: {failed}")
         if is_whole:
             return
-        piece = source.read(max(_CHUNK, len(text) - place))
+        piece = source.read(max(CHUNK, len(text) - place))
         text, place, is_whole = text[place:] + piece, 0, not piece
-    if (text[place + 1 :] + source.read(_CHUNK)).strip():
+    if (text[place + 1 :] + source.read(CHUNK)).strip():
         raise ValueError("there is more after its list")
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_CONTEXT: Final = "delf_call_context"
+CONTEXT: Final = "delf_call_context"
 _READ: Final[Effect] = "read"
 _FLOW: Final[Mapping[str, Any]] = {"egress": True}
 _IRREVERSIBLE: Final[Effect] = "irreversible"
@@ -290,13 +290,13 @@ class MCP(Connection):
         inner = made.call
 
         async def call(**given: Any) -> Any:
-            context: CallContext | None = given.pop(_CONTEXT, None)
+            context: CallContext | None = given.pop(CONTEXT, None)
             if context is None:
                 return await inner(**given)
             with server.asking.calling(context):
                 return await inner(**given)
 
-        return replace(made, call=call, context=_CONTEXT)
+        return replace(made, call=call, context=CONTEXT)
 
     def _tell(
         self,

@@ -17,7 +17,7 @@ from delf.events import ApprovalRequest, CallStarted, Event
 from delf.protocols.journal import Journal
 from delf.protocols.search import SupportsSearch
 
-_SECONDS: Final = 1.0
+SECONDS: Final = 1.0
 """Time that a question may wait for this."""
 _MOST: Final = 10
 """Values of one call that are looked up."""
@@ -53,7 +53,7 @@ async def with_novelty(
     started = (event for event in events if isinstance(event, CallStarted))
     own = [event.arguments for event in started if event.action == request.action]
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(SECONDS):
             for path, text in known[:_MOST]:
                 earlier = await journal.calls_with(request.action, text, key, _CALLS)
                 if earlier is None or len(earlier) == _CALLS or _have(earlier, path, text):
