@@ -170,7 +170,7 @@ class AgentMemory:
                     hint="it is not asked again for a minute",
                 )
         finally:
-            task.cancel()
+            task.cancel()  # nobody waits for it any more
         try:
             return task.result()
         except MemoryRetrievalError:

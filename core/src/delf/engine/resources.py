@@ -204,7 +204,7 @@ class Resources:
             closing.append(memories.aclose)
         observers = open_observers(around.host, config.observers, agent.make, redactor)
         closing.append(observers.aclose)
-        models.get(config.main_llm)
+        models.get(config.main_llm)  # a wrong name is an error of the start, not of a task
         strategy = agent.strategy_named(config.strategy)
         if sandbox.passed_over and sandbox.warning is not None and runs_scripts(strategy):
             _log.warning("%s", sandbox.warning, extra={"in_events": True})

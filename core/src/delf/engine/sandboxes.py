@@ -154,6 +154,7 @@ async def choose_sandbox(
 async def _choose_strongest(search: _Search) -> ChosenSandbox:
     specs = sorted(
         search.host.specs(SandboxSpec),
+        # Whole Pythons first: a subset cannot run every script.
         key=lambda spec: (spec.subset, -isolation_rank(spec.isolation), spec.name),
     )
     passed: list[str] = []

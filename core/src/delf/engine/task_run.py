@@ -65,6 +65,7 @@ class Lives:
             calls: The number of calls that the task has made.
         """
         self.used = True
+        # A script that came further than before is not the reason; one that kills its sandbox is.
         self._left = _MORE_LIVES - 1 if calls > self._calls else self._left - 1
         self._calls = calls
         return self._left >= 0

@@ -119,7 +119,8 @@ def well_formed(said: object) -> Decision:
     Raises:
         DelfError: When it is none.
     """
-    if type(said) not in (*_NAMES, Expired):  # what a class of one's own means is not known here
+    # By type, not isinstance: a subclass may mean something else.
+    if type(said) not in (*_NAMES, Expired):
         raise DelfError(f"{type(said).__name__} is not a decision")
     match said:
         case Expired() | AlreadyDone():

@@ -56,6 +56,7 @@ async def with_novelty(
         async with asyncio.timeout(SECONDS):
             for path, text in known[:_MOST]:
                 earlier = await journal.calls_with(request.action, text, key, _CALLS)
+                # With as many as are compared, the value may be among the others.
                 if earlier is None or len(earlier) == _CALLS or _have(earlier, path, text):
                     continue
                 if not _have(own, path, text):

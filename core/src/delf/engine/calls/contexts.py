@@ -83,6 +83,7 @@ class CallContexts:
             return self._children.delegate(call, child, begun)
 
         def say(text: str) -> None:
+            # By whole lines: a secret that two pieces share would be found in neither.
             lines, newline, rest = (self._held_back.get(call.number, "") + text).rpartition("\n")
             self._tell(call.number, lines + newline)
             self._held_back[call.number] = rest

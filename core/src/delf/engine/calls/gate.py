@@ -161,7 +161,7 @@ class Gate:
         try:
             given = await self._take(request)
         except TaskLeftError:
-            self.close()
+            self.close()  # a resume knows nothing of what the script would do from here on
             raise
         finally:
             self._at_work.discard(task)
@@ -170,6 +170,7 @@ class Gate:
         return given
 
     async def _take(self, request: CallRequest) -> CallAnswer:
+        # Before anything is awaited: numbers follow the order in which calls came.
         number = next(self._numbers)
         name = f"{request.connection}.{request.method}" if request.method else request.connection
         if self._closed:
@@ -211,6 +212,7 @@ class Gate:
             if call.digest in self._maker.doubtful:
                 return await self._ask_after_doubt(call)
             return await self._ask_and_make(call)
+        # What only reads is made again; anything else may have been done already.
         if past.started is not None and past.started.effect != "read":
             return await self._ask_whether_again(call, past)
         return await self._ask_and_make(call, past)

@@ -171,6 +171,7 @@ def forked(
                 changed, conversation=None, parent=None, worker=None, key=key, setup=own
             )
         elif (asked := getattr(changed, "request_id", None)) is not None:
+            # Under its old name an answer to the other task's request would count here, too.
             name = names.setdefault(asked, f"req_{secrets.token_hex(8)}")
             changed = replace(changed, request_id=name)
             if isinstance(changed, ApprovalDecided):

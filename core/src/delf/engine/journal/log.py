@@ -213,7 +213,7 @@ class TaskLog:
             self._readings.clear()
             self._turns.clear()
             await self._write(ClockRead, seen)
-        if self._printed:
+        if self._printed:  # as one event: a script may print thousands of short texts
             text = "".join(self._printed)
             self._printed.clear()
             await self._write(Printed, {"text": text})
@@ -242,6 +242,7 @@ class TaskLog:
         self._show(event)
 
     def _show(self, event: Event) -> None:
+        # A postponed task is another process's from now on.
         self._over = self._over or isinstance(event, (TaskFinished, TaskPostponed))
         self.events.append(event)
         self.show(event)

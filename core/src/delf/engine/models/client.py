@@ -140,6 +140,7 @@ class ModelClient:
                 return replace(reply, text=whole) if said and whole is not None else reply
             if reply.broken_by == "length" and is_limited:
                 return reply
+            # A line that breaks again and again is away; a long answer only needs more turns.
             left = min(left, _MOST_BREAKS) if reply.broken_by == "break" else left
             if reply.broken_by in ("filter", "refusal") or not left:
                 raise broken_off(replace(reply, text=said + reply.text))

@@ -214,7 +214,7 @@ class Ledger:
         while True:
             changed.clear()
             with self._lock:
-                amount = self._amount(estimate())
+                amount = self._amount(estimate())  # anew: other replies may have cost more
                 if amount <= self._free - self.reserved_usd:
                     self.reserved_usd += amount
                     return amount

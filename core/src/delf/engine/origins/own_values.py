@@ -42,7 +42,7 @@ class OwnValues:
             for path, held in islice(_own_texts(value, wording.trust), left):
                 if len(held) <= _LONGEST:
                     self._places.setdefault(held, (call_id, action, path))
-        self._waiting.clear()
+        self._waiting.clear()  # taken in only here: most tasks never look for an id
         place = self._places.get(text)
         if place is None:
             return None
