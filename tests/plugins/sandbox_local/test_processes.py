@@ -503,22 +503,6 @@ async def test_a_template_that_does_not_answer_is_replaced(monkeypatch, count):
         await backend.aclose()
 
 
-async def test_opening_can_be_cancelled():
-    backend = LocalBackend(pool_size=0)
-    try:
-        for turns in range(30):
-            opening = asyncio.create_task(backend.open(session_spec()))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-        session = await backend.open(session_spec())
-        assert (await session.execute("1", NotingHost())) == Done(value=1)
-    finally:
-        await backend.aclose()
-    assert backend.pool.open == set()
-
-
 def test_it_follows_a_new_event_loop():
     backend = LocalBackend(pool_size=1)
 

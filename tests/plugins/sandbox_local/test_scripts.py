@@ -329,16 +329,6 @@ async def test_an_error_however_strange_is_told(name):
     assert outcome.line == len(code.splitlines())
 
 
-async def test_the_namespace_survives_over_scripts():
-    host = NotingHost()
-    async with local_session() as session:
-        await session.execute("import math\nx = 1\ndef f():\n    return x + 1\nclass C: pass", host)
-        await session.execute("1 / 0", host)
-        await session.execute("y = 5\nif False:\n    return\nx = 10", host)
-        outcome = await session.execute("[f(), x, y, math.floor(2.5), C.__name__]", host)
-        assert outcome.value == [11, 10, 5, 2, "C"]
-
-
 async def test_a_failing_line_of_an_earlier_script_is_shown():
     async with local_session() as session:
         await session.execute("def f():\n    return 1 / 0", NotingHost())

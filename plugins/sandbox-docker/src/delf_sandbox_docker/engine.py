@@ -76,7 +76,7 @@ class Engine:
             from requests import RequestException
 
             try:
-                self._client = _connect(_location(self.url), self._seconds)
+                self._client = _connect(self.url, self._seconds)
             except (DockerException, RequestException, OSError) as error:
                 raise self.explain(error) from error
         return self._client
@@ -157,7 +157,7 @@ class Engine:
         )
 
     def _greet(self) -> None:
-        _connect(_location(self.url), self._patience).close()
+        _connect(self.url, self._patience).close()
 
     def attach(self, container: str) -> socket.socket:
         """The container's standard streams as one socket of our own. Call before the start."""
@@ -249,7 +249,7 @@ def _knock(url: str) -> None:
             probe.connect(url.removeprefix("unix://"))
 
 
-def _connect(location: dict[str, Any], seconds: float) -> Any:
+def _connect(url: str, seconds: float) -> Any:
     """A client that speaks the engine's version, for which it asks the engine."""
     from docker import APIClient
     from docker.errors import DockerException
@@ -257,20 +257,11 @@ def _connect(location: dict[str, Any], seconds: float) -> Any:
 
     make = cast("Any", APIClient)
     try:
-        return make(**location, version="auto", timeout=seconds)
+        return make(base_url=url, version="auto", timeout=seconds)
     except DockerException as error:
         if not isinstance(error.__context__, JSONDecodeError):
             raise
     raise DockerException("it is not a Docker engine")
-
-
-def _location(url: str) -> dict[str, Any]:
-    """The client's arguments for a URL, with the TLS settings of the environment."""
-    from docker.utils import kwargs_from_env
-
-    if url.startswith("tcp://") and os.environ.get("DOCKER_TLS_VERIFY"):
-        return cast("dict[str, Any]", kwargs_from_env())
-    return {"base_url": url}
 
 
 def _default_url() -> str:
