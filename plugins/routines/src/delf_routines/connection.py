@@ -16,18 +16,13 @@ from delf_routines.calls import call_text
 from delf_routines.routine import STRATEGY, Parameter, ParameterType, Routine, Value
 from delf_routines.store import RoutineStore
 
-_TYPES: Final[Mapping[ParameterType, str]] = {
-    "text": "str",
-    "date": "str",
-    "integer": "int",
-    "number": "float",
+_TYPES: Final[Mapping[ParameterType, tuple[str, str]]] = {
+    "text": ("str", "string"),
+    "date": ("str", "string"),
+    "integer": ("int", "integer"),
+    "number": ("float", "number"),
 }
-_SCHEMAS: Final[Mapping[ParameterType, str]] = {
-    "text": "string",
-    "date": "string",
-    "integer": "integer",
-    "number": "number",
-}
+"""The types of parameters in Python and in JSON Schema."""
 _DATE: Final = "A date, as 2026, 2026-10 or 2026-10-31."
 
 
@@ -89,7 +84,7 @@ class Routines(Connection):
 def _argument(item: Parameter) -> Argument:
     return Argument(
         name=item.name,
-        type_text=_TYPES[item.type],
+        type_text=_TYPES[item.type][0],
         default_text=repr(item.default),
         doc=_DATE if item.type == "date" else "",
     )
@@ -98,7 +93,7 @@ def _argument(item: Parameter) -> Argument:
 def _schema(routine: Routine) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for name, item in routine.parameters.items():
-        properties[name] = {"type": _SCHEMAS[item.type], "default": item.default}
+        properties[name] = {"type": _TYPES[item.type][1], "default": item.default}
         if item.pattern is not None:
             properties[name]["pattern"] = f"^(?:{item.pattern})$"
         if item.type == "date":

@@ -66,12 +66,12 @@ class TestNotInstalled(Suite):
 
 
 class TestUntyped(Suite):
-    breaks = ("test_is_typed",)
+    breaks = ("test_is_typed_and_described",)
     files = {name: text for name, text in MODULES.items() if name != "py.typed"}
 
 
 class TestSilent(Suite):
-    breaks = ("test_describes_itself",)
+    breaks = ("test_is_typed_and_described",)
     options = {"summary": " "}
 
 
@@ -81,7 +81,7 @@ class TestForgotTheMark(Suite):
 
 
 class TestTwoLines(Suite):
-    breaks = ("test_its_specs_are_described",)
+    breaks = ("test_is_typed_and_described",)
     files = {**MODULES, "plugin.py": HOOKS.replace("Made up.", "Made\\nup.")}
 
 

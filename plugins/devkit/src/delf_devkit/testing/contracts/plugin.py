@@ -69,14 +69,17 @@ class PluginContract(Contract):
         words = (told["Keywords"] if "Keywords" in told else "").replace(",", " ").split()  # noqa: SIM401
         assert f"delf-plugin-api-{PLUGIN_API}" in words
 
-    def test_is_typed(self) -> None:
-        assert (self._folder / "py.typed").is_file()
-
-    def test_describes_itself(self) -> None:
+    def test_is_typed_and_described(self) -> None:
+        assert (self._folder / "py.typed").is_file(), "there is no py.typed"
         told = self._dist.metadata
         assert "Summary" in told, "it has no description"
         assert told["Summary"].strip()
         assert importlib.import_module(f"{self._module}.plugin").__doc__
+        for _, spec in self._specs():
+            assert spec.summary.strip()
+            assert "\n" not in spec.summary
+            home = spec.factory.partition(":")[0].partition(".")[0]
+            assert home == self._module, "a factory of another package"
 
     # -- its hooks ----------------------------------------------------------------------
 
@@ -90,13 +93,6 @@ class PluginContract(Contract):
     def test_offers_what_it_says(self) -> None:
         record = self._record(PluginHost.discover(environ={}))
         assert {kind: list(names) for kind, names in record.kinds.items()} == self.offers
-
-    def test_its_specs_are_described(self) -> None:
-        for _, spec in self._specs():
-            assert spec.summary.strip()
-            assert "\n" not in spec.summary
-            home = spec.factory.partition(":")[0].partition(".")[0]
-            assert home == self._module, "a factory of another package"
 
     @needs("imports")
     def test_its_factories_can_be_imported(self) -> None:
