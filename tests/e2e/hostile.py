@@ -62,7 +62,6 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf mcp serve": (),
     "delf memory": (),
     "delf memory add": ("a fact",),
-    "delf memory export": (),
     "delf memory forget": ("1",),
     "delf memory import": ("README",),
     "delf memory list": (),

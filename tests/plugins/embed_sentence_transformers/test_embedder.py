@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub
-import numpy as np
 import pytest
 
 from delf.errors import ConfigurationError
@@ -64,19 +63,6 @@ async def test_a_model_is_in_memory_once_and_leaves_with_its_last_user(
         return models[0]() is None
 
     await until(is_gone)
-
-
-async def test_numbers_of_16_bits_give_the_same_directions() -> None:
-    texts = ["Who was in Turin?", "The office is in Turin. " * 40]
-    vectors = []
-    for dtype in ("float32", "bfloat16", "auto"):
-        embedder = SentenceTransformersEmbedder(minilm_path(), device="cpu", dtype=dtype)
-        vectors.append(np.asarray(await embedder.embed(texts)))
-        await embedder.aclose()
-    for found in vectors:
-        assert found.dtype == np.float32
-        assert np.linalg.norm(found, axis=1) == pytest.approx(1, abs=1e-6)
-        assert (found * vectors[0]).sum(axis=1).min() > 0.999
 
 
 async def test_the_event_loop_goes_on_while_a_model_works() -> None:

@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, Literal
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from delf.errors import ConfigurationError
 from delf.protocols.embedder import EmbeddingKind, Vectors
 from delf_embed_sentence_transformers.prefixes import prefix_of
-
-DType = Literal["auto", "float32", "bfloat16"]
 
 _DEFAULT: Final = "all-MiniLM-L6-v2"
 
@@ -30,16 +28,16 @@ class _Loaded:
     a vector took twice as long.
     """
 
-    def __init__(self, name: str, device: str | None, dtype: DType, download: bool) -> None:
+    def __init__(self, name: str, device: str | None, download: bool) -> None:
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="delf-embed")
-        self.model: Any = self.thread.submit(_model_of, name, device, dtype, download).result()
+        self.model: Any = self.thread.submit(_model_of, name, device, download).result()
 
     def __del__(self) -> None:
         if (thread := getattr(self, "thread", None)) is not None:
             thread.shutdown(wait=False)
 
 
-def _model_of(name: str, device: str | None, dtype: DType, download: bool) -> Any:
+def _model_of(name: str, device: str | None, download: bool) -> Any:
     is_first = "torch" not in sys.modules
     from sentence_transformers import SentenceTransformer
     from transformers.utils.logging import disable_progress_bar
@@ -51,30 +49,19 @@ def _model_of(name: str, device: str | None, dtype: DType, download: bool) -> An
         model: Any = SentenceTransformer(name, device=device, local_files_only=not download)
     except Exception as error:  # its causes are of many libraries
         raise _missing(name) from error
-    if dtype == "bfloat16" or (dtype == "auto" and _is_quicker_in_half(model.device)):
-        model.bfloat16()
     return model
 
 
-def _is_quicker_in_half(device: Any) -> bool:
-    """Tell whether the processor multiplies 16-bit numbers; others only imitate that."""
-    from torch import cpu
-
-    capabilities: Any = getattr(cpu, "get_capabilities", None)  # an older torch does not say
-    can: dict[str, Any] = {} if capabilities is None else capabilities()
-    return device.type == "cpu" and bool(can.get("avx512_bf16") or can.get("amx_bf16"))
-
-
 # Weights of hundreds of megabytes are shared by all agents of a process while one of them lives.
-_loaded: WeakValueDictionary[tuple[str, str | None, DType], _Loaded] = WeakValueDictionary()
+_loaded: WeakValueDictionary[tuple[str, str | None], _Loaded] = WeakValueDictionary()
 _loading = Lock()
 
 
-def _load(name: str, device: str | None, dtype: DType, download: bool) -> _Loaded:
+def _load(name: str, device: str | None, download: bool) -> _Loaded:
     with _loading:
-        found = _loaded.get((name, device, dtype))
+        found = _loaded.get((name, device))
         if found is None:
-            found = _loaded[name, device, dtype] = _Loaded(name, device, dtype, download)
+            found = _loaded[name, device] = _Loaded(name, device, download)
         return found
 
 
@@ -117,8 +104,6 @@ class SentenceTransformersEmbedder:
         device: ``"cpu"``, ``"cuda"`` …; what sentence-transformers chooses when None.
         batch_size: The most texts at once.
         download: Whether a model that is not in the cache is fetched.
-        dtype: ``"auto"`` takes bfloat16 where the processor computes with it: a vector takes half
-            the time and points in the same direction (for MiniLM, a cosine of 0.9999).
     """
 
     def __init__(
@@ -127,13 +112,11 @@ class SentenceTransformersEmbedder:
         device: str | None = None,
         batch_size: int = 64,
         download: bool = False,
-        dtype: DType = "auto",
     ) -> None:
         self._name = model
         self._device = device
         self._batch_size = batch_size
         self._download = download
-        self._dtype: DType = dtype
         self._model: _Loaded | None = None
 
     @property
@@ -160,9 +143,7 @@ class SentenceTransformersEmbedder:
             ConfigurationError: When the model is not there, or is none.
         """
         if self._model is None:
-            self._model = await asyncio.to_thread(
-                _load, self._name, self._device, self._dtype, self._download
-            )
+            self._model = await asyncio.to_thread(_load, self._name, self._device, self._download)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
             self._model.thread, _encode, self._model.model, self._name, list(texts), kind

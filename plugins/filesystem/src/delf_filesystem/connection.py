@@ -232,7 +232,7 @@ class Filesystem(Connection):
             raise ToolRefusedError("text must be part of one line, and not empty")
         found: list[Match] = []
         for place, status in self._files(path, pattern):
-            if status.st_nlink > 1 and not place.settings.hard_links:
+            if status.st_nlink > 1:
                 continue
             for match in lines_with(place, text.encode(), ignore_case=ignore_case):
                 found.append(match)
@@ -378,7 +378,7 @@ class Filesystem(Connection):
             if path == "." and place.settings.mode != "rw":
                 continue
             self._roots.file(str(place), write=True)
-            if status.st_nlink == 1 or place.settings.hard_links:
+            if status.st_nlink == 1:
                 yield place
 
     def _files(self, path: str, pattern: str) -> Iterator[tuple[Place, os.stat_result]]:

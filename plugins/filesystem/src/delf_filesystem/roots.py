@@ -178,7 +178,7 @@ def reading(place: Place) -> Generator[BinaryIO]:
                 folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
                 kind = "a folder" if folder else "not a plain file"
                 raise ToolExecutionError(f"cannot read {str(place)!r}: it is {kind}")
-            if os.fstat(descriptor).st_nlink > 1 and not place.settings.hard_links:
+            if os.fstat(descriptor).st_nlink > 1:
                 raise ToolExecutionError(
                     f"cannot read {str(place)!r}: it has other names, too, perhaps outside of "
                     "its root (a hard link)"

@@ -33,9 +33,6 @@ class RootSettings(BaseModel):
     hidden: bool = Field(
         default=False, description="Whether names that begin with a dot exist for scripts."
     )
-    hard_links: bool = Field(
-        default=False, description="Whether a file that has other names, too, may be read."
-    )
 
     @field_validator("root", mode="before")
     @classmethod

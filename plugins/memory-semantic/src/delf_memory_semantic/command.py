@@ -6,7 +6,6 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -16,7 +15,7 @@ from delf import plugin_context
 from delf.errors import ConfigurationError
 from delf.specs import MemorySpec
 from delf_memory_semantic.database import StoredFact
-from delf_memory_semantic.delfhos import facts_of, is_database
+from delf_memory_semantic.delfhos import facts_of
 from delf_memory_semantic.store import SemanticStore
 from delf_memory_semantic.texts import pieces, read
 
@@ -24,7 +23,7 @@ T = TypeVar("T")
 
 _PLUGIN: Final = "memory-semantic"
 _STORE: Final = "semantic"
-_ENDINGS: Final = (".txt", ".md", ".pdf")
+_ENDINGS: Final = (".txt", ".md")
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
@@ -91,7 +90,7 @@ def _check_store(state: Any, project: Any) -> None:
 @click.option("--source", metavar="WORDS", help="The source of the text; a file is its own source.")
 @click.pass_obj
 def add(opened: _Opened, texts: Sequence[str], source: str | None) -> None:
-    """Remember texts, or the pieces of files: .txt, .md, .pdf, or - for standard input."""
+    """Remember texts, or the pieces of files: .txt, .md, or - for standard input."""
     batches: list[tuple[list[str], str | None]] = []
     for text in texts:
         if text == "-":
@@ -168,16 +167,8 @@ def forget(opened: _Opened, numbers: Sequence[int], everything: bool, yes: bool)
     click.echo(f"{opened.use(remove)} forgotten", err=True)
 
 
-@memory.command("export")
-@click.pass_obj
-def export(opened: _Opened) -> None:
-    """Write all facts as JSON lines, for import."""
-    for fact in opened.use(lambda store: store.list()):
-        click.echo(json.dumps(_data(fact), ensure_ascii=False))
-
-
 @memory.command("import")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option(
     "--from",
     "chosen",
@@ -186,53 +177,17 @@ def export(opened: _Opened) -> None:
 )
 @click.pass_obj
 def import_command(opened: _Opened, file: str, chosen: str | None) -> None:
-    """Add the facts of an export or of a Delfhos memory; each source as a whole or not at all."""
-    path = Path(file)
-    if file != "-" and is_database(path):
-        batches = _of_delfhos(path, chosen)
-    elif chosen is not None:
-        raise click.UsageError("--from is for memories of Delfhos")
-    else:
-        batches = _of_export(file)
-
-    async def save(store: SemanticStore) -> None:
-        for source, facts in batches.items():
-            await store.save([text for text, _ in facts], source, [at for _, at in facts])
-
-    opened.use(save)
-    click.echo(f"{sum(map(len, batches.values()))} remembered", err=True)
-
-
-_Batches = dict[str | None, list[tuple[str, float]]]
-"""Texts with the times at which they were saved, by source."""
-
-
-def _of_export(file: str) -> _Batches:
-    batches: _Batches = {}
-    with click.open_file(file, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                entry = json.loads(line)
-                told = entry.get("saved_at")
-                at = datetime.fromisoformat(told) if told is not None else datetime.now(UTC)
-                fact = (str(entry["content"]), at.timestamp())
-                batches.setdefault(entry.get("source"), []).append(fact)
-            except (ValueError, KeyError, AttributeError, TypeError):
-                raise click.ClickException(
-                    f"{file}:{number} is not a line of an export: an object with content and source"
-                ) from None
-    return batches
-
-
-def _of_delfhos(path: Path, chosen: str | None) -> _Batches:
-    facts = facts_of(path)
+    """Add the facts of a memory of Delfhos, all or none."""
+    facts = facts_of(Path(file))
     names = sorted({fact.namespace for fact in facts})
     if chosen is not None and chosen not in names:
-        raise click.UsageError(f"{path} has no namespace {chosen!r}: {', '.join(names) or 'none'}")
+        raise click.UsageError(f"{file} has no namespace {chosen!r}: {', '.join(names) or 'none'}")
     if chosen is None and len(names) > 1:
-        raise click.UsageError(f"{path} has several namespaces: --from {' or '.join(names)}")
+        raise click.UsageError(f"{file} has several namespaces: --from {' or '.join(names)}")
     wanted = [fact for fact in facts if chosen in (None, fact.namespace)]
-    return {"Delfhos": [(fact.content, fact.saved_at) for fact in wanted]} if wanted else {}
+    texts, moments = [fact.content for fact in wanted], [fact.saved_at for fact in wanted]
+    opened.use(lambda store: store.save(texts, "Delfhos", moments))
+    click.echo(f"{len(wanted)} remembered", err=True)
 
 
 def _show(facts: Sequence[StoredFact], as_json: bool) -> None:

@@ -55,8 +55,7 @@ def facts_of(path: Path) -> list[OldFact]:
         with closing(_opened(path)) as connection:
             if not _is_theirs(connection):
                 raise MemoryRetrievalError(
-                    f"{path} is a database, but not a memory of Delfhos",
-                    hint="delf memory export writes the facts of a memory of delf",
+                    f"{path} is not a memory of Delfhos",
                 )
             rows = connection.execute(
                 "SELECT namespace, content, timestamp FROM memories ORDER BY id"

@@ -70,7 +70,7 @@ class Memory:
         self._run(self.store.save(lines, source))
 
     def add(self, text: str | Path) -> int:
-        """Remember a text or a file (``.txt``, ``.md``, ``.pdf``) in pieces; how many there are."""
+        """Remember a text or a file (``.txt``, ``.md``) in pieces; how many there are."""
         source = None
         if isinstance(text, Path) or _is_file(text):
             source, text = str(text), read(Path(text))
@@ -138,4 +138,4 @@ class Memory:
 def _is_file(text: str) -> bool:
     if "\n" in text or len(text) > _LONGEST_PATH:
         return False
-    return Path(text).suffix.lower() in (".txt", ".md", ".pdf") and Path(text).is_file()
+    return Path(text).suffix.lower() in (".txt", ".md") and Path(text).is_file()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from delf.errors import MemorySetupError, OptionalDependencyError
+from delf.errors import MemorySetupError
 
 _LONGEST: Final = 800
 """Characters of a piece: about the 256 tokens that small embedding models read."""
@@ -21,12 +21,9 @@ def read(path: Path) -> str:
 
     Raises:
         MemorySetupError: When it cannot be read, or is of a kind that is not known.
-        OptionalDependencyError: For a PDF without pypdf.
     """
     suffix = path.suffix.lower()
     try:
-        if suffix == ".pdf":
-            return _read_pdf(path)
         if suffix in _TEXTS:
             return path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -34,23 +31,8 @@ def read(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise MemorySetupError(f"{path} is not UTF-8 text") from error
     raise MemorySetupError(
-        f"{path} is of a kind that is not known", hint=f"known are .pdf {' '.join(_TEXTS)}"
+        f"{path} is of a kind that is not known", hint=f"known are {' '.join(_TEXTS)}"
     )
-
-
-def _read_pdf(path: Path) -> str:
-    try:
-        from pypdf import PdfReader
-        from pypdf.errors import PyPdfError
-    except ImportError as error:
-        raise OptionalDependencyError(
-            f"{path} is a PDF, and pypdf is not installed",
-            package="'delf-plugin-memory-semantic[pdf]'",
-        ) from error
-    try:
-        return "\n\n".join(page.extract_text() for page in PdfReader(path).pages)
-    except PyPdfError as error:
-        raise MemorySetupError(f"{path} cannot be read as a PDF: {error}") from error
 
 
 def pieces(text: str, longest: int = _LONGEST) -> list[str]:
