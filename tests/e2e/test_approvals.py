@@ -191,7 +191,7 @@ def test_an_answer_to_a_request_that_expired_is_refused(here):
     assert "is not pending any more: it expired" in late.stderr
 
 
-def test_an_answer_to_a_process_that_was_killed_is_refused(here, journal):
+def test_the_same_request_is_answered_once_its_task_was_resumed(here, journal, monkeypatch):
     with running(here, SEND, env=journal) as run:
         name = run.request()
         run.process.send_signal(signal.SIGKILL)
@@ -200,19 +200,11 @@ def test_an_answer_to_a_process_that_was_killed_is_refused(here, journal):
         late = approvals("approve", name, env=journal)
     assert late.returncode == 1
     assert "the process that worked on its task is gone" in late.stderr
-    assert json.loads(approvals("show", name, "--json", env=journal).stdout)["state"] == (
-        "interrupted"
-    )
-
-
-def test_the_same_request_is_answered_once_its_task_was_resumed(here, journal, monkeypatch):
-    with running(here, SEND, env=journal) as run:
-        name = run.request()
-        run.process.send_signal(signal.SIGKILL)
-        run.process.wait()
     for variable, value in journal.items():
         monkeypatch.setenv(variable, value)
-    task = json.loads(approvals("show", name, "--json").stdout)["task_id"]
+    shown = json.loads(approvals("show", name, "--json").stdout)
+    assert shown["state"] == "interrupted"
+    task = shown["task_id"]
     desk = load_tools(here / "tools.py", os.environ)
     llm = f"recorded:{here / 'answers.jsonl'}"
     with (

@@ -186,13 +186,3 @@ def test_litellms_list_prices_what_the_user_does_not(
         response = agent.run("go").raise_for_status()
     assert response.cost_usd == pytest.approx((600 * 2.5 + 400 * 1.25 + 200 * 10) / 1e6)
     assert response.trace.usage.cached_tokens == 400
-
-
-def test_a_failed_call_gives_its_reservation_back(
-    openai_server: StartServer, make_agent: MakeAgent
-) -> None:
-    server = openai_server([Reply(status=400, error="no"), PRICED])
-    with make_agent(server, budget_usd=0.01, settings={"max_tokens": 500}) as agent:
-        assert not agent.run("go").status
-        assert agent.status()["budget"]["reserved_usd"] == 0.0
-        assert agent.run("go").status

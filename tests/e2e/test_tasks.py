@@ -90,18 +90,6 @@ def test_a_change_that_is_approved(shop: Database, openai_server: SneakyServer) 
     assert asked == [("sql.write", "write", "raise the price of lamps")]
 
 
-def test_a_change_that_is_rejected(shop: Database, openai_server: SneakyServer) -> None:
-    server = openai_server([f"```python\n{CHANGE}```"] * 2)
-    llm = LLMConfig("shop-model", base_url=server.base_url)
-    tools = [SQL(url=shop.url)]
-    with Agent(tools=tools, llm=llm, sandbox="local", on_confirm=lambda _: False) as agent:
-        response = agent.run("Raise the price of lamps by 5.")
-    assert not response.status
-    assert "rejected" in (response.error or "")
-    assert prices(shop) == "20"
-    assert "ApprovalRejected" in server.requests[1].prompt, "the model hears of it"
-
-
 def test_what_is_not_allowed_is_neither_shown_nor_done(
     shop: Database, openai_server: SneakyServer
 ) -> None:
