@@ -21,7 +21,6 @@ from delf.notes import note, notes_of_call
 from delf.values.encoding import dumps, loads
 from delf_files.large import utf8_of, write_lines, write_table, write_values
 
-_OPEN_FILES: Final = 256
 _READERS: Final = {
     "parquet": "read_parquet({path})",
     "csv": "read_csv({path}, auto_detect = false, header = false, columns = {columns}, "
