@@ -15,7 +15,6 @@ from click.testing import CliRunner, Result
 from delf.hookspecs import HOOKS
 from delf.testing import install_plugin
 from delf_cli.main import cli
-from delf_devkit import new
 from delf_devkit.new import KINDS, fields_of, render, write_package
 from support import program
 from support.workspace import ROOT
@@ -133,16 +132,6 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         assert result.exit_code == 1
         assert "exists already" in result.output
     assert os.listdir(tmp_path) == ["mine.txt"]
-
-
-def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = render("observer", fields_of("pager", "observer"))
-    monkeypatch.setattr(new, "render", lambda *_: {**real, "tests": "in the way"})
-    target = tmp_path / "package"
-    result = invoke("pager", "--kind", "observer", "--directory", str(target))
-    assert result.exit_code == 1
-    assert "cannot be written" in result.output
-    assert os.listdir(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-import shutil
 import string
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -214,7 +212,7 @@ def _fill(path: Traversable, fields: Mapping[str, str]) -> str:
 
 
 def write_package(target: Path, files: Mapping[str, str]) -> None:
-    """Write all files, or none.
+    """Write all files.
 
     Args:
         target: The package's folder; it must be empty or not exist.
@@ -226,18 +224,9 @@ def write_package(target: Path, files: Mapping[str, str]) -> None:
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise click.ClickException(f"{target} exists already and is not an empty folder")
-        parent = target.absolute().parent
-        parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=parent, prefix=f".{target.name}-"))
-        try:
-            for name, text in files.items():
-                path = made / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-            made.chmod(0o755)
-            made.replace(target)
-        except BaseException:
-            shutil.rmtree(made, ignore_errors=True)
-            raise
+        for name, text in files.items():
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.ClickException(f"{target} cannot be written: {error.strerror}") from error
