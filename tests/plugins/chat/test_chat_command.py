@@ -218,10 +218,10 @@ class TestCommands:
         chat.say("/histroy", "unknown command '/histroy'; did you mean '/history'?")
         chat.then("first", "done · ")
         chat.then("/cost", "1 task · $0.0100", "budget $0.5: $0.4900 left, $0.0100 spent")
-        chat.then("/code", "script 1", "print('one')")
         chat.then("/stop", "stopped; the next task starts it again")
         chat.then("second", "one\n", "done · ")
         chat.then("/clear")
+        chat.say("/cost", "2 tasks")
         assert chat.leave() == 0
         assert "\x1b[2J" in chat.terminal.raw
 
@@ -237,7 +237,7 @@ class TestCommands:
         chat.then("/exit")
         assert chat.terminal.wait() == 0
 
-    def test_conversations_are_made_listed_opened_and_forgotten(self, talk, here):
+    def test_conversations_are_made_listed_and_opened(self, talk, here):
         chat = talk("print('in a')", "print('in b')", flags=("--conversation", "a"))
         chat.say("one", "done · ")
         chat.then("/new b", "conversation b\n")
@@ -245,13 +245,10 @@ class TestCommands:
         shown = chat.then("/list", "2 messages  one")
         assert re.search(r"\* b .* 2 messages  two\na ", shown)
         chat.then("/open a", "conversation a, 2 messages")
-        chat.then("/forget", "forgotten")
-        chat.then(f"/history {'9' * 5000}", "nothing was said yet")
         chat.then("/open z", "there is no conversation 'z'")
-        chat.then("/open a", "there is no conversation 'a'")
         assert chat.leave() == 0
         listed = run_delf("chat", "list", cwd=here, env=surroundings(here))
-        assert re.search(r"\nb .* 2 messages  two\n$", listed.stdout), listed.stderr
+        assert re.search(r"\nb .* 2 messages  two\na ", listed.stdout), listed.stderr
 
 
 class TestPipes:

@@ -98,7 +98,7 @@ class Repl:
 
     async def _do(self, task: str) -> None:
         """Do a task; only the end of the session itself ends it from outside."""
-        self._tally.begin()
+        self._tally.tasks += 1
         live = self._live()
         chat = chat_of(self._agent)
         turn = {"conversation": None if chat is None else chat.conversation_id}
@@ -112,7 +112,7 @@ class Repl:
                 loop.call_soon_threadsafe(ended.set)
 
         narrator = Narrator(self._screen, verbose=self._manner.verbose, root=Path.cwd())
-        listeners: list[Callable[[Event], None]] = [narrator, self._tally, look]
+        listeners: list[Callable[[Event], None]] = [narrator, look]
         listeners += [live] if live is not None else []
         work = asyncio.ensure_future(
             self._agent.arun(

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delf.errors import DelfError, did_you_mean
-from delf.events import Event, ScriptGenerated
 from delf_chat.chat import Chat, chat_of
 from delf_chat.checks import check_name
 from delf_cli.errors import report, say
-from delf_cli.ids import short_id
 from delf_cli.output import Screen, counted
 from delf_cli.tables import aligned, one_line, terminal_width
 
@@ -27,9 +25,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "/new": "begin another conversation",
     "/open": "go on with another conversation: /open ID",
     "/list": "list the conversations",
-    "/history": "show the messages that the next task is shown: /history 4",
-    "/forget": "forget this conversation",
-    "/code": "show the last task's scripts",
+    "/history": "show the messages that the next task is shown",
     "/cost": "show what was spent",
     "/clear": "clear the screen",
     "/stop": "free the sandbox and connections; the next task starts them again",
@@ -42,11 +38,10 @@ _KEYS: Final = (
     "Ctrl-C stops the task that runs; Ctrl-D leaves."
 )
 _SHOWN: Final = 500
-_TASKS_SHOWN: Final = 10
 
 
 class Tally:
-    """Counts a session's tasks, and keeps the last one's scripts; a listener of their events.
+    """Counts a session's tasks and what they cost.
 
     Args:
         agent: What it did before does not count.
@@ -57,17 +52,6 @@ class Tally:
         self._cost, self._usage = agent.total_cost_usd, agent.usage
         self.tasks = 0
         self.failed = 0
-        self.scripts: list[str] = []
-
-    def begin(self) -> None:
-        """A task begins; one that is stopped is one, too."""
-        self.tasks += 1
-        self.scripts = []
-
-    def __call__(self, event: Event) -> None:
-        """Take an event."""
-        if isinstance(event, ScriptGenerated):
-            self.scripts.append(event.code)
 
     def line(self) -> str:
         """Tasks, and what all that the agent did has cost, summaries and child tasks included."""
@@ -166,28 +150,12 @@ class _Session:
 
     async def history(self, rest: str) -> None:
         state = await self.chat.astate()
-        messages = state.messages
-        if rest:
-            if not rest.isdecimal():
-                raise DelfError(f"{rest!r} is not a number of messages", hint="/history 4")
-            count = int(rest) if len(rest) < 10 else len(messages)
-            messages = messages[-count:] if count else ()
         if state.summary:
             self.screen.line(f"summary: {state.summary}", "dim")
-        for message in messages:
+        for message in state.messages:
             self.screen.line(f"{message.role}: {_cut(message.content)}")
-        if not messages and not state.summary:
+        if not state.messages and not state.summary:
             self.screen.line("nothing was said yet", "dim")
-
-    async def forget(self, rest: str) -> None:
-        await self.chat.aclear()
-        self.screen.line("forgotten", "dim")
-
-    async def code(self, rest: str) -> None:
-        for number, code in enumerate(self.tally.scripts, 1):
-            self.screen.script(code, number)
-        if not self.tally.scripts:
-            self.screen.line("no task has run a script yet", "dim")
 
     async def cost(self, rest: str) -> None:
         self.screen.line(self.tally.line())
@@ -196,8 +164,6 @@ class _Session:
                 f"budget ${budget['limit_usd']:g}: ${budget['remaining_usd']:.4f} left, "
                 f"${budget['spent_usd']:.4f} spent"
             )
-            for name, spent in list(budget["by_task"].items())[-_TASKS_SHOWN:]:
-                self.screen.line(f"  {short_id(name)}  ${spent:.4f}", "dim")
 
     async def clear(self, rest: str) -> None:
         if self.screen.console is not None:
@@ -214,8 +180,6 @@ _ACTIONS: Final[Mapping[str, Callable[[_Session, str], Awaitable[None]]]] = {
     "/open": _Session.open,
     "/list": _Session.list,
     "/history": _Session.history,
-    "/forget": _Session.forget,
-    "/code": _Session.code,
     "/cost": _Session.cost,
     "/clear": _Session.clear,
     "/stop": _Session.stop,
