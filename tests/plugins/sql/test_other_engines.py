@@ -23,6 +23,7 @@ from delf_sql import database
 from delf_sql.backends.engine import EngineBackend
 from delf_sql.gate import check_query
 from support.fixtures import sqlite_file
+from support.until import until
 
 from .sql_attacks import ATTACKS, FINGERPRINTS
 from .sql_attacks import SETUP as ITEMS
@@ -188,7 +189,7 @@ async def test_the_limits_are_as_everywhere(elsewhere, open_sql):
         await sql.query(endless)
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
     task = asyncio.create_task(open_sql(elsewhere).query(endless))
-    await asyncio.sleep(0.05)
+    await until(lambda: "delf-sql" in str(threading.enumerate()))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

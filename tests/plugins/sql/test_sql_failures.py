@@ -211,7 +211,7 @@ async def test_a_cancelled_query_stops_in_the_database(any_database, open_sql):
     for _ in range(2):
         task = asyncio.create_task(sql.query(SLOW[any_database.kind]))
         if any_database.kind in FILES:
-            await asyncio.sleep(0.05)
+            await until(at_work)
         else:
             await until(lambda: running(any_database) == 1)
         task.cancel()
@@ -236,7 +236,7 @@ async def test_a_cancelled_write_is_not_committed(any_database, open_sql):
         statement = slow.replace(" SELECT max(n)", " INSERT INTO items SELECT max(n)")
     task = asyncio.create_task(sql.write(statement))
     if any_database.kind in FILES:
-        await asyncio.sleep(0.05)
+        await until(at_work)
     else:
         await until(lambda: writing(any_database) == 1)
     task.cancel()
