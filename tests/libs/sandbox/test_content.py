@@ -80,6 +80,14 @@ CONTENT = {
         BY_REGION[:1],
         '[\n  {\n    "region": "north",\n    "n": 1\n  }\n]',
     ),
+    "an index as a page": (
+        "a.html",
+        BY_REGION[:1],
+        (
+            '<table border="1">\n<tr><th>region</th><th>n</th></tr>\n'
+            "<tr><td>north</td><td>1</td></tr>\n</table>\n"
+        ),
+    ),
     "columns of two levels": ("a.csv", TWO_LEVELS, "index,n_sum,n_max\nn,3,2\n"),
     "a series": ("a.csv", BY_REGION["n"], "region,n\nnorth,1\nsouth,2\n"),
     "a series of which only the values say something": ("a.csv", FRAME["n"][:1], "n\n1.5\n"),
@@ -167,7 +175,6 @@ def test_workbooks_go_to_the_host_as_rows(case):
         ("a.xlsx", "text", TypeError, "cannot make a workbook from a str"),
         ("a.xlsx", {"a": 1}, TypeError, "cannot make a workbook from a dict"),
         ("a.pdf", {"a": 1}, TypeError, "cannot make a .pdf file from a dict; give its text or"),
-        ("a.html", FRAME, TypeError, "cannot make a .html file from a DataFrame"),
         ("a.parquet", [], TypeError, "cannot make a .parquet file from a list"),
         ("a.ods", [], RuntimeError, "making .ods files is not possible; write a .csv"),
     ],

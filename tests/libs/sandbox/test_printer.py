@@ -1,9 +1,13 @@
 """What scripts print leaves in pieces that the host can take between other things."""
 
-from threading import RLock
+import signal
+from collections.abc import Iterator
+from threading import Event, Thread
+from time import monotonic
 
 import pytest
 
+from delf_sandbox.guest.channel import WireLock
 from delf_sandbox.guest.output import LimitReachedError, Printer
 
 PIECE = 64 * 1024
@@ -15,26 +19,31 @@ def sent() -> list[str]:
 
 
 @pytest.fixture
-def printer(sent: list[str]) -> Printer:
-    made = Printer(lambda text, _at_once: sent.append(text), RLock())
+def lock() -> WireLock:
+    return WireLock()
+
+
+@pytest.fixture
+def printer(sent: list[str], lock: WireLock) -> Printer:
+    made = Printer(lambda text, _at_once: sent.append(text), lock)
     made.start()
     return made
 
 
-def test_the_first_lines_leave_at_once_and_of_many_some_wait(printer, sent):
-    for number in range(100):
-        print(number, file=printer)
-    assert sent[:20] == [f"{number}\n" for number in range(20)]
-    assert len(sent) < 100
-    printer.pass_on()
-    assert "".join(sent) == "".join(f"{number}\n" for number in range(100))
+@pytest.fixture
+def alarmed(printer: Printer) -> Iterator[Printer]:
+    former = signal.getsignal(signal.SIGALRM)
+    printer.use_alarm()
+    yield printer
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, former)
 
 
-def test_a_part_of_a_line_waits_until_it_is_passed_on(printer, sent):
-    print("a", "b", end="", file=printer)
+def test_little_waits_until_it_is_passed_on(printer, sent):
+    print("a", "b", file=printer)
     assert sent == []
     printer.pass_on()
-    assert sent == ["a b"]
+    assert sent == ["a b\n"]
 
 
 def test_flushing_every_line_makes_no_piece_of_every_line(printer, sent):
@@ -67,3 +76,51 @@ def test_each_script_may_print_as_much(printer, sent):
         printer.write("1234567890")
     printer.pass_on()
     assert "".join(sent) == "1234567890" * 3
+
+
+def test_an_alarm_passes_on_what_waits(alarmed, sent):
+    print("a", file=alarmed)
+    until = monotonic() + 20
+    while not sent and monotonic() < until:
+        pass
+    assert sent == ["a\n"]
+
+
+def test_an_alarm_sends_nothing_in_the_middle_of_a_frame(alarmed, sent, lock):
+    with lock:
+        alarmed.write("a")
+        signal.raise_signal(signal.SIGALRM)
+        with lock:
+            signal.raise_signal(signal.SIGALRM)
+        signal.raise_signal(signal.SIGALRM)
+        assert sent == []
+    signal.raise_signal(signal.SIGALRM)
+    assert sent == ["a"]
+
+
+def test_an_alarm_sends_nothing_while_a_thread_does(alarmed, sent, lock):
+    has_it, may_go = Event(), Event()
+
+    def hold() -> None:
+        with lock:
+            has_it.set()
+            may_go.wait(20)
+
+    thread = Thread(target=hold)
+    thread.start()
+    has_it.wait(20)
+    alarmed.write("a")
+    signal.raise_signal(signal.SIGALRM)
+    assert sent == []
+    may_go.set()
+    thread.join()
+    signal.raise_signal(signal.SIGALRM)
+    assert sent == ["a"]
+
+
+def test_an_alarm_of_the_script_stays_its_own(alarmed, sent):
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 1000)
+    print("a", file=alarmed)
+    assert signal.getitimer(signal.ITIMER_REAL)[0] > 900
+    assert sent == []

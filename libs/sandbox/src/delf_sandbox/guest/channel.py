@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Callable
-from threading import RLock
+from threading import RLock, get_ident
 from time import perf_counter  # before scripts get another
 from typing import Any
 
@@ -21,6 +21,38 @@ _MAX_PENDING = 1024 * 1024
 """The script's memory that waits for the end of the loop's turn."""
 
 
+class WireLock:
+    """A lock for whoever sends; its holder may take it again.
+
+    A signal's handler runs in the middle of what the main thread does. It sends only where
+    :meth:`take_if_free` lets it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._holder = 0
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._holder = get_ident()
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._holder = 0
+        self._lock.release()
+
+    def take_if_free(self) -> bool:
+        """Take it, unless somebody holds it: another thread, or this one in what it just does."""
+        if self._holder == get_ident() or not self._lock.acquire(blocking=False):
+            return False
+        self._holder = get_ident()
+        self._depth += 1
+        return True
+
+
 class Channel:
     """Sends and receives frames.
 
@@ -34,7 +66,7 @@ class Channel:
 
     def __init__(self, receive: Callable[[list[Any]], None]) -> None:
         self.limit = 64 * 1024 * 1024
-        self.lock = RLock()
+        self.lock = WireLock()
         self._read_fd = self._write_fd = -1
         self._receive = receive
         self._reader = FrameReader(2**32 - 1)

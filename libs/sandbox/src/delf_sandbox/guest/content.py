@@ -1,7 +1,7 @@
 """Turn values of a script for ``add_to_output_files`` into bytes, or into rows for the host.
 
-Text and bytes are written as they are, dicts and lists as JSON, rows as CSV or TSV by the name's
-ending. Workbooks are made on the host, from rows: the guest has the standard library
+Text and bytes are written as they are, dicts and lists as JSON, rows as CSV, TSV or HTML by the
+name's ending. Workbooks are made on the host, from rows: the guest has the standard library
 only. Values of data libraries follow the rules of :mod:`delf.values.conversion`.
 """
 
@@ -12,6 +12,7 @@ import csv
 import dataclasses
 import datetime as dt
 import decimal
+import html
 import io
 import json
 import math
@@ -32,10 +33,11 @@ from delf.values.encoding import TooLargeError, UnsupportedValueError, check_siz
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _LINES = (".jsonl", ".ndjson")
 _JSON = (".json", ".geojson")
+_PAGES = (".html", ".htm")
 _WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
 _NEVER_TEXT = frozenset(
-    {".arrow", ".avro", ".bmp", ".db", ".docx", ".feather", ".gif", ".gz", ".htm", ".html"}
-    | {".jpeg", ".jpg", ".orc", ".parquet", ".pdf", ".png", ".pptx", ".sqlite", ".webp", ".zip"}
+    {".arrow", ".avro", ".bmp", ".db", ".docx", ".feather", ".gif", ".gz", ".jpeg", ".jpg", ".orc"}
+    | {".parquet", ".pdf", ".png", ".pptx", ".sqlite", ".webp", ".zip"}
 )
 _CELLS = (str, int, float, dt.datetime, dt.date, dt.time, decimal.Decimal)
 _LARGEST = 50 * 1024 * 1024
@@ -138,11 +140,16 @@ def _make(
     if table is not None and ending in (*_LINES, *_JSON):
         content = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     elif table is not None:
-        return Content(_separated(chain([table.columns], table.rows), separator or ",", most))
+        grid = chain([table.columns], table.rows)
+        if ending in _PAGES:
+            return Content(_page(grid, most))
+        return Content(_separated(grid, separator or ",", most))
     if separator is not None and isinstance(content, Mapping):
         raise TypeError(f"{name!r}: a {ending} file is made from a list of rows, not from one dict")
     if separator is not None:
         return Content(_separated(_grid(given, most), separator, most))
+    if ending in _PAGES and _is_list(content):
+        return Content(_page(_grid(content, most), most))
     if ending in _LINES and _is_list(content):
         lines = _Text(most)
         lines.writelines(_json(item) + "\n" for item in content)
@@ -307,6 +314,19 @@ def _separated(grid: Iterable[list[Any]], separator: str, most: int) -> bytes:
     out = _Text(most)
     writer = csv.writer(out, delimiter=separator, lineterminator="\n")
     writer.writerows([_shown(cell) for cell in row] for row in grid)
+    return out.getvalue().encode("utf-8", "surrogatepass")
+
+
+def _page(grid: Iterable[list[Any]], most: int) -> bytes:
+    """The rows as a table of HTML."""
+    out = _Text(most)
+    out.write('<table border="1">\n')
+    for number, row in enumerate(grid):
+        name = "td" if number else "th"
+        cells = (_shown(cell) for cell in row)
+        texts = ("" if cell is None else html.escape(str(cell)) for cell in cells)
+        out.write("<tr>" + "".join(f"<{name}>{text}</{name}>" for text in texts) + "</tr>\n")
+    out.write("</table>\n")
     return out.getvalue().encode("utf-8", "surrogatepass")
 
 

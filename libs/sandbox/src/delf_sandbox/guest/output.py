@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import signal
 from collections.abc import Callable, Collection, Generator
 from pathlib import Path
-from threading import RLock
 from time import monotonic  # before scripts get another
 from typing import Any
 
 from delf.machine.filenames import check_file_name
+from delf_sandbox.guest.channel import WireLock
 from delf_sandbox.guest.content import ContentTooLargeError, make_content
 from delf_sandbox.guest.scratch import Scratch
 
@@ -18,8 +19,6 @@ _PIECE_CHARS = 64 * 1024
 """The most that is sent in one frame, so that the host can look after others in between."""
 
 _FLUSH_SECONDS = 0.05
-_LINES_AT_ONCE = 20
-"""A person sees these as they are printed; to send each of many would hold the script up."""
 _CHUNK = 1024 * 1024
 MAX_FILES = 1000
 
@@ -36,15 +35,15 @@ class LimitReachedError(BaseException):
 class Printer(io.TextIOBase):
     """Standard output of scripts: gathers text and sends it in pieces.
 
-    The first lines of a script leave at once, and so does a line that comes a while after the last.
-    What was gathered leaves with whatever the script sends next.
+    What was gathered leaves with whatever the script sends next. A script that sleeps or computes
+    sends nothing, so an alarm passes it on.
 
     Args:
         send: Passes a piece on, at once if told so.
         lock: Held meanwhile, so that pieces of several threads keep apart.
     """
 
-    def __init__(self, send: Callable[[str, bool], None], lock: RLock) -> None:
+    def __init__(self, send: Callable[[str, bool], None], lock: WireLock) -> None:
         super().__init__()
         self._lock = lock
         self.limit = 10 * 1024 * 1024
@@ -54,14 +53,21 @@ class Printer(io.TextIOBase):
         self._total = 0
         self._sent_at = 0.0
         self._is_over = False
-        self._lines = 0
+        self._has_alarm = self._waits_for_alarm = False
+
+    def use_alarm(self) -> None:
+        """From now on pass on what waits while the script sleeps or computes, too.
+
+        It is called by the main thread, and once the process is the session's own.
+        """
+        signal.signal(signal.SIGALRM, self._take_alarm)
+        self._has_alarm = True
 
     def start(self) -> None:
         """A new script begins; its output counts from zero."""
         self._total = 0
         self._sent_at = monotonic()
-        self._lines = 0
-        self._is_over = False
+        self._is_over = self._waits_for_alarm = False
 
     def end(self) -> None:
         """The script is over: send the rest, and nothing that a thread of its prints later."""
@@ -85,24 +91,39 @@ class Printer(io.TextIOBase):
         self._parts.append(text)
         self._total += size
         self._waiting += size
-        self._lines += text.endswith("\n")
-        is_early = text.endswith("\n") and self._lines <= _LINES_AT_ONCE
-        if is_early or self._waiting >= _FLUSH_CHARS or self._is_late:
+        if self._waiting >= _FLUSH_CHARS or monotonic() - self._sent_at > _FLUSH_SECONDS:
             self._pass_on(at_once=True)
+        elif self._has_alarm and not self._waits_for_alarm:
+            self._set_alarm()
         return size
-
-    @property
-    def _is_late(self) -> bool:
-        return monotonic() - self._sent_at > _FLUSH_SECONDS
 
     def flush(self) -> None:
         """As scripts ask for it, after every line at times: a frame for each would be many."""
-        if self._is_late:
+        if monotonic() - self._sent_at > _FLUSH_SECONDS:
             self._pass_on(at_once=True)
 
     def pass_on(self) -> None:
         """Send what was gathered, ahead of whatever is sent next."""
         self._pass_on(at_once=False)
+
+    def _set_alarm(self) -> None:
+        """Set the alarm, unless it is the script's: a process has only one."""
+        if signal.getsignal(signal.SIGALRM) == self._take_alarm:
+            self._waits_for_alarm = True
+            signal.setitimer(signal.ITIMER_REAL, _FLUSH_SECONDS)
+
+    def _take_alarm(self, *_: object) -> None:
+        """Pass on what waits; later, where something is being sent at this moment."""
+        self._waits_for_alarm = False
+        if not self._parts:
+            return
+        if not self._lock.take_if_free():
+            self._set_alarm()
+            return
+        try:
+            self._pass_on(at_once=True)
+        finally:
+            self._lock.__exit__()
 
     def _pass_on(self, *, at_once: bool) -> None:
         if not self._parts:

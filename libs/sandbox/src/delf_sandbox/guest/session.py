@@ -54,7 +54,6 @@ _STOP_SECONDS = 0.25
 _MOST_TURNS = 10_000
 """A script's tasks that go on and on, without a call under way, are not waited for any longer."""
 _MAX_TEXT = 20_000
-_real_sleep = time.sleep
 
 
 class RerunSignal(BaseException):
@@ -120,7 +119,7 @@ class GuestSession:
         self._loop.add_reader(read_fd, self._channel.take)
         sys.modules["__main__"] = self._module
         sys.stdout = sys.stderr = self._printer
-        time.sleep = self._sleep
+        self._printer.use_alarm()
         sys.stdin = None
         sys.argv = ["script.py"]  # argparse reads it
         await self.rehearse()  # a forked process gets memory of its own when it uses it
@@ -146,11 +145,6 @@ class GuestSession:
         with self._lock:
             self._send_gathered()
             self._channel.flush()
-
-    def _sleep(self, seconds: float, /) -> None:
-        """Sleep, as ``time.sleep`` does, once all that was printed is shown."""
-        self._flush()
-        _real_sleep(seconds)
 
     def _send_gathered(self) -> None:
         """Send the script's clock readings and prints ahead of its next step."""
