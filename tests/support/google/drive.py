@@ -377,7 +377,7 @@ class DriveService:
 
 
 def _query(text: str, drive: DriveService) -> Any:
-    """Drive's query language as far as files are searched with it: terms with `and`, `or`, `not`."""
+    """Drive's query language as far as files are searched with it: terms with `and`."""
     tokens = re.findall(r"\(|\)|'(?:[^'\\]|\\.)*'|!=|>=|<=|=|>|<|\w+", text)
     if text and re.sub(r"\s", "", "".join(tokens)) != re.sub(r"\s", "", text):
         raise ApiError(400, "Invalid Value", "invalid")
@@ -393,14 +393,6 @@ def _query(text: str, drive: DriveService) -> Any:
     def peek() -> str:
         return tokens[position] if position < len(tokens) else ""
 
-    def either() -> Any:
-        found = both()
-        while peek() == "or":
-            take()
-            left, right = found, both()
-            found = lambda f, a=left, b=right: a(f) or b(f)  # noqa: E731
-        return found
-
     def both() -> Any:
         found = term()
         while peek() == "and":
@@ -412,13 +404,10 @@ def _query(text: str, drive: DriveService) -> Any:
     def term() -> Any:
         word = take()
         if word == "(":
-            found = either()
+            found = both()
             if take() != ")":
                 raise ApiError(400, "Invalid Value", "invalid")
             return found
-        if word == "not":
-            inner = term()
-            return lambda f: not inner(f)
         if word.startswith("'"):
             if (take(), take()) != ("in", "parents"):
                 raise ApiError(400, "Invalid Value", "invalid")
@@ -469,7 +458,7 @@ def _query(text: str, drive: DriveService) -> Any:
 
     if not tokens:
         return lambda f: True
-    found = either()
+    found = both()
     if position != len(tokens):
         raise ApiError(400, "Invalid Value", "invalid")
     return found

@@ -298,11 +298,8 @@ class GoogleServer:
             r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", headers.get("Content-Range") or ""
         )
         if span is None:
-            if headers.get("Content-Range"):
-                raise ApiError(400, "Invalid Content-Range", "badRequest")
-            upload.content[:] = content
-            upload.size = len(content)
-        elif not upload.done:
+            raise ApiError(400, "Invalid Content-Range", "badRequest")
+        if not upload.done:
             total = None if span[3] == "*" else int(span[3])
             if span[1] is not None:
                 start, last = int(span[1]), int(span[2])
