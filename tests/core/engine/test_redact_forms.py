@@ -8,7 +8,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from delf.engine.redact import REDACTED, Redactor
+from delf.engine.redact import REDACTED, RedactedStream, Redactor
 from delf.secrets import worth_hiding
 
 ODD = 'pä"ß\\ wörd/9'
@@ -59,3 +59,22 @@ def test_what_never_counts(word: str) -> None:
 
 def test_the_end_of_a_line_is_no_part_of_a_secret() -> None:
     assert worth_hiding(["key-of-a-file-1\n"]) == {"key-of-a-file-1"}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "passed"),
+    [
+        (["done: ", "ask", "ed\n"], ["done: ", "a", "sked\n"]),
+        (["key: sk-8f3a", "-91c2!"], ["key: ", f"{REDACTED}!"]),
+        (["sk-8f3a-91c2", "sk-8"], [REDACTED, ""]),
+    ],
+)
+def test_in_pieces_only_what_could_begin_one_waits(pieces: list[str], passed: list[str]) -> None:
+    stream = RedactedStream(Redactor(["sk-8f3a-91c2"]))
+    assert [stream.feed(piece) for piece in pieces] == passed
+    assert stream.end() == ("sk-8" if pieces[-1] == "sk-8" else "")
+
+
+def test_without_secrets_nothing_waits() -> None:
+    stream = RedactedStream(Redactor())
+    assert (stream.feed("anything"), stream.end()) == ("anything", "")

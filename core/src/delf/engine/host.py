@@ -325,6 +325,7 @@ class TaskHost:
         self._take_printed()
         self._answer.append(text)
         self._run.log.say(text)
+        self._run.log.end_prints()
 
     def _printed(self) -> str:
         return self._clean("".join(self.scripts.printed_text))

@@ -53,6 +53,14 @@ class Forms:
         """Tell whether a secret is in a text."""
         return any(form in text for form in self._forms)
 
+    def begun_at(self, text: str) -> int:
+        """Find the place where a text's end could begin a secret; its length for none."""
+        longest = len(self._forms[0]) if self._forms else 0
+        for at in range(max(0, len(text) - longest + 1), len(text)):
+            if any(form.startswith(text[at:]) for form in self._forms):
+                return at
+        return len(text)
+
 
 class Redactor:
     """Replaces declared secrets in texts and values.
@@ -206,6 +214,32 @@ class Redactor:
         text = bytes(value).decode("utf-8", "surrogateescape")
         cleaned = self.text(text)
         return value if cleaned is text else cleaned.encode("utf-8", "surrogateescape")
+
+
+class RedactedStream:
+    """Replaces secrets in a text that comes in pieces.
+
+    A tail that could be the beginning of a secret waits for the next piece or the end.
+
+    Args:
+        redactor: Has the secrets that are declared by now.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """The part that may be passed on, given the next piece."""
+        text = self._redactor.text(self._held + piece)
+        at = self._redactor.forms.begun_at(text)
+        self._held = text[at:]
+        return text[:at]
+
+    def end(self) -> str:
+        """The tail that was held back; the next piece begins another text."""
+        held, self._held = self._held, ""
+        return held
 
 
 class ForeignError(Exception):

@@ -128,6 +128,7 @@ class ScriptRunner:
         async with self._log.step(Step.EXECUTE, attempt):
             started = time.perf_counter()
             outcome = await self._run_or_recall(code, attempt, guard)
+            self._log.end_prints()
             self._lives.renew()
             if not isinstance(outcome, Done):  # before another script, or an answer of a model
                 await self._gate.wait_for_calls(LATE_SECONDS)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from delf.engine.journal.replay import Replay
-from delf.engine.redact import Redactor
+from delf.engine.redact import RedactedStream, Redactor
 from delf.errors import JournalUnavailableError
 from delf.events import (
     SAFE,
@@ -59,6 +59,7 @@ class TaskLog:
         self.events: list[Event] = list(self._replay.events)
         self._lock = asyncio.Lock()
         self._printed: list[str] = []
+        self._prints = RedactedStream(self.redactor)
         self._readings: list[int] = []
         self._turns: list[int] = []
         self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []
@@ -76,6 +77,7 @@ class TaskLog:
             replay: Knows the events so far.
         """
         self._replay = replay
+        self._prints.end()
 
     def next_model_call(self) -> int:
         """The number of a model call that is about to be made."""
@@ -166,8 +168,17 @@ class TaskLog:
             self._over = True
 
     def say(self, text: str) -> None:
-        """Journal printed text soon, and before any other event."""
-        text = self.redactor.text(text)
+        """Journal printed text soon, and before any other event.
+
+        What could be the beginning of a secret waits until more is printed, or the script ends.
+        """
+        self._print(self._prints.feed(text))
+
+    def end_prints(self) -> None:
+        """No more is printed by the script that ran."""
+        self._print(self._prints.end())
+
+    def _print(self, text: str) -> None:
         if self._replay.active:  # what is in the journal has its length without secrets
             text = self._replay.unknown_part(text)
         if text:

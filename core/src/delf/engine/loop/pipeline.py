@@ -262,8 +262,9 @@ class TaskPipeline:
             await self._host.wait_for_rest(GRACE_SECONDS)
         except UnrecordedCallError as lost:
             error = lost
-        if log.redactor.knows_any:
-            text = log.redactor.text(text)
+        if not isinstance(error, TaskLeftError):  # of a task that is left all is printed again
+            log.end_prints()
+        text = log.redactor.text(text)
         if error is not None:
             log.redactor.error(error)
         outcome = TaskOutcome(
