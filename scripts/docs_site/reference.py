@@ -18,6 +18,7 @@ from delf.events import Event
 from delf.hookspecs import HOOKS
 from delf.packages.official import module_of
 from delf.settings import PluginSettings
+from delf.tools.connection import Connection
 from delf_plugin_cli.available import purposes
 from delf_serve.openapi import document
 from delf_serve.operations import OPERATIONS
@@ -210,15 +211,26 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def _settings_of(name: str) -> list[type[PluginSettings]]:
-    module_name = f"{module_of(f'delf-plugin-{name}')}.settings"
-    if not (_ROOT / f"plugins/{name}/src/{module_name.replace('.', '/')}.py").exists():
-        return []
-    module = importlib.import_module(module_name)
-    return [
-        cls
-        for _, cls in inspect.getmembers(module, inspect.isclass)
-        if issubclass(cls, PluginSettings) and cls.__module__ == module_name and cls.model_fields
-    ]
+    """The settings that a plugin declares; else those that its connection shares with others."""
+    package = module_of(f"delf-plugin-{name}")
+    folder = _ROOT / f"plugins/{name}/src" / package
+    if (folder / "settings.py").exists():
+        module = importlib.import_module(f"{package}.settings")
+        found = [cls for _, cls in inspect.getmembers(module, inspect.isclass)]
+        own = [
+            c for c in found if issubclass(c, PluginSettings) and c.__module__ == module.__name__
+        ]
+    elif (folder / "connection.py").exists():
+        module = importlib.import_module(f"{package}.connection")
+        found = [cls for _, cls in inspect.getmembers(module, inspect.isclass)]
+        own = [
+            c.Settings
+            for c in found
+            if issubclass(c, Connection) and c.__module__ == module.__name__
+        ]
+    else:
+        own = []
+    return [cls for cls in own if cls is not None and cls.model_fields]
 
 
 def _type(hint: Any) -> str:
