@@ -251,7 +251,7 @@ def test_what_the_journal_shows(place: Place) -> None:
     shown = [
         ["runs", command, name, *flags]
         for name in names
-        for command in ("show", "events", "code", "export")
+        for command in ("show", "events", "code")
         for flags in ((), ("--json",))
         if command in ("show", "events") or not flags
     ]
