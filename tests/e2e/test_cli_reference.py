@@ -78,18 +78,13 @@ def test_completion_has_a_script_for(shell, tmp_path):
     ("typed", "offered"),
     [
         ("delf ru", {"run", "runner", "runs"}),
-        ("delf run --appr", {"--approve"}),
         ("delf run --approve ", {"ask", "all", "none"}),
-        ("delf runs list --state d", {"done"}),
-        ("delf approvals s", {"settle", "show"}),
         ("delf approvals show ", set()),
         ("delf run --llm ", {"gpt-4o-mini", "gpt-4o"}),
         ("delf run -c sh", {"shop", "shell", "sheets"}),
         ("delf run --sandbox l", {"local"}),
         ("delf inspect ope", {"openapi"}),
-        ("delf config get agent.timeo", {"agent.timeout"}),
         ("delf config set connections.", {"connections.shop.url"}),
-        ("delf plugins check sq", {"sql"}),
     ],
 )
 def test_completion(typed, offered, tmp_path):
