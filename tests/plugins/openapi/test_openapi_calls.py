@@ -114,6 +114,14 @@ async def test_secrets_are_not_shown(open_api, invoke):
     assert not [s for s in secrets if any(s in text for text in shown)]
 
 
+async def test_a_key_in_the_query_is_not_logged(open_api, invoke, server, caplog):
+    caplog.set_level("DEBUG")
+    await invoke(
+        open_api(secured({"query": []}), api_key="k-5ecret", path_params={"ORG": "x"}), "call"
+    )
+    assert "k-5ecret" not in caplog.text
+
+
 class TokenServer:
     """Gives tokens to the client ``me``, and lets calls with the newest of them pass."""
 

@@ -163,10 +163,15 @@ async def test_paths_with_signs_that_pointers_use(path: str) -> None:
 
 @pytest.mark.parametrize(
     "broken",
-    [{"parameters": [{"$ref": "#/no"}]}, {"parameters": [{"in": "body"}], "consumes": 5}],
+    [
+        {"get": {"parameters": [{"$ref": "#/no"}]}},
+        {"get": {"parameters": [{"in": "body"}], "consumes": 5}},
+        {"get": {}, "parameters": [{"$ref": "#/no"}]},
+        {"get": {}, "parameters": {"page": {"in": "query"}}},
+    ],
 )
 async def test_a_broken_operation_of_swagger_2_does_not_stop_the_rest(broken: Any) -> None:
-    paths = {"/bad": {"get": {"operationId": "bad", **broken}}, "/fine": GET}
+    paths = {"/bad": broken, "/fine": GET}
     actions, warnings = await loaded({"swagger": "2.0", "info": {}, "host": "h", "paths": paths})
     assert list(actions) == ["fine"]
     assert "GET /bad is left out: " in warnings[0]

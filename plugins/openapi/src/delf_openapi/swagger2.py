@@ -63,16 +63,21 @@ def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
     shared: Any = found.get("parameters") or []
     result = {k: v for k, v in found.items() if k != "parameters"}
     for method in METHODS:
-        operation = found.get(method)
-        if isinstance(operation, dict):
+        given = found.get(method)
+        if isinstance(given, dict):
+            operation = cast("dict[str, Any]", given)
             try:
-                result[method] = _operation(
-                    document, tree, cast("dict[str, Any]", operation), shared
-                )
+                result[method] = _operation(document, tree, operation, shared)
             except (SpecError, TypeError, AttributeError):
-                # The compiler reads the original, finds the same fault and says where.
-                result[method] = cast("Any", operation)
+                # The compiler reads the original, finds the same fault and says where. What all
+                # operations of the path take is part of it: without it another request is made.
+                own = operation.get("parameters") or []
+                result[method] = {**operation, "parameters": _each(shared) + _each(own)}
     return result
+
+
+def _each(listed: Any) -> list[Any]:
+    return cast("list[Any]", listed) if isinstance(listed, list) else [listed]
 
 
 def _operation(
