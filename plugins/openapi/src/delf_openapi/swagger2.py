@@ -71,7 +71,7 @@ def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
             except (SpecError, TypeError, AttributeError):
                 # The compiler reads the original, finds the same fault and says where. What all
                 # operations of the path take is part of it: without it another request is made.
-                own = operation.get("parameters") or []
+                own: Any = operation.get("parameters") or []
                 result[method] = {**operation, "parameters": _each(shared) + _each(own)}
     return result
 
