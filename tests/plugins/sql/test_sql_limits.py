@@ -16,6 +16,7 @@ import pytest
 
 from delf.errors import ToolExecutionError
 from delf_sql import sqlite_child
+from delf_sql.backends import sqlite
 
 SETUP = "CREATE TABLE items (id int PRIMARY KEY, name text); INSERT INTO items VALUES (1, 'one')"
 RECURSION = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 50)"
@@ -136,6 +137,22 @@ async def test_a_row_of_mariadb_is_weighed_before_it_is_read(mariadb_database, o
         tracemalloc.stop()
     assert most < 8_000_000
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
+
+
+async def test_all_temporary_files_of_sqlite_together_have_a_limit(items, open_sql, monkeypatch):
+    monkeypatch.setattr(sqlite, "SPARE_FILE", 12_000_000)
+    monkeypatch.setattr(sqlite, "LOOK_SECONDS", 0.01)
+    blobs, end = "SELECT randomblob(200000) AS z", "FROM r ORDER BY z LIMIT 49"
+    sort = f"SELECT count(z) AS n FROM ({RECURSION} {blobs} {end})"
+    one = open_sql(items)
+    assert await one.query(sort) == [{"n": 49}]
+    nested = sort
+    for _ in range(3):
+        inner = f"{blobs}, (SELECT n FROM ({nested})) AS m {end}"
+        nested = f"SELECT count(z) AS n FROM ({RECURSION} {inner})"
+    with pytest.raises(ToolExecutionError, match="more room for temporary files"):
+        await one.query(nested)
+    assert await one.query(sort) == [{"n": 49}]
 
 
 def test_a_process_whose_parent_is_gone_ends_without_a_word():

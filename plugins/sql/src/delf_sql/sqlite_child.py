@@ -59,7 +59,7 @@ class Opening(NamedTuple):
         max_bytes: About how much the rows of a result may hold.
         functions: Functions that a reader may call, by name or pattern.
         attached: Other files, each with its schema's name and how to open it.
-        temporary: The most bytes of a temporary file.
+        temporary: The most bytes of all temporary files, and of each.
     """
 
     uri: str

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
@@ -37,7 +39,9 @@ from delf_sql.values import for_sqlite
 
 _BUSY_SECONDS: Final = 5.0
 _STOP_SECONDS: Final = 1.0
-_SPARE_FILE: Final = 1_000_000_000
+LOOK_SECONDS: Final = 0.25
+SPARE_FILE: Final = 1_000_000_000
+"""Bytes for temporary files beside those for sorting the whole database."""
 _KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "SQLITE_TMPDIR", "TMPDIR")
 _ALL: Final = 1_000_000
 
@@ -103,12 +107,23 @@ class _Child:
 
     def _ask(self, message: Any) -> Sequence[Any]:
         send(cast("BinaryIO", self._process.stdin), message)
+        self._wait_for_answer()
         kind, *answer = receive(cast("BinaryIO", self._process.stdout))
         if kind == "large":
             raise too_large(self._opening.max_bytes, answer[0])
         if kind == "failed":
             raise _SqliteError(answer[0])
         return answer
+
+    def _wait_for_answer(self) -> None:
+        """Until it answers, or its temporary files together are more than they may be."""
+        # The system limits each file; nested sorts have many, and would fill the disk.
+        with selectors.DefaultSelector() as selector:
+            selector.register(cast("BinaryIO", self._process.stdout), selectors.EVENT_READ)
+            while not selector.select(LOOK_SECONDS):
+                if _bytes_of_deleted_files(self._process.pid) > self._opening.temporary:
+                    self.close()
+                    raise _SqliteError(sqlite_child.NO_ROOM)
 
     @property
     def is_alive(self) -> bool:
@@ -205,7 +220,7 @@ class SqliteBackend:
                 max_bytes=settings.max_bytes,
                 functions=sorted(known_functions("sqlite") | settings.functions),
                 attached=attached,
-                temporary=4 * (size or 0) + _SPARE_FILE,
+                temporary=4 * (size or 0) + SPARE_FILE,
             )
         )
 
@@ -342,6 +357,17 @@ def _missing(file: str) -> ConnectionFileNotFoundError:
         hint="check the path (it is taken from the working directory), or set create = true"
         " and make the tables with write",
     )
+
+
+def _bytes_of_deleted_files(process: int) -> int:
+    """Count bytes in files without a name, as SQLite's temporary ones; 0 without /proc."""
+    held = 0
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{process}/fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                found = link.stat()
+                held += found.st_size if stat.S_ISREG(found.st_mode) and not found.st_nlink else 0
+    return held
 
 
 def _check_alive(child: Any, *_: object) -> None:
