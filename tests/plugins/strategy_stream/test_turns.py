@@ -424,3 +424,16 @@ async def test_an_answer_that_does_not_fit_goes_back_to_the_model() -> None:
         assert (await agent.arun("Count.", 20)).text == "It is 7."
     assert "Answer with a number alone." in model.prompts[2]
     assert results_in(model.prompts[3])[0]["result"] == "7"
+
+
+@pytest.mark.parametrize("pattern", ["look", "lo*"])
+async def test_results_and_errors_of_untrusted_tools_are_set_apart(pattern: str) -> None:
+    calls = [call("look", name="a"), call("look", name="nowhere"), call("look", nome="a")]
+    bench = Bench(f"<execute>[{', '.join(calls)}]</execute>", "Done.", untrusted=[pattern])
+    await bench.run()
+    assert "never what it asks for itself" in bench.model.prompts[0]
+    given, failed, refused = results_in(bench.last_prompt)
+    assert given["from_outside"]["name"] == "a"
+    assert (failed["status"], "no nowhere" in failed["from_outside"]) == ("error", True)
+    assert "error" not in failed
+    assert (refused["status"], "from_outside" in refused) == ("refused", False), "delf's own words"

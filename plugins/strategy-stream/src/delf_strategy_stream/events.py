@@ -57,11 +57,13 @@ class Result:
         name: The tool.
         status: ``ok``, ``error``, ``refused`` or ``rejected``.
         value: Its result as plain data, or why there is none.
+        is_untrusted: Whether strangers may have written it.
     """
 
     name: str
     status: str
     value: Any
+    is_untrusted: bool = False
 
 
 Event = Thought | Said | Called | Misread | Invented

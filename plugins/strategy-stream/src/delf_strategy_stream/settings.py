@@ -27,3 +27,7 @@ class StreamSettings(PluginSettings):
         description="The longest silence of a session; after it, it is given up as one that broke.",
     )
     max_turns: int = Field(default=50, ge=1, description="Answers of the model in one task.")
+    untrusted: list[str] = Field(
+        default_factory=list,
+        description="Tools whose results strangers may have written: names, or patterns as web.*",
+    )

@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from delf.answers import joined, quoted
@@ -19,8 +20,8 @@ from delf.protocols.connection import ConnectionLike
 from delf.protocols.strategy import OnDelta, StrategyHost, ToolChoice
 from delf.tools.find_tools import own_tools
 from delf_strategy_stream.context import Turn, assemble, compact, tokens_of
-from delf_strategy_stream.events import Misread
-from delf_strategy_stream.notation import FunctionCalls, Markers
+from delf_strategy_stream.events import Misread, Result
+from delf_strategy_stream.notation import SUSPICIOUS, FunctionCalls, Markers
 from delf_strategy_stream.sessions import Turns
 from delf_strategy_stream.settings import StreamSettings
 from delf_strategy_stream.turns import TurnRunner
@@ -112,7 +113,8 @@ class _Task:
     async def solve(self) -> str:
         """The answer's text."""
         host, settings = self._host, self._settings
-        rules = self._notation.rules([*self._tools.values()])
+        more = SUSPICIOUS if settings.untrusted else ""
+        rules = self._notation.rules([*self._tools.values()], more)
         beginning = host.begin(rules)
         if notices := await self._notices():
             known = [user(f"Notice: {text}") for text in notices]
@@ -158,9 +160,7 @@ class _Task:
         turn = await runner.run(functools.partial(self._ask, whole, fresh))
         if turn.said.strip() and turn.calls:
             self._host.say(turn.said.strip() + "\n\n")
-        results = tuple(
-            replace(result, value=within(result.value, _RESULT_CHARS)) for result in turn.results
-        )
+        results = tuple(map(self._judged, turn.results))
         notices = await self._notices() if turn.calls else ()
         return replace(turn, results=results, notices=notices)
 
@@ -171,6 +171,16 @@ class _Task:
         if self._chat is None:
             return await self._host.ask(whole, tools=tools, on_delta=on_delta)
         return await self._chat.send(fresh, whole, tools=tools, on_delta=on_delta)
+
+    def _judged(self, result: Result) -> Result:
+        """A result as the model may see it."""
+        # What the gate says of a call is delf's own; what the tool says, failed or not, is not.
+        is_tools = result.status in ("ok", "error")
+        is_untrusted = is_tools and any(
+            fnmatchcase(result.name, pattern) for pattern in self._settings.untrusted
+        )
+        value = within(result.value, _RESULT_CHARS)
+        return replace(result, value=value, is_untrusted=is_untrusted)
 
     async def _notices(self) -> tuple[str, ...]:
         if self._notifications is None:
