@@ -95,6 +95,7 @@ def test_a_wrapper_is_refused():
         ),
         ("ModelSpec(name='s', summary='', factory='a:b', serves='gpt-*')", "serves='gpt-*'"),
         ("ModelSpec(name='s', summary='', factory='a:b', serves=['gpt-*'])", "not a tuple"),
+        ("ModelSpec(name='s', summary='', factory='a:b', serves=(None,))", "not a tuple of texts"),
     ],
 )
 def test_fields_of_specs_are_checked(spec, problem):

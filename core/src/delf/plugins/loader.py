@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pluggy
 
@@ -192,12 +192,18 @@ def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
     for given in fields(item):
         value = getattr(item, given.name)
         # A lone text is the usual slip: it would be read letter by letter.
-        if given.type == "tuple[str, ...]" and not isinstance(value, tuple):
+        if given.type == "tuple[str, ...]" and not _are_texts(value):
             raise _BadPluginError(f"{where} has {given.name}={value!r}, not a tuple of texts")
     if isinstance(item, SandboxSpec) and item.isolation not in ISOLATION_ORDER:
         allowed = ", ".join(ISOLATION_ORDER)
         raise _BadPluginError(f"{where} has isolation {item.isolation!r}; one of: {allowed}")
     return item
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(part, str) for part in cast("tuple[object, ...]", value)
+    )
 
 
 def _oddities(plugin: object) -> Iterator[str]:
