@@ -184,12 +184,15 @@ import pathlib
 print(await llm.call("A", file_data=[{str(tmp_path / "notes.txt")!r}]))
 print(await llm.call("B", file_data=[pathlib.Path("notes.txt")]))
 print(await llm.call("C", file_data=[("x.json", b"[1]")]))
+print(await llm.call("D", file_data=[{{"name": "x.json", "type": "a/b", "data": b"[2]"}}]))
 """
-    server = openai_server([block(code), "a", "b", "c"])
+    server = openai_server([block(code), "a", "b", "c", "d"])
     with Agent(sandbox="local", files=[str(tmp_path / "notes.txt")], llm=config(server)) as agent:
-        assert agent.run("ask").raise_for_status().text == "a\nb\nc"
+        assert agent.run("ask").raise_for_status().text == "a\nb\nc\nd"
     assert ["hello" in last_message(server, number) for number in (1, 2, 3)] == [True, True, False]
-    assert '<file name="x.json">' in last_message(server, 3)
+    assert ['<file name="x.json">' in last_message(server, number) for number in (3, 4)] == [
+        True
+    ] * 2
 
 
 def test_a_failing_model_fails_the_call_and_the_script_goes_on(openai_server: StartServer) -> None:

@@ -40,7 +40,8 @@ class Attachments:
         """The parts of a message.
 
         Args:
-            items: Each the name of an input file, bytes, or ``(name, bytes)``.
+            items: Each the name of an input file, bytes, ``(name, bytes)``, or a file that a
+                call gave.
 
         Raises:
             ToolException: For something else, an unknown name, or too much.
@@ -99,8 +100,8 @@ def _taken_apart(item: Any, number: int) -> tuple[str, bytes | None]:
             return str(item), None
         case bytes():
             return f"file-{number}", item
-        case [str() as given, bytes() as data]:
-            return given, data
+        case [str() as given, bytes() as data] | {"name": str() as given, "data": bytes() as data}:
+            return given, data  # as calls give files, such as attachments of mails
         case _:
             raise ToolException(
                 f"file_data: item {number} is not a name of an input file, no bytes, and no "
