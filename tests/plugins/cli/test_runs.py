@@ -14,6 +14,7 @@ from delf.events import (
     CallStarted,
     Printed,
     TaskFinished,
+    TaskQueued,
     TaskStarted,
 )
 from delf_devkit.testing.events import every_event
@@ -95,6 +96,21 @@ def test_list_with_filters(runs, filled):
     assert ids("--limit", "1") == ["task_new"]
     assert runs("list", "--state", "queued").stderr.startswith("No task fits")
     assert runs("list", "--since", "yesterday").exit_code == 2
+
+
+def test_a_list_has_as_many_tasks_as_are_wanted(runs, place):
+    names = [f"task_{number:06}" for number in range(1005)]
+
+    async def fill():
+        journal = SqlJournal(place)
+        began = [TaskQueued(task_id=n, seq=1, at=float(at), task=n) for at, n in enumerate(names)]
+        await asyncio.gather(*map(journal.append, began))
+        await journal.aclose()
+
+    asyncio.run(fill())
+    head, *rows = runs("list", "--limit", "100000").stdout.splitlines()
+    assert head.split()[0] == "id"
+    assert [f"task_{row.split()[0]}" for row in rows] == names[::-1]
 
 
 def test_show(runs, filled):
