@@ -13,6 +13,16 @@ def command(model: str, *more: str) -> list[str]:
     return [str(DELF), "run", "x", "--llm", model, "--sandbox", "local", *more]
 
 
+def test_prints_are_shown_as_they_come_and_stay_after_ctrl_c(tmp_path):
+    model = write_recording(tmp_path / "r.jsonl", SLOW)
+    with TerminalProcess(command(model), env=environment(), cwd=tmp_path) as terminal:
+        terminal.expect("first of all")
+        terminal.send("\x03")
+        terminal.expect("printed before it was stopped:")
+        terminal.expect("first of all")
+        assert terminal.wait() == 130
+
+
 def test_they_stay_after_a_timeout(tmp_path):
     model = write_recording(tmp_path / "r.jsonl", SLOW)
     done = delf(*command(model, "--timeout", "3")[1:], cwd=tmp_path)
