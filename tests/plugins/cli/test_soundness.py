@@ -25,6 +25,7 @@ from delf_plugin_cli.soundness import (
     effects,
     factory_problems,
     import_warnings,
+    licence_warnings,
     release_warnings,
     what_is_missing,
 )
@@ -119,6 +120,7 @@ def test_a_plugin_that_is_as_it_should_be_has_no_warning(site: Site) -> None:
     host, record = site.install()
     assert list(release_warnings(record)) == []
     assert list(import_warnings("desk", "delf-plugin-desk")) == []
+    assert list(licence_warnings("delf-plugin-desk")) == []
     (spec,) = host.specs_of("desk")
     assert list(factory_problems(host, spec)) == []
     assert effects(host, spec) == [("find", "read"), ("burn", "irreversible")]
@@ -158,6 +160,13 @@ def test_what_is_to_be_mended_is_told(site: Site, change: dict[str, Any], says: 
     _, record = site.install(**change)
     (told,) = release_warnings(record)
     assert says in told
+
+
+def test_what_is_published_needs_a_licence(site: Site) -> None:
+    _, record = site.install(metadata=without("License"))
+    assert list(release_warnings(record)) == []
+    (told,) = licence_warnings("delf-plugin-desk")
+    assert "it has no licence" in told
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from delf_plugin_cli.soundness import (
     factory_problems,
     import_warnings,
     is_others,
+    licence_warnings,
     release_warnings,
     what_is_missing,
 )
@@ -172,6 +173,7 @@ def _warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
         return
     yield from release_warnings(record)
     if release and record.usable and record.distribution is not None:
+        yield from licence_warnings(record.distribution)
         yield from import_warnings(record.name, record.distribution)
 
 

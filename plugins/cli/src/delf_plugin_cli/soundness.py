@@ -87,6 +87,15 @@ def release_warnings(record: PluginRecord) -> Iterator[str]:
     yield from _of_names(record)
 
 
+def licence_warnings(distribution: str) -> Iterator[str]:
+    """Yield the fault of a package without a licence: others may not use what it publishes."""
+    told = metadata.distribution(distribution).metadata
+    said = [_said(told, key) for key in ("License-Expression", "License")]
+    said += [line for line in told.get_all("Classifier") or () if line.startswith("License ::")]
+    if not any(said):
+        yield 'it has no licence, so others may not use it: license = "…" in pyproject.toml'
+
+
 def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
     """Explain why the object that a spec names cannot be one of its kind.
 
