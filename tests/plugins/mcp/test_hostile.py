@@ -1,7 +1,9 @@
 """Servers that misbehave: an error in time that names the server, and no harm to the others."""
 
 import asyncio
+import json
 import logging
+import sys
 import time
 from contextlib import asynccontextmanager
 
@@ -11,7 +13,7 @@ from delf import Agent
 from delf.errors import ConnectionUnavailableError, ToolException, ToolExecutionError
 from delf.protocols.approval import Approved
 from delf.testing import ScriptedModel, TestHost
-from plugins.mcp.conftest import invoke, run
+from plugins.mcp.conftest import ROGUE, invoke, run
 from support.until import until
 
 
@@ -322,6 +324,14 @@ async def test_a_tool_that_became_another_between_two_runs_asks_until_it_is_acce
     assert (await effects())[0] == "irreversible"
 
 
+async def test_a_tool_that_was_gone_for_a_run_is_still_known(rogue) -> None:
+    for tools in ([tool("pay")], [tool("look")]):
+        srv = rogue("plain", does={"tools": tools}, effects={"*": "read"})
+        assert {action.effect for action in await srv.actions()} == {"read"}
+    srv = rogue("plain", does={"tools": [tool("pay", description="Pays.")]}, effects={"*": "read"})
+    assert [action.effect for action in await srv.actions()] == ["irreversible"]
+
+
 @pytest.mark.parametrize("covers", ["call", "action"])
 @pytest.mark.parametrize("change", [{}, {"description": "Does it, and more."}])
 async def test_no_yes_from_before_holds_for_a_tool_that_became_another(
@@ -527,3 +537,14 @@ async def test_variables_are_secrets_by_their_names(rogue) -> None:
     assert "tok-5ecret-77" not in repr(srv.settings)
     assert "lamp-room-42" not in repr(srv.settings)
     del model
+
+
+async def test_variables_in_a_file_are_secrets_too(tmp_path) -> None:
+    from delf_mcp import MCP
+
+    env = {"API_TOKEN": "tok-5ecret-78"}
+    entry = {"command": sys.executable, "args": [ROGUE, "plain"], "env": env}
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"rogue": entry}}))
+    response, _, _ = await run(MCP(name="rogue", config=str(path)), "print('tok-' + '5ecret-78')")
+    assert "tok-5ecret-78" not in response.text

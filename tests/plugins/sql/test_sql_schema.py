@@ -239,6 +239,11 @@ BROKEN = {
         "CREATE TRIGGER g AFTER INSERT ON t BEGIN INSERT INTO gone VALUES (1); END;",
         "",
     ),
+    "view in the words of a newer SQLite": (
+        "CREATE VIEW v AS SELECT a FROM t; PRAGMA writable_schema = ON;"
+        + "UPDATE sqlite_master SET sql = 'CREATE VIEW v AS SELECT ((' WHERE name = 'v';",
+        "passed over: malformed database schema (v)",
+    ),
 }
 
 
@@ -264,6 +269,16 @@ async def test_what_is_broken_takes_nothing_else_with_it(broken, open_sql):
     for name in known.keys() - {"t"}:
         assert known[name]["columns"] is None
         assert "cannot be read" in known[name]["comment"]
+
+
+async def test_a_broken_file_cannot_be_changed_by_reading(broken, open_sql):
+    path, _ = broken
+    before = path.read_bytes()
+    sql = open_sql(f"sqlite:///{path}")
+    for statement in ("UPDATE sqlite_master SET sql = ''", "DELETE FROM t"):
+        with pytest.raises(DelfError):
+            await sql.query(statement)
+    assert path.read_bytes() == before
 
 
 async def test_attached_files_of_sqlite_can_be_read_and_nothing_else(tmp_path, open_sql):

@@ -137,6 +137,7 @@ class _Session:
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
         self._deadline = float("inf")
+        self.passed_over: str | None = None
         self.connection = self._open()
 
     def _open(self) -> sqlite3.Connection:
@@ -150,7 +151,9 @@ class _Session:
             connection.execute(f'ATTACH ? AS "{name}"', (uri,))
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
-        if not own.reader:
+        if own.reader:
+            self.passed_over = _malformed(connection)
+        else:
             connection.text_factory = _escaped
             connection.execute("PRAGMA foreign_keys = ON")
             # A write that was killed is rolled back by the next writer that reads.
@@ -299,6 +302,22 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
+def _malformed(connection: sqlite3.Connection) -> str | None:
+    """Find the part of the schema that makes no sense, as a view in a newer SQLite's words.
+
+    By itself SQLite refuses to read anything of such a file.
+    """
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    except sqlite3.DatabaseError as error:
+        if not str(error).startswith("malformed database schema"):
+            return None  # the first statement says so
+        # The file is open for reading only, and the authorizer lets no statement change it.
+        connection.execute("PRAGMA writable_schema = ON")
+        return str(error)
+    return None
+
+
 def _opens_virtual_table(action: int, table: str | None, database: str | None) -> bool:
     """Tell whether SQLite prepares a virtual table (json_each, FTS, R-tree) for reading.
 
@@ -354,7 +373,7 @@ def main() -> None:
 
     def open_() -> tuple[Any, ...]:
         sessions.append(_Session(opening))
-        return ()
+        return (sessions[0].passed_over,)
 
     send(answers, _answer(open_, reader=opening.reader))
     if not sessions:

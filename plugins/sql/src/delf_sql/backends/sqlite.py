@@ -80,7 +80,7 @@ class _Child:
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=kept)  # noqa: S603 - ours
         self._idle = threading.Event()
         try:
-            self._ask(tuple(opening))
+            (self.passed_over,) = self._ask(tuple(opening))
         except BaseException:
             self.close()
             raise
@@ -306,8 +306,9 @@ class SqliteBackend:
         return table
 
     def version(self, session: _Child) -> str:
-        """SQLite's version."""
-        return f"SQLite {sqlite3.sqlite_version}"
+        """SQLite's version, and what of the file it passes over."""
+        told = f"; passed over: {first_line(session.passed_over)}" if session.passed_over else ""
+        return f"SQLite {sqlite3.sqlite_version}{told}"
 
     def stop(self, session: _Child) -> None:
         """End the process of a statement."""
