@@ -240,8 +240,8 @@ BROKEN = {
         "",
     ),
     "view in the words of a newer SQLite": (
-        "CREATE VIEW v AS SELECT a FROM t; PRAGMA writable_schema = ON;"
-        + "UPDATE sqlite_master SET sql = 'CREATE VIEW v AS SELECT ((' WHERE name = 'v';",
+        """CREATE VIEW v AS SELECT a FROM t; PRAGMA writable_schema = ON;
+        UPDATE sqlite_master SET sql = 'CREATE VIEW v AS SELECT ((' WHERE name = 'v';""",
         "passed over: malformed database schema (v)",
     ),
 }
