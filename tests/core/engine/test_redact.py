@@ -27,7 +27,8 @@ from delf.secrets import (
     secrets_of_settings,
 )
 from delf.settings import PluginSettings
-from delf.values.encoding import dumps
+from delf.values.conversion import plain
+from delf.values.encoding import dumps, to_jsonable_or_repr
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 
@@ -47,6 +48,15 @@ class Holder:
     held: Any
 
 
+@dataclasses.dataclass
+class Picky:
+    token: str
+
+    def __post_init__(self) -> None:
+        if self.token == REDACTED:
+            raise LookupError(self.token)
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -56,6 +66,7 @@ class Holder:
         ({TOKEN}, {REDACTED}),
         (b"x " + PASSWORD.encode(), b"x " + REDACTED.encode()),
         (Row("a", TOKEN), Row("a", REDACTED)),
+        (Picky(TOKEN), {"token": REDACTED}),
     ],
 )
 def test_in_values(value: Any, expected: Any) -> None:
@@ -74,16 +85,14 @@ def test_what_holds_none_stays_the_same_object(value: Any) -> None:
     assert redactor.is_in(encoded) == (b'"bytes"' in encoded), "bytes have to be looked at"
 
 
-def _put_in(kind: str, value: Any) -> Any:
-    match kind:
-        case "list":
-            return [value]
-        case "dict":
-            return {"a": value}
-        case "tuple":
-            return (value,)
-        case _:
-            return Holder(value)
+@pytest.mark.parametrize("told", ["__repr__", "__str__"])
+def test_an_object_is_looked_at_as_events_and_as_results_have_it(told: str) -> None:
+    def say(_: object) -> str:
+        return f"odd {TOKEN}"
+
+    odd = type("Odd", (), {"__repr__": lambda _: "odd", "__str__": lambda _: "odd", told: say})  # pyright: ignore[reportUnknownLambdaType]
+    clean = Redactor([TOKEN]).value({"a": odd()})
+    assert TOKEN not in f"{to_jsonable_or_repr(clean)} {plain(clean)}"
 
 
 @pytest.mark.parametrize("word", ["", "abc", "postgres", "password", "123456", "        "])

@@ -5,7 +5,6 @@ import pytest
 
 from delf import load_project
 from delf.errors import ConfigurationError
-from delf.project.files import find_config
 from delf.settings import folder_of
 
 
@@ -13,7 +12,7 @@ def test_the_nearest_file_upwards_is_used(tmp_path):
     deep = tmp_path / "a" / "b" / "c"
     deep.mkdir(parents=True)
     (tmp_path / "delf.toml").write_text("[agent]\ntimeout = 1\n")
-    assert find_config(deep) == tmp_path / "delf.toml"
+    assert load_project(deep, environ={}).file == tmp_path / "delf.toml"
     (tmp_path / "a" / "delf.toml").write_text("[agent]\ntimeout = 2\n")
     found = load_project(deep, environ={})
     assert found.file == tmp_path / "a" / "delf.toml"
@@ -36,7 +35,7 @@ def test_a_search_from_the_root_of_the_file_system_ends():
 
 def test_a_directory_of_that_name_is_no_file(tmp_path):
     (tmp_path / "delf.toml").mkdir()
-    assert find_config(tmp_path) is None
+    assert load_project(tmp_path, environ={}).file is None
 
 
 def test_the_working_directory_is_where_the_search_begins(tmp_path, monkeypatch):

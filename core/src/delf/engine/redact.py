@@ -189,9 +189,12 @@ class Redactor:
             return self._clean(value.value)
         fields = fields_of(value)
         if fields is None:
-            told = str(value)
-            safe = self.text(told)
-            return value if safe is told else safe
+            for tell in (repr, str):  # events are written with the one, results with the other
+                told = tell(value)
+                safe = self.text(told)
+                if safe is not told:
+                    return safe
+            return value
         cleaned = self._clean_mapping(fields)
         return value if cleaned is fields else _with_fields(value, cleaned)
 
@@ -264,7 +267,7 @@ def put_back(
 
 def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
     """A record of the same class with other fields; these alone where its class refuses them."""
-    with contextlib.suppress(TypeError, ValueError):
+    with contextlib.suppress(Exception):  # whatever the class checks as it is made
         return dataclasses.replace(value, **fields)
     return fields
 

@@ -1,4 +1,4 @@
-"""``delf.toml``: where it is, and what its sections may be."""
+"""``delf.toml``: what its sections may be."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from delf.config import LLM_KEYS, AgentConfig
 from delf.errors import ConfigurationError, ToolDefinitionError, did_you_mean
 from delf.tools.signature import check_name
-from delf.trust.folders import CONFIG_FILE, is_file, parse_toml, project_folder, read_file
+from delf.trust.folders import parse_toml, read_file
 
 RULES: Final = "rules"
 SECTIONS: Final = ("agent", "approvals", "connections", "plugins", "journal")
@@ -21,16 +21,6 @@ PREFER: Final = "prefer"
 # The parser has the place in its message only.
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _RESERVED: Final = ("name", "metadata")
-
-
-def find_config(start: Path) -> Path | None:
-    """The nearest ``delf.toml`` in a directory or those above it, as far as is looked.
-
-    Args:
-        start: Where the search begins.
-    """
-    path = project_folder(start) / CONFIG_FILE
-    return path if is_file(path) else None
 
 
 def read_config(path: Path) -> dict[str, Any]:
