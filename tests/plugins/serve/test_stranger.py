@@ -144,7 +144,7 @@ async def test_what_cannot_be_undone_looks_it(shop, open_page):  # noqa: F811
     for place, card in (("", ".ask"), ("#/inbox", ".inbox-row")):
         if place:
             await page.goto(f"{shop.url}/{place}")
-        final = page.locator(f"{card}.irreversible")
+        final = page.locator(f"{card}.final")
         await expect(final.locator(".effect")).to_have_text("● cannot be undone")
         assert await final.locator(".effect").evaluate(style) == [bad, "700"]
         assert await final.evaluate(left) == bad

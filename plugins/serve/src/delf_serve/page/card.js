@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
-import { ago, effectOf, exact, pretty, short, value } from "./words.js";
+import { ago, effectClass, effectOf, exact, pretty, short, value } from "./words.js";
 
 export const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", already_done: "it did happen" };
 
@@ -101,14 +101,14 @@ export class Card {
     this.editing = false;
     const [shape, words] = effectOf(question.effect);
     this.id = `ask-${question.request_id}`;
-    this.effect = el("p", { class: `effect ${question.effect}` }, `${shape} ${words}`);
+    this.effect = el("p", { class: `effect ${effectClass(question.effect)}` }, `${shape} ${words}`);
     this.body = el("div", { class: "ask-body" });
     this.extra = el("div", { class: "ask-extra" });
     this.problem = el("p", { class: "bad", role: "alert" });
     this.buttons = el("div", { class: "buttons" });
     this.outcome = el("p", { class: "outcome" });
     this.rule = el("p", { class: "quiet" });
-    this.node = el("section", { class: `ask ${question.effect}`, id: this.id, tabindex: "-1", "aria-label": sentence(question), onkeydown: (event) => this.key(event) },
+    this.node = el("section", { class: `ask ${effectClass(question.effect)}`, id: this.id, tabindex: "-1", "aria-label": sentence(question), onkeydown: (event) => this.key(event) },
       el("div", { class: "ask-head" }, el("h3", {}, sentence(question)), this.effect),
       question.description ? el("p", { class: "quiet" }, `the script says: ${question.description}`) : null,
       caution(question),

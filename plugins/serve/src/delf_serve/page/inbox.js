@@ -4,7 +4,7 @@ import { get, post } from "./api.js";
 import { caution } from "./card.js";
 import { long } from "./code.js";
 import { arrange, breathe, el, fill, say, setText } from "./dom.js";
-import { ago, args, count, effectOf, exact, pretty, short } from "./words.js";
+import { ago, args, count, effectClass, effectOf, exact, isFinal, pretty, short } from "./words.js";
 
 const KEYS = [["j", "next request"], ["k", "previous request"], ["x", "choose the request"], ["a", "go to the Approve button"],
   ["r", "reject, with a reason"], ["e", "open the request and edit it"], ["?", "show or hide these keys"]];
@@ -26,8 +26,8 @@ class Row {
     this.offer();
     const all = el("pre", { class: "value", tabindex: "0" });
     this.all = el("details", { ontoggle: () => this.all.open && fill(all, long(pretty({ ...one.defaults, ...one.arguments }), 8000)) }, el("summary", { class: "quiet" }, "all arguments"), all);
-    this.node = el("li", { class: `inbox-row ${one.effect}`, tabindex: "-1", "aria-label": `${one.action}, ${words}` },
-      el("div", { class: "inbox-head" }, this.box, el("strong", {}, one.action), el("span", { class: `effect ${one.effect}` }, `${shape} ${words}`)),
+    this.node = el("li", { class: `inbox-row ${effectClass(one.effect)}`, tabindex: "-1", "aria-label": `${one.action}, ${words}` },
+      el("div", { class: "inbox-head" }, this.box, el("strong", {}, one.action), el("span", { class: `effect ${effectClass(one.effect)}` }, `${shape} ${words}`)),
       el("p", { class: "call" }, one.code ? long(one.code, 600) : args(one.arguments, 300)),
       one.reason ? el("p", { class: "quiet" }, `Why approval is needed: ${one.reason}`) : null,
       caution(one),
@@ -106,7 +106,7 @@ export class InboxView {
     this.many.hidden = !chosen.length;
     if (!chosen.length) return;
     const names = [...new Set(chosen.map((row) => row.one.action))].map((name) => short(name, 60)).join(", ");
-    const final = chosen.filter((row) => row.one.effect === "irreversible").length;
+    const final = chosen.filter((row) => isFinal(row.one.effect)).length;
     fill(this.many, el("button", { type: "button", class: "primary", onclick: () => this.decide(chosen, { decision: "approve" }) }, `Approve ${chosen.length}`),
       el("button", { type: "button", class: "danger", onclick: () => this.decide(chosen, { decision: "reject", reason: null }) }, `Reject ${chosen.length}`),
       el("span", { class: final ? "bad" : "quiet" }, `${names}${final ? `; ${final} cannot be undone` : ""}`));

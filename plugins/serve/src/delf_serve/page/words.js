@@ -19,6 +19,12 @@ export const EFFECTS = {
 /** The mark and the words of an effect; a level without words of its own is named. */
 export const effectOf = (effect) => EFFECTS[effect] || ["●", effect];
 
+/** Whether it is red: as `can_be_undone` in delf's types.py, so an unknown level is. */
+export const isFinal = (effect) => effect !== "read" && effect !== "write";
+
+/** The class of what shows an effect. */
+export const effectClass = (effect) => (isFinal(effect) ? "final" : "");
+
 export function money(usd) {
   if (usd === null || usd === undefined) return "cost unknown";
   if (usd === 0) return "$0";
