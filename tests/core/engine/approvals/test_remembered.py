@@ -10,7 +10,7 @@ from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.decision import Answer
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.shared import Approvals
-from delf.errors import UnknownRequestError
+from delf.errors import DelfError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRemembered, ApprovalRequested
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.approval import Approved, Decider, Rejected
@@ -238,6 +238,19 @@ async def test_what_the_connection_asks_about_passes_where_that_was_approved(fir
     await bench.call("mail.send", ["ann@us.example"])
     await bench.call("mail.send", ["eve@far.example"])
     assert len(bench.asked) == (1 if first_asks else 2)
+
+
+async def test_where_the_journal_cannot_be_read_somebody_is_asked(caplog):
+    class Torn(InProcessJournal):
+        async def remembered(self):
+            raise DelfError("the disk is gone")
+
+    journal = Torn()
+    bench = await gate_bench(Mail(), decide=remembering("until_revoked"), journal=journal)
+    for _ in range(2):
+        assert isinstance(await bench.call("mail.send", ["x"]), Returned)
+    assert len(bench.asked) == 2
+    assert "remembered decisions cannot be read" in caplog.text
 
 
 async def test_in_the_mode_strict_nothing_that_was_remembered_passes():

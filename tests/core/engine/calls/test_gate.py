@@ -2,6 +2,7 @@ import asyncio
 import threading
 
 import pytest
+from pydantic import BaseModel, Field, SecretStr
 
 from delf import Connection, action
 from delf.engine.approvals.channels import NamedChannel
@@ -235,6 +236,39 @@ async def test_what_is_remembered_is_not_asked_again():
         ("shop.close", {"number": 8}),
         ("shop.refund", {"number": 7}),
     ]
+
+
+class Reticent(BaseModel):
+    """Shows less than it holds."""
+
+    user: str
+    password: str = Field(exclude=True)
+
+
+class Vault(Connection):
+    """A vault."""
+
+    @action(effect="write")
+    async def hide(self, secret: SecretStr) -> None:
+        """Take a secret."""
+
+    @action(effect="write")
+    async def enter(self, who: Reticent) -> None:
+        """Take a model that dumps without one of its fields."""
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("vault.hide", "first", "second"),
+        ("vault.enter", {"user": "bob", "password": "a"}, {"user": "bob", "password": "b"}),
+    ],
+)
+async def test_what_looks_alike_is_not_the_same_call(name, first, second):
+    bench = await gate_bench(Vault(), decide=lambda request: Approved(remember="until_revoked"))
+    for value in (first, second, first, second):
+        assert isinstance(await bench.call(name, value), Returned)
+    assert len(bench.asked) == 2
 
 
 @pytest.mark.parametrize("mode", ["approve_all", "strict"])
