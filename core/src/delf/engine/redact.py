@@ -15,6 +15,7 @@ import traceback
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import Any, Final, cast
 from urllib.parse import quote, quote_plus
 
@@ -53,11 +54,21 @@ class Forms:
         """Tell whether a secret is in a text."""
         return any(form in text for form in self._forms)
 
+    @cached_property
+    def _by_start(self) -> dict[str, list[str]]:
+        """The forms by their first character."""
+        found: dict[str, list[str]] = {}
+        for form in self._forms:
+            found.setdefault(form[0], []).append(form)
+        return found
+
     def begun_at(self, text: str) -> int:
         """Find the place where a text's end could begin a secret; its length for none."""
         longest = len(self._forms[0]) if self._forms else 0
         for at in range(max(0, len(text) - longest + 1), len(text)):
-            if any(form.startswith(text[at:]) for form in self._forms):
+            # A script may print thousands of lines, and few of their characters begin a form.
+            forms = self._by_start.get(text[at])
+            if forms and any(map(str.startswith, forms, repeat(text[at:]))):
                 return at
         return len(text)
 
