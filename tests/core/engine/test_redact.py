@@ -18,7 +18,7 @@ from delf import Agent, Connection, LLMConfig, action, tool
 from delf import events as ev
 from delf.engine.redact import REDACTED, Redactor
 from delf.errors import ToolExecutionError
-from delf.messages import FilePart
+from delf.messages import FilePart, ImagePart, Message, TextPart
 from delf.protocols.approval import Edited
 from delf.secrets import (
     secrets_of_environ,
@@ -83,6 +83,12 @@ def test_what_holds_none_stays_the_same_object(value: Any) -> None:
     assert redactor.value(value) is value
     encoded = dumps(value)
     assert redactor.is_in(encoded) == (b'"bytes"' in encoded), "bytes have to be looked at"
+
+
+def test_an_image_is_not_looked_through() -> None:
+    asked = (Message("user", (TextPart(TOKEN), ImagePart(TOKEN.encode(), "image/png"))),)
+    (clean,) = Redactor([TOKEN]).value(asked)
+    assert clean.parts == (TextPart(REDACTED), asked[0].parts[1])
 
 
 @pytest.mark.parametrize("told", ["__repr__", "__str__"])

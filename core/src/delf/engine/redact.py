@@ -22,6 +22,7 @@ from urllib.parse import quote, quote_plus
 from pydantic import SecretStr
 
 from delf.errors import DelfError
+from delf.messages import ImagePart
 from delf.secrets import SHORTEST, secrets_of_settings, worth_hiding
 from delf.values.conversion import fields_of
 
@@ -188,8 +189,8 @@ class Redactor:
     def _clean_other(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.text(value)
-        if isinstance(value, (int, float)):
-            return value
+        if isinstance(value, (int, float, ImagePart)):
+            return value  # an image is no text, and to look through it takes a second
         if isinstance(value, _BYTES):
             return self._clean_bytes(cast("bytes", value))
         if isinstance(value, Mapping):
