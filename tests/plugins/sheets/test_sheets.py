@@ -137,11 +137,13 @@ async def test_clear_keeps_formats(google: GoogleServer, sheets: Any, book: str)
 
 async def test_looks_and_charts(google: GoogleServer, sheets: Any, book: str) -> None:
     await sheets.write(book, "A1", [{"month": "May", "net": 7.5}, {"month": "June", "net": 9}])
-    await sheets.format(book, "A1:B1", bold=True, background="#ff8800", align="center", freeze_rows=1)  # fmt: skip
+    await sheets.format(book, "A1:B1", bold=True, background="#ff8800", align="center", font_size=14, borders=True, freeze_rows=1)  # fmt: skip
     await sheets.format(book, "B:B", number_format="#,##0.00 €", color="red")
     sheet = google.sheets.books[book].sheets[0]
     look = sheet.cells[0, 0]["userEnteredFormat"]
-    assert look["textFormat"] == {"bold": True}
+    assert look["textFormat"] == {"bold": True, "fontSize": 14}
+    line = {"style": "SOLID"}
+    assert look["borders"] == {"top": line, "bottom": line, "left": line, "right": line}
     assert look["backgroundColorStyle"]["rgbColor"] == {"red": 1.0, "green": 136 / 255, "blue": 0.0}
     assert sheet.cells[1, 1]["userEnteredFormat"]["numberFormat"] == {"type": "CURRENCY", "pattern": "#,##0.00 €"}  # fmt: skip
     assert sheet.properties["gridProperties"]["frozenRowCount"] == 1

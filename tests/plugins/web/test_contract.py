@@ -44,4 +44,4 @@ class TestWeb(ConnectionContract):
 class TestPackage(PluginContract):
     name = "web"
     offers: Any = {"connection": ["web", "websearch"]}
-    vendors = ("trafilatura", "httpx", "httpcore", "feedparser", "protego", "lxml", "pypdf")
+    vendors = ("trafilatura", "httpx", "httpcore", "feedparser", "lxml", "pypdf")

@@ -172,10 +172,12 @@ class Sheets(GoogleConnection):
         range: str,  # noqa: A002 - in scripts
         bold: bool | None = None,
         italic: bool | None = None,
+        font_size: int | None = None,
         color: str | None = None,
         background: str | None = None,
         number_format: str | None = None,
         align: Literal["left", "center", "right"] | None = None,
+        borders: bool | None = None,
         freeze_rows: int | None = None,
     ) -> None:
         """Change how a range looks. Colors are #ff8800 or names; number formats are patterns, as

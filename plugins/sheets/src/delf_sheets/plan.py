@@ -275,13 +275,20 @@ def _color(text: str) -> dict[str, Any]:
     return {"rgbColor": rgb}
 
 
+def _borders(shown: bool) -> dict[str, Any]:
+    line = {"style": "SOLID" if shown else "NONE"}
+    return dict.fromkeys(("top", "bottom", "left", "right"), line)
+
+
 _LOOKS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "bold": ("textFormat.bold", bool),
     "italic": ("textFormat.italic", bool),
+    "font_size": ("textFormat.fontSize", int),
     "color": ("textFormat.foregroundColorStyle", _color),
     "background": ("backgroundColorStyle", _color),
     "number_format": ("numberFormat", _number_format),
     "align": ("horizontalAlignment", str.upper),
+    "borders": ("borders", _borders),
 }
 """The fields of a cell's format, and their values as the service takes them."""
 
