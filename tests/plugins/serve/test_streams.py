@@ -7,10 +7,12 @@ import json
 from types import SimpleNamespace
 
 from delf.events import TaskFinished
+from delf.plugins.in_process_journal import InProcessJournal
 from delf_devkit.testing.events import every_event
 from delf_journal_sql import SqlJournal
+from delf_journal_sql.errors import JournalError
 from delf_serve import streams
-from delf_serve.streams import END, Streams
+from delf_serve.streams import END, HELLO, Streams
 
 
 class Deaf(SqlJournal):
@@ -42,6 +44,21 @@ async def test_it_ends_where_the_last_event_was_written_before_the_subscription_
     await journal.aclose()
     assert seen[-1] == END
     assert any(b"id: %d" % end.seq in frame for frame in seen)
+
+
+class Away(InProcessJournal):
+    """Its server is gone once a client looks on."""
+
+    async def read(self, task_id, after=0):
+        raise JournalError("the server is away")
+
+
+async def test_it_ends_without_a_failure_where_the_journal_cannot_be_read(caplog):
+    journal = Away()
+    journal.task = lambda _: asyncio.sleep(0, SimpleNamespace(state="running"))
+    frames = [f async for f in Streams(SimpleNamespace(journal=journal)).events("t1", 0)]
+    assert frames == [HELLO]
+    assert "the server is away" in caplog.text
 
 
 async def test_values_that_json_lacks_are_plain_in_all_that_is_told(serve):

@@ -113,6 +113,8 @@ class Streams:
                     last, is_over = event.seq, isinstance(event, TaskFinished)
                 is_behind = event.seq > last
             yield END
+        except DelfError as error:  # the answer has begun: its client comes back
+            _log.warning("events cannot be read: %s", error.message)
         finally:
             self.open -= 1
             if coming is not None:
