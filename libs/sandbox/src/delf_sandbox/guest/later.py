@@ -54,6 +54,9 @@ class Later:
             case ast.IfExp(body=first, orelse=second) | ast.BinOp(left=first, right=second):
                 self._keep(first, scope, path)
                 self._keep(second, scope, path)
+            case ast.BoolOp(values=items):
+                for item in items:
+                    self._keep(item, scope, path)
             case ast.Await(value=ast.Call() as inner):
                 self._keep_results(self._seen.calls[id(inner)], path, is_awaited=True)
             case _:
@@ -69,7 +72,7 @@ class Later:
 
     def _keep_call(self, node: ast.Call, path: Path) -> None:
         place = self._seen.calls[id(node)]
-        scope = place.scope
+        scope, given = place.scope, node.args
         match node.func:
             case ast.Name(id=word) if word in BUILTINS and scope.find(word) is None:
                 self._keep_builtin(word, place, path)
@@ -80,6 +83,9 @@ class Later:
                 self._keep(inner, scope, (EACH, *path[2:]))
             case ast.Attribute(value=inner, attr="get" | "pop" | "popleft"):
                 self._keep(inner, scope, (EACH, *path))
+            case ast.Attribute(attr="chain"):
+                for item in given:
+                    self._keep(item, scope, path)
             case _:
                 pass
         if not path:
@@ -90,6 +96,9 @@ class Later:
         given, scope = place.node.args, place.scope
         if word in _COLLECTIONS and given:
             self._keep(given[0], scope, path or (EACH,))
+        elif word == "dict":
+            for item in place.node.keywords:
+                self._keep(item.value, scope, path[1:])
         elif word == "enumerate" and given and path[1:2] == (1,):
             self._keep(given[0], scope, (EACH, *path[2:]))
         elif word == "zip" and len(path) > 1 and isinstance(path[1], int) and path[1] < len(given):
