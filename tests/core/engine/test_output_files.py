@@ -62,12 +62,14 @@ async def test_a_writer_that_fails_in_a_way_of_its_own_is_a_problem(
     assert await files.all_written() == ["'a.brk' cannot be made: RuntimeError: as ever"]
 
 
-def test_names_that_differ_only_by_encoding_are_one(tmp_path):
+def test_names_that_differ_only_by_case_or_encoding_do_not_hide_each_other(tmp_path):
     folder = OutputFolder(str(tmp_path))
+    assert folder.write("Report.csv", b"1") == str(tmp_path / "Report.csv")
+    assert folder.write("report.CSV", b"2") == str(tmp_path / "report-2.CSV")
     composed, decomposed = "caf\u00e9.txt", "cafe\u0301.txt"
     assert folder.write(decomposed, b"1") == folder.write(composed, b"2")
     assert (tmp_path / composed).read_bytes() == b"2"
-    assert set(folder.files) == {composed}
+    assert set(folder.files) == {"Report.csv", "report.CSV", composed}
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644)])
@@ -104,10 +106,21 @@ def test_nothing_half_written_is_left(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "open", full)
+    monkeypatch.setattr(os, "link", full)
     with pytest.raises(OSError, match="No space"):
         OutputFolder(str(tmp_path)).write("a", b"x")
     assert os.listdir(tmp_path) == []
+
+
+def test_where_files_cannot_be_linked(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", unsupported)
+    (tmp_path / "a").write_text("mine")
+    assert OutputFolder(str(tmp_path)).write("a", b"x") == str(tmp_path / "a-2")
+    assert (tmp_path / "a").read_text() == "mine"
+    assert (tmp_path / "a-2").read_text() == "x"
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "a\0b"])

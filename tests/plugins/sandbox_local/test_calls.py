@@ -152,8 +152,8 @@ add_to_output_files("b.txt", "b")
 """
     _, host = await run_script(code, OrderedHost())
     assert host.order == [
-        *("print before\n", "clock", "file a.txt"),
-        *("print between\n", "clock", "file b.txt"),
+        *("clock", "print before\n", "file a.txt"),
+        *("clock", "print between\n", "file b.txt"),
     ]
 
 

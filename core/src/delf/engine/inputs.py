@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -60,10 +61,15 @@ def _checked(given: Path) -> Path:
     return path
 
 
+def _composed(name: str) -> str:
+    """Return the same text for names that differ only in how their letters are encoded."""
+    return unicodedata.normalize("NFC", name)
+
+
 def _free_name(name: str, taken: Iterable[str]) -> str:
-    used = {item.casefold() for item in taken}
+    used = {_composed(item).casefold() for item in taken}
     own, number, free = Path(name), 1, name
-    while free.casefold() in used:
+    while _composed(free).casefold() in used:
         number += 1
         free = f"{own.stem}-{number}{own.suffix}"
     return free

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import filecmp
 import itertools
 import logging
 import os
 import secrets
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +27,7 @@ from delf.values.sizes import has_too_many_values
 _log = logging.getLogger(__name__)
 MOST_OF_CALLS: Final = 200 * 1024 * 1024
 """Bytes of files that the tools of one task give: scripts have a limit in their sandbox."""
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 
 class OutputFolder:
@@ -61,13 +64,14 @@ class OutputFolder:
         """
         name = check_file_name(name)
         own = self.files.get(name)
-        parent = self._parent_of(name, own)
+        place = _writable(name)
+        parent = self._parent_of(place, own)
         parent.mkdir(parents=True, exist_ok=True)
         temporary = parent / f".delf-{secrets.token_hex(8)}"
         try:
             with temporary.open("xb") as file:  # with the mode that the user's umask leaves
                 file.write(data)
-            path = self._put(temporary, parent / Path(name).name, own)
+            path = self._put(temporary, parent / Path(place).name, own)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -92,15 +96,29 @@ class OutputFolder:
         """Give a written file its name, or the first free one like it."""
         if own is not None:
             return temporary.replace(own)
+        taken = {other.casefold() for other in self.files.values()}
         for number in itertools.count(1):
             free = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+            if str(free).casefold() in taken:  # one file only, where the folder is copied to
+                continue
             try:
-                os.close(os.open(free, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+                _link(temporary, free)
             except FileExistsError:
                 if not (self._resumed and _same(temporary, free)):
                     continue
-            return temporary.replace(free)
+                temporary.unlink()
+            return free
         raise AssertionError("numbers do not end")
+
+
+def _writable(name: str) -> str:
+    """Replace what the file system's encoding does not have: ASCII with LC_ALL=C, for one."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        return name.encode(encoding, "replace").decode(encoding).replace("?", "_")
+    return name
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -110,6 +128,23 @@ def _same(one: Path, other: Path) -> bool:
         return filecmp.cmp(one, other, shallow=False)
     except OSError:
         return False
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """Rename, but only to a name that is free.
+
+    Raises:
+        FileExistsError: When it is not.
+    """
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        temporary.replace(path)
+    else:
+        temporary.unlink()
 
 
 def written_before(events: Sequence[Event]) -> dict[str, str] | None:
