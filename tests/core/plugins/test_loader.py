@@ -52,6 +52,7 @@ def test_specs_are_collected():
             "returned a MemorySpec, not a ConnectionSpec",
         ),
         ("yield ConnectionSpec(name='x', summary='')", "missing 1 required keyword-only argument"),
+        ("yield ConnectionSpec(name='x', summary=None, factory='a:b')", "has no summary"),
         ("yield ConnectionSpec(name='', summary='', factory='a:b')", "'' is not a name"),
         ("yield ConnectionSpec(name='a b', summary='', factory='a:b')", "'a b' is not a name"),
         ("yield ConnectionSpec(name=3, summary='', factory='a:b')", "3 is not a name"),
@@ -122,6 +123,10 @@ def test_an_unknown_hook_is_a_warning_and_the_rest_works():
     def delf_conections():
         return []
 
+    @hookimpl
+    def observers():
+        return []
+
     def delf_telepathy():
         return []
 
@@ -142,6 +147,7 @@ def test_an_unknown_hook_is_a_warning_and_the_rest_works():
         "delf_conections is not a hook of this delf; did you mean 'delf_connections'?",
         "delf_models is not marked with @hookimpl and is ignored",
         "delf_telepathy is not a hook of this delf",
+        "observers is not a hook of this delf; did you mean 'delf_observers'?",
     ]
 
 

@@ -186,6 +186,8 @@ def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
     if not 1 <= len(words) <= most or name != " ".join(words):
         raise _BadPluginError(f"{hook}: {name!r} is not a name; it is text without blanks")
     where = f"{hook}: the spec {name!r}"
+    if not isinstance(cast("Any", item.summary), str):  # the help of all commands has it
+        raise _BadPluginError(f"{where} has no summary")
     factory: Any = item.factory
     if not isinstance(factory, str) or not _FACTORY.fullmatch(factory):
         raise _BadPluginError(f"{where} has the factory {factory!r}, not 'module:attribute'")
@@ -210,11 +212,12 @@ def _oddities(plugin: object) -> Iterator[str]:
     """Functions of its own that were surely meant as hooks and will not be called."""
     home = getattr(plugin, "__name__", type(plugin).__module__)
     for name, member in inspect.getmembers(plugin, inspect.isroutine):
-        marked = getattr(member, f"{_PROJECT}_impl", None)
-        own = marked or getattr(member, "__module__", None) == home
-        if not own or not name.startswith(f"{_PROJECT}_"):
+        marked: dict[str, Any] | None = getattr(member, f"{_PROJECT}_impl", None)
+        is_named = name.startswith(f"{_PROJECT}_") and getattr(member, "__module__", None) == home
+        if not (marked or is_named):
             continue
-        if name not in HOOKS and not (marked and marked.get("optionalhook")):
-            yield f"{name} is not a hook of this delf{did_you_mean(name, HOOKS)}"
-        elif name in HOOKS and not marked:
+        hook: str = (marked and marked.get("specname")) or name
+        if hook not in HOOKS and not (marked and marked.get("optionalhook")):
+            yield f"{hook} is not a hook of this delf{did_you_mean(hook, HOOKS)}"
+        elif not marked:
             yield f"{name} is not marked with @hookimpl and is ignored"
