@@ -216,7 +216,7 @@ def _oddities(plugin: object) -> Iterator[str]:
         is_named = name.startswith(f"{_PROJECT}_") and getattr(member, "__module__", None) == home
         if not (marked or is_named):
             continue
-        hook: str = (marked and marked.get("specname")) or name
+        hook: str = (marked.get("specname") if marked else None) or name
         if hook not in HOOKS and not (marked and marked.get("optionalhook")):
             yield f"{hook} is not a hook of this delf{did_you_mean(hook, HOOKS)}"
         elif not marked:
