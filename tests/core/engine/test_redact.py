@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from delf import Agent, Connection, LLMConfig, action, tool
+from delf import Agent, CallContext, Connection, LLMConfig, action, tool
 from delf import events as ev
 from delf.engine.redact import REDACTED, Redactor
 from delf.errors import ToolExecutionError
@@ -379,3 +379,23 @@ async def test_scripts_prompts_events_and_errors_have_none(
     assert not any("123456" in text for text in everything)
     assert len(scripted_model.requests) == 2
     assert f"{{'token': '{REDACTED}', 'again': '{REDACTED}'}} {len(REDACTED)}" in repr(seen)
+
+
+async def test_what_a_tool_says_in_pieces(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    """It is told at once, also without the end of a line, but for what could begin a secret."""
+
+    @tool(effect="read", confirm=False)
+    async def work(context: CallContext) -> int:
+        """Work."""
+        for piece in ("10 %", " 20 %\nkey: ", TOKEN[:5], TOKEN[5:], ".", TOKEN[:4]):
+            context.say(piece)
+        return 1
+
+    scripted_model.writes("print(await work())")
+    agent = Agent(tools=[work], llm="scripted", host=delf_host, providers={"openai": TOKEN})
+    async with agent:
+        response = await agent.arun("x")
+    said = [event.text for event in response.events if isinstance(event, ev.CallPrinted)]
+    assert said == ["10 %", " 20 %\nkey: ", REDACTED, ".", TOKEN[:4]]

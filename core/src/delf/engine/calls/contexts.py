@@ -12,6 +12,7 @@ from typing import Any
 from delf.engine.approvals.identity import call_digest
 from delf.engine.calls.call import Call
 from delf.engine.calls.children import ChildTasks
+from delf.engine.redact import RedactedStream
 from delf.engine.task_run import TaskRun
 from delf.engine.toolset import BoundAction
 from delf.events import CallPrinted
@@ -34,8 +35,8 @@ class CallContexts:
     def __init__(self, run: TaskRun, children: ChildTasks) -> None:
         self._run = run
         self._children = children
-        self._held_back: dict[int, str] = {}
-        """The last line of each call's output, which may be half of a secret."""
+        self._outputs: dict[int, RedactedStream] = {}
+        """The output of each call: its end may be half of a secret."""
 
     def has_begun(self, call: Call) -> bool:
         """Tell whether a call has begun child tasks."""
@@ -56,7 +57,8 @@ class CallContexts:
         Raises:
             TaskLeftError: When a child of it has no end, whatever the action makes of that.
         """
-        self._tell(call.number, self._held_back.pop(call.number, ""))
+        if (output := self._outputs.pop(call.number, None)) is not None:
+            self._tell(call.number, output.end())
         if not is_cut_off:
             await self._children.end(call)
             if self._children.unfinished is not None:
@@ -83,10 +85,8 @@ class CallContexts:
             return self._children.delegate(call, child, begun)
 
         def say(text: str) -> None:
-            # By whole lines: a secret that two pieces share would be found in neither.
-            lines, newline, rest = (self._held_back.get(call.number, "") + text).rpartition("\n")
-            self._tell(call.number, lines + newline)
-            self._held_back[call.number] = rest
+            output = self._outputs.setdefault(call.number, RedactedStream(self._run.log.redactor))
+            self._tell(call.number, output.feed(text))
 
         return CallContext(
             task_id=self._run.log.task_id,
