@@ -190,7 +190,7 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, (int, float, ImagePart)):
-            return value  # an image is no text, and to look through it takes a second
+            return value  # an image is not text, and to look through it takes a second
         if isinstance(value, _BYTES):
             return self._clean_bytes(cast("bytes", value))
         if isinstance(value, Mapping):
@@ -279,9 +279,10 @@ def put_back(
 
 def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
     """A record of the same class with other fields; these alone where its class refuses them."""
-    with contextlib.suppress(Exception):  # whatever the class checks as it is made
+    try:
         return dataclasses.replace(value, **fields)
-    return fields
+    except Exception:  # whatever the class checks as it is made
+        return fields
 
 
 def _like(old: Any, parts: list[Any]) -> Any:
