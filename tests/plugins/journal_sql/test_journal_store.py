@@ -396,6 +396,14 @@ class TestVersions:
         with pytest.raises(JournalSetupError, match=says):
             await journal.find()
 
+    async def test_a_journal_from_before_the_first_version_is_refused(self, tmp_path, open_journal):
+        place = tmp_path / "journal.db"
+        with contextlib.closing(sqlite3.connect(place, isolation_level=None)) as raw:
+            raw.execute("CREATE TABLE delf_schema_version (version INTEGER NOT NULL)")
+            raw.execute("INSERT INTO delf_schema_version VALUES (3)")
+        with pytest.raises(JournalSetupError, match="version 3, which was never released"):
+            await open_journal(str(place)).find()
+
     async def test_a_step_that_fails_leaves_the_journal_as_it_was(self, journal_url):
         broken = "CREATE TABLE delf_half (x INTEGER); SELECT nonsense FROM nowhere"
         database = open_database(JournalSettings(url=journal_url))

@@ -127,3 +127,8 @@ def _refuse_unknown(found: int, known: int, database: Database) -> None:
             f"the journal {database.name} is of version {found}, and this delf knows {known}",
             hint="upgrade: delf plugins install journal-sql",
         )
+    if 0 < found < FIRST:
+        raise JournalSetupError(
+            f"the journal {database.name} is of version {found}, which was never released",
+            hint="move the journal away, or set another one: [plugins.journal-sql] url",
+        )
