@@ -52,6 +52,9 @@ def test_files_are_added_in_pieces(memory: Memory, tmp_path: Path) -> None:
     assert memory.add("A text, and no file.") == 1
     with pytest.raises(MemorySetupError, match="cannot be read"):
         memory.add(tmp_path / "gone.md")
+    (tmp_path / "notes.pdf").write_bytes(b"%PDF-1.7")
+    with pytest.raises(MemorySetupError, match="of a kind that is not known"):
+        memory.add(str(tmp_path / "notes.pdf"))
     memory.close()
 
 

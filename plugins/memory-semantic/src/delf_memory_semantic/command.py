@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 _PLUGIN: Final = "memory-semantic"
 _STORE: Final = "semantic"
-_ENDINGS: Final = (".txt", ".md")
+_ENDINGS: Final = (".txt", ".md", ".pdf")
+"""Endings of a word that is meant as a file, also where there is none."""
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -70,7 +71,11 @@ class Memory:
         self._run(self.store.save(lines, source))
 
     def add(self, text: str | Path) -> int:
-        """Remember a text or a file (``.txt``, ``.md``) in pieces; how many there are."""
+        """Remember a text or a file (``.txt``, ``.md``) in pieces; how many there are.
+
+        Raises:
+            MemorySetupError: For a file that cannot be read, or is of another kind.
+        """
         source = None
         if isinstance(text, Path) or _is_file(text):
             source, text = str(text), read(Path(text))
@@ -138,4 +143,5 @@ class Memory:
 def _is_file(text: str) -> bool:
     if "\n" in text or len(text) > _LONGEST_PATH:
         return False
-    return Path(text).suffix.lower() in (".txt", ".md") and Path(text).is_file()
+    # Of any kind: the name of a file that cannot be read is no fact.
+    return bool(Path(text).suffix) and os.path.isfile(text)  # noqa: PTH113 - no error for odd names
