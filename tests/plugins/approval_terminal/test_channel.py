@@ -292,9 +292,13 @@ RESULT = "empty for null): "
         ([("", "h\n"), (RESULT, "\n")], AlreadyDone(result=None)),
         ([("", "h\n"), (RESULT, "paid\n"), (RESULT, '"paid"\n')], AlreadyDone(result="paid")),
         ([("", "h\n"), (RESULT, "\x04"), (UNKNOWN_PROMPT, "a\n")], Approved()),
+        (
+            [("", "e\n"), ("stops the task\n> ", "t\n"), ("stops the task\n> ", "a\n")],
+            Approved(),
+        ),
         ([("", "r\n"), ("empty): ", "ask her\n")], Rejected(reason="ask her")),
     ],
-    ids=["a", "h", "h empty", "h no JSON", "h Ctrl-D", "r"],
+    ids=["a", "h", "h empty", "h no JSON", "h Ctrl-D", "e t", "r"],
 )
 async def test_a_call_that_was_interrupted(person, request_for, typed, decision):
     asked = asyncio.create_task(

@@ -170,6 +170,8 @@ class TestCompression:
         chat.compress()
         assert len(chat) == 2
         assert len(scripted_model.requests) == 3
+        assert "Summary so far:\none" in scripted_model.prompts[1]
+        assert '{"user": "0"}' not in scripted_model.prompts[1]
 
     @pytest.mark.parametrize("answer", [LLMExecutionError("down"), "  "])
     def test_nothing_is_lost_when_it_fails(self, summarised, scripted_model, answer):

@@ -71,6 +71,14 @@ async def test_each_state_has_its_own_age(journal_url, open_journal):
     assert "waits 100" in await names(journal), "a runner will do it"
 
 
+async def test_more_old_tasks_than_one_transaction_removes(journal_url, open_journal):
+    journal = open_journal(journal_url)
+    await asyncio.gather(*(end(journal, f"t{n:03}", at=1000.0 + n) for n in range(130)))
+    gone = await journal.prune(older_than=1.0, keep=7)
+    assert gone.tasks == tuple(f"t{n:03}" for n in range(123))
+    assert await names(journal) == [f"t{n:03}" for n in range(123, 130)]
+
+
 async def test_output_files_go_where_nobody_said_where_to_put_them(
     tmp_path, sqlite_place, open_journal, monkeypatch
 ):
