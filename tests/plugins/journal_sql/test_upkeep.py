@@ -124,13 +124,18 @@ async def test_input_files_that_no_task_that_is_left_was_given(journal_url, open
 def clock(monkeypatch):
     """The time of writers and of both databases, which passes only when it is told to.
 
-    Processes are silent but for what they write: their heartbeats come by real time.
+    Processes are silent but for what they write: a heartbeat after a jump would be one of life.
     """
     clock = SimpleNamespace(now=1_000_000.0)
     for database in (SqliteDatabase, PostgresDatabase):
         monkeypatch.setattr(database, "now", lambda _self, _connection: clock.now)
     time_ = SimpleNamespace(monotonic=lambda: clock.now, sleep=time.sleep)
     monkeypatch.setattr(writers, "time", time_)
+
+    def silent(writer):
+        writer.beat_at = clock.now + 1e9
+
+    monkeypatch.setattr(writers.Writer, "beat", silent)
     return clock
 
 

@@ -97,7 +97,8 @@ class Writer:
         )
         self._tasks = Tasks(self.owner, database)
         self._connection: Connection | None = None
-        self._beat_at = time.monotonic() + self.owner.heartbeat_seconds
+        self.beat_at = time.monotonic() + self.owner.heartbeat_seconds
+        """When the next sign of life is due."""
         self._thread = threading.Thread(target=self._run, name="delf-journal", daemon=True)
         self._thread.start()
 
@@ -154,7 +155,7 @@ class Writer:
             while (batch := self._take()) is not None:
                 for run in _runs(batch):
                     self._do(run)
-                self._beat()
+                self.beat()
                 del batch
         finally:
             self._leave()
@@ -163,7 +164,7 @@ class Writer:
         """Take the waiting work, at the latest when a heartbeat is due; None at the end."""
         with self._ready:
             while not self._queue and not self._stopping:
-                due = self._beat_at - time.monotonic()
+                due = self.beat_at - time.monotonic()
                 if due <= 0:
                     return []
                 self._ready.wait(due)
@@ -263,10 +264,11 @@ class Writer:
         if not self._is_signed():
             self._signed_at = time.monotonic()
 
-    def _beat(self) -> None:
-        if time.monotonic() < self._beat_at:
+    def beat(self) -> None:
+        """Write a sign of life where one is due."""
+        if time.monotonic() < self.beat_at:
             return
-        self._beat_at = time.monotonic() + self.owner.heartbeat_seconds
+        self.beat_at = time.monotonic() + self.owner.heartbeat_seconds
         if self._signed_at is None or not self._tasks.open:
             return
         try:
