@@ -98,7 +98,7 @@ class Writer:
         self._tasks = Tasks(self.owner, database)
         self._connection: Connection | None = None
         self.beat_at = time.monotonic() + self.owner.heartbeat_seconds
-        """When the next sign of life is due."""
+        """The time of the next sign of life."""
         self._thread = threading.Thread(target=self._run, name="delf-journal", daemon=True)
         self._thread.start()
 
