@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from delf.errors import AgentStateError
 from delf.events import ScriptGenerated, TaskStarted
 from delf_workers import arun_worker, run_worker
 from support.commands import check_object, json_tables
@@ -147,6 +148,12 @@ def test_run_worker_from_code(project, monkeypatch):
     assert response.trace.scripts == ["print(open('a.md').read())"]
     assert (response.trace.tool_calls, len(response.trace.model_calls)) == ([], 1)
     assert response.cost_usd == 0.5
+
+
+async def test_run_worker_is_not_for_event_loops():
+    with pytest.raises(AgentStateError) as told:
+        run_worker("nobody")
+    assert told.value.hint == "await arun_worker(…)"
 
 
 NESTED = [

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.engine.views.prompts import Prompt, prompts_of
-from delf.errors import ToolExecutionError
+from delf.errors import AgentStateError, ToolExecutionError
 from delf.events import ChildStarted, Event, ModelCalled, ModelFailed, ModelReplied, TaskFinished
 from delf.protocols.sandbox import Raised, Returned
 from delf.protocols.strategy import StrategyHost
+from delf.sync import running_loop
 
 if TYPE_CHECKING:
     from delf import Response
@@ -174,5 +175,11 @@ def of_worker(response: Response, events: Sequence[Event]) -> Response:
 
 
 def run_worker(worker: str, task: str | None = None, **options: Any) -> Response:
-    """The same from synchronous code."""
+    """The same from synchronous code.
+
+    Raises:
+        AgentStateError: In an event loop, which it would block.
+    """
+    if running_loop() is not None:
+        raise AgentStateError("run_worker would block the event loop", hint="await arun_worker(…)")
     return asyncio.run(arun_worker(worker, task, **options))
