@@ -323,6 +323,24 @@ class TestSummaries:
             chat.append("assistant" if number % 2 else "user", f"message {number}")
         return chat
 
+    async def test_two_tasks_at_once_make_one(self, make_agent, scripted_model):
+        chat = self.filled()
+        both = asyncio.Event()
+
+        async def answer(request):
+            if request.purpose == "summarize":
+                await both.wait()
+                return "It began."
+            both.set()
+            return "```python\nprint(1)\n```"
+
+        scripted_model.default = answer
+        async with make_agent(chat) as agent:
+            await asyncio.gather(agent.arun("a"), agent.arun("b"))
+        purposes = [request.purpose for request in scripted_model.requests]
+        assert purposes.count("summarize") == 1
+        assert len(chat) == 6
+
     def test_they_are_made_before_the_task_and_counted(self, make_agent, scripted_model):
         chat = self.filled()
         scripted_model.says(self.priced("It began."))

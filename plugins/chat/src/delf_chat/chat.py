@@ -112,6 +112,8 @@ class Chat:
         self._store: ConversationStore | None = None if persist else MemoryConversations()
         self._thread: LoopThread | None = None
         self._end: weakref.finalize[..., Chat] | None = None
+        self.summarising: set[str] = set()
+        """Conversations that a task of this process summarises now."""
 
     @classmethod
     def of(cls, given: Any) -> Self:
@@ -456,13 +458,18 @@ class ChatTurns:
     async def _summarise(self, summarise: Summarise, warn: Warn) -> bool:
         """Tell whether anything became a part of the summary. A failure is a warning."""
         chat, conversation = self._chat, self._conversation
+        if conversation in chat.summarising:
+            return False  # each of many tasks at once would pay for the same summary
 
         async def ask(question: str) -> str:
             return await summarise(chat.summarizer_llm, question)
 
+        chat.summarising.add(conversation)
         try:
             return await chat.fold(conversation, ask)
         except Exception as error:
             why = error.message if isinstance(error, DelfError) else repr(error)
             await warn(f"the conversation was not summarised, and nothing of it is lost: {why}")
             return True  # a part of it may have been
+        finally:
+            chat.summarising.discard(conversation)
