@@ -345,6 +345,12 @@ class TestPipes:
         assert left["conversation"] == "b"
         assert conversations("prune", "--older-than", "soon").returncode == 2
 
+    @pytest.mark.parametrize("option", ["--set=agent.timeout=1", "--json", "--last"])
+    def test_options_of_a_chat_are_none_of_its_commands(self, here, option):
+        done = run_delf("chat", option, "list", cwd=here)
+        assert done.returncode == 2
+        assert "delf chat list --help" in done.stderr
+
     def test_those_of_a_program_are_in_its_namespace(self, here, conversations):
         path = here / "data/delf/journal.db"
         with Chat(persist=True, path=path, namespace="shop", conversation_id="a") as chat:

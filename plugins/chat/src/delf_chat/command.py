@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from delf.errors import DelfError
 from delf.plugins.journals import need_durable_journal
@@ -89,7 +90,13 @@ def chat(ctx: click.Context, **given: Any) -> None:
     delf chat --last
     delf chat list
     """  # noqa: D301 - click's mark for lines that stay as they are
-    if ctx.invoked_subcommand is not None:
+    if (command := ctx.invoked_subcommand) is not None:
+        # Else `delf chat --set … prune` would forget what is in another journal.
+        for param in ctx.command.params:
+            if ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
+                raise click.UsageError(
+                    f"{param.opts[0]} does nothing for {command}: delf chat {command} --help", ctx
+                )
         return
     if given["conversation"] is not None and given["last"]:
         raise click.UsageError("--conversation and --last cannot be used together", ctx)
