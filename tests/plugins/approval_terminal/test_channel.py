@@ -333,3 +333,14 @@ async def test_a_value_is_edited_in_the_persons_own_editor(
         (PROMPT, "e\n"), ("done: ", f"{number}\n"), ("done: ", "\n"), (PROMPT, "a\n")
     )
     assert await asked == edited
+
+
+async def test_what_was_typed_wrongly_is_there_again(person, request_for, monkeypatch, tmp_path):
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i -e 's/2/[7/;t' -e 's/7/7]/' \"$1\"\n")
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
+    await person.answers((PROMPT, "e\n"), ("done: ", "2\n"), ("done: ", "2\n"))
+    await person.answers(("done: ", "\n"), (PROMPT, "a\n"))
+    assert await asked == Edited(arguments={"to": "ada", "copies": [7]})

@@ -32,6 +32,7 @@ class Editor:
         self._terminal = terminal
         self._request = request
         self.arguments: Mapping[str, Any] = dict(request.arguments)
+        self._refused: dict[str, str] = {}  # what was typed and not taken, for the next try
 
     @property
     def edited(self) -> bool:
@@ -61,13 +62,16 @@ class Editor:
     async def _change(self, name: str, old: Any) -> None:
         is_text = isinstance(old, str)
         text = old if is_text else json.dumps(old, ensure_ascii=False, indent=2, default=str)
+        begun = self._refused.pop(name, text)
         try:
-            typed = await self._typed(name, text, "text" if is_text else "JSON")
-            if typed in (None, text):
+            typed = await self._typed(name, begun, "text" if is_text else "JSON")
+            if typed is None or typed == text:
                 return
+            self._refused[name] = typed
             changed = {**self.arguments, name: typed if is_text else json.loads(typed)}
             fit = self._request.fit
             self.arguments = changed if fit is None else fit(changed)
+            del self._refused[name]
         except ValueError as error:
             self._terminal.complain(f"that is not JSON: {escape(str(error))}")
         except ToolRefusedError as error:

@@ -23,8 +23,12 @@ def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
     compared = {name: asked.get(name) for name in entry.request}
     if entry.contains is not None:
         text = text_of(asked)
-        compared["contains"] = [wanted for wanted in entry.contains if wanted in text]
-    old, new = list(_lines(entry.request)), list(_lines(compared))
+        missing = [repr(wanted) for wanted in entry.contains if wanted not in text]
+        if missing:  # such an entry is written by hand: its words say more than a comparison
+            return f"the request does not contain {', '.join(missing)}"
+        del compared["contains"]
+    recorded = {name: entry.request[name] for name in compared}
+    old, new = list(_lines(recorded)), list(_lines(compared))
     lines = list(difflib.unified_diff(old, new, "recorded", "asked", lineterm="", n=1))
     shown = [line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in lines[:_LINES]]
     if len(lines) > _LINES:
@@ -39,7 +43,5 @@ def _lines(request: Mapping[str, Any]) -> Iterator[str]:
                 parts = (json.dumps(part, sort_keys=True) for part in message.get("parts", ()))
                 for line in (*str(message["text"]).splitlines(), *parts):
                     yield f"{message['role']}: {line}"
-        elif name == "contains":
-            yield from (f"contains: {text!r}" for text in value)
         else:
             yield f"{name}: {json.dumps(value, sort_keys=True)}"
