@@ -16,7 +16,6 @@ from delf.errors import AgentStateError, ToolExecutionError
 from delf.events import ChildStarted, Event, ModelCalled, ModelFailed, ModelReplied, TaskFinished
 from delf.protocols.sandbox import Raised, Returned
 from delf.protocols.strategy import StrategyHost
-from delf.sync import running_loop
 
 if TYPE_CHECKING:
     from delf import Response
@@ -180,6 +179,12 @@ def run_worker(worker: str, task: str | None = None, **options: Any) -> Response
     Raises:
         AgentStateError: In an event loop, which it would block.
     """
-    if running_loop() is not None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        is_in_loop = False
+    else:
+        is_in_loop = True
+    if is_in_loop:
         raise AgentStateError("run_worker would block the event loop", hint="await arun_worker(…)")
     return asyncio.run(arun_worker(worker, task, **options))
