@@ -255,8 +255,9 @@ class TaskHost:
         await log.record(ScriptGenerated, code=code, attempt=attempt, confirmed_actions=names)
         self._running, self._is_run = True, True
         try:
-            refused = await self._ask_about(code, attempt, named)
-            outcome = refused or await self.scripts.run(code, attempt, guard)
+            asks = self._asks_for_script(named)
+            refused = await self._ask_about(code, attempt, named) if asks else None
+            outcome = refused or await self.scripts.run(code, attempt, guard, seen=asks)
         except TaskLeftError as error:
             self.stopped = self.stopped or error
             raise
@@ -287,13 +288,21 @@ class TaskHost:
             rejected=refused is not None or _is_rejection(raised, outcome),
         )
 
+    def _asks_for_script(self, named: Sequence[BoundAction]) -> bool:
+        """Tell whether a person is asked about a script as a whole, not about each of its calls.
+
+        A person who approves a script approves what its text does. An earlier script in the same
+        sandbox that nobody was shown may have changed that, so each call is asked about then.
+        """
+        config = self._run.config
+        if config.confirm_mode != "plan" or config.approval_mode != "interactive":
+            return False
+        return bool(named) and not self.scripts.sandbox.holds_unseen
+
     async def _ask_about(
         self, code: str, attempt: int, named: Sequence[BoundAction]
     ) -> Failed | None:
         """Have a whole script approved; why it is not run, if it is not."""
-        config = self._run.config
-        if config.confirm_mode != "plan" or config.approval_mode != "interactive" or not named:
-            return None
         async with self._run.log.step(Step.PREVIEW, attempt):
             past = self._run.replay.plan(attempt)
             reason = await self._run.approvals.decide_script(code, attempt, named, past)

@@ -111,13 +111,16 @@ class ScriptRunner:
 
     # -- scripts ------------------------------------------------------------------------
 
-    async def run(self, code: str, attempt: int, guard: CallGuard | None = None) -> Outcome:
+    async def run(
+        self, code: str, attempt: int, guard: CallGuard | None = None, *, seen: bool = False
+    ) -> Outcome:
         """Run a script to its end, whatever that is.
 
         Args:
             code: The script.
             attempt: Its number in the task.
             guard: Its strategy's rules for its calls.
+            seen: Whether a person approved it as a whole.
 
         Raises:
             SandboxUnavailableError: When no session is available.
@@ -127,7 +130,7 @@ class ScriptRunner:
         """
         async with self._log.step(Step.EXECUTE, attempt):
             started = time.perf_counter()
-            outcome = await self._run_or_recall(code, attempt, guard)
+            outcome = await self._run_or_recall(code, attempt, guard, seen=seen)
             self._log.end_prints()
             self._lives.renew()
             if not isinstance(outcome, Done):  # before another script, or an answer of a model
@@ -153,7 +156,9 @@ class ScriptRunner:
             await self._approvals.permit.regained()
         return outcome
 
-    async def _run_or_recall(self, code: str, attempt: int, guard: CallGuard | None) -> Outcome:
+    async def _run_or_recall(
+        self, code: str, attempt: int, guard: CallGuard | None, *, seen: bool
+    ) -> Outcome:
         """Run a script, unless its end is recorded and cannot come again."""
         past = self._begin(attempt, guard)
         done = None if past is None else past.finished
@@ -167,7 +172,7 @@ class ScriptRunner:
         elif (spent := self._budget.spent) is not None:
             outcome = spent
         else:
-            outcome = await self._run_once(code)
+            outcome = await self._run_once(code, seen=seen)
             self._is_used = True
         if isinstance(outcome, Crashed) and not outcome.by_script:
             await self._gate.wait_for_calls(LATE_SECONDS)
@@ -194,10 +199,12 @@ class ScriptRunner:
         events = self._log.events
         return sum(isinstance(event, CallFinished) and event.status == "ok" for event in events)
 
-    async def _run_once(self, code: str) -> Outcome:
+    async def _run_once(self, code: str, *, seen: bool) -> Outcome:
         if (too_long := check_script(code)) is not None:
             return too_long
         session = await self.sandbox.session()
+        if not seen:
+            self.sandbox.note_unseen()
         self._printed = 0
         outcome = self._within_limits(await self._run_in(session, code))
         problems = await self.output.all_written()

@@ -36,6 +36,7 @@ class TaskSandbox:
         self._in_background = in_background
         self._opening: asyncio.Task[SandboxSession] | None = None
         self._announced: SandboxSession | None = None
+        self._ran_unseen = False
         self.budget = ResourceBudget(self._spec.limits)
 
     @property
@@ -60,6 +61,20 @@ class TaskSandbox:
         if opening is None or not opening.done() or opening.cancelled():
             return False
         return opening.exception() is None and opening.result().alive
+
+    @property
+    def holds_unseen(self) -> bool:
+        """True if the open session ran a script that no person approved as a whole.
+
+        Such a script may have left anything behind: another ``print``, an object whose
+        ``__format__`` makes calls, a patched module, a thread. A later script that is shown to a
+        person would not do what its text says.
+        """
+        return self._ran_unseen and self.alive
+
+    def note_unseen(self) -> None:
+        """Record that the open session runs a script that no person approved as a whole."""
+        self._ran_unseen = True
 
     async def close(self) -> None:
         """Kill the sandbox, whatever runs in it, and wait until it is gone."""
@@ -106,7 +121,7 @@ class TaskSandbox:
         except SandboxUnavailableError:  # what sessions are forked from may just have died
             session = await self._open_again()
         if session is not self._announced:
-            self._announced = session
+            self._announced, self._ran_unseen = session, False
             self.budget.opened()
             name, isolation = self._sandbox.spec.name, self._sandbox.isolation
             await self._log.record(SandboxOpened, backend=name, isolation=isolation)

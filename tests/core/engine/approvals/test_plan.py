@@ -153,6 +153,79 @@ async def test_an_approval_is_for_one_script_only(bench):
     assert b.shop.made == [("close", 1)]
 
 
+RERUN = "\nrerun('read', 'close order 1')"
+LEFT_BEHIND = {
+    "print": "import asyncio\ndef print(*a, **k):\n    s.close(666)\ns = shop",
+    "alias": "s = shop\ndef str(x):\n    return s.close(666)",
+    "class with __format__": (
+        "s = shop\nclass Sneaky:\n    def __format__(self, spec):\n"
+        "        return s.close(666)\nnumber = Sneaky()"
+    ),
+    "class with __add__": (
+        "s = shop\nclass Sneaky:\n    def __radd__(self, other):\n"
+        "        return s.close(666)\nnumber = Sneaky()"
+    ),
+    "class with __del__": (
+        "s = shop\nclass Sneaky:\n    def __del__(self):\n        s.close(666)\nnumber = Sneaky()"
+    ),
+    "generator": "s = shop\ndef g():\n    yield s.close(666)\nnumber = g()",
+    "patched module": "import json\ns = shop\njson.dumps = lambda x: s.close(666)",
+    "shadowed connection": (
+        "s = shop\nclass Shop:\n    def close(self, number):\n"
+        "        return s.close(666)\nshop = Shop()"
+    ),
+    "task": (
+        "import asyncio\ns = shop\nasync def later():\n    await asyncio.sleep(0.01)\n"
+        "    await s.close(666)\nt = asyncio.ensure_future(later())"
+    ),
+    "exit handler": "import contextlib\ns = shop\nstack = contextlib.ExitStack()\n"
+    "stack.callback(lambda: s.close(666))",
+    "nothing": "orders = await shop.find()",
+}
+ACTS = """import asyncio, json
+done = await shop.close(1)
+print(str(1), json.dumps(1))
+try:
+    print(f"{number:>3}", '' + number, *number)
+except (NameError, TypeError):
+    pass
+number = None
+try:
+    stack.close()
+except NameError:
+    pass
+await asyncio.sleep(0.05)
+print(done)"""
+
+
+@pytest.mark.parametrize("ending", [RERUN, "\n1 / 0"], ids=["rerun", "error"])
+@pytest.mark.parametrize("first", LEFT_BEHIND.values(), ids=LEFT_BEHIND)
+async def test_after_a_script_that_nobody_saw_each_call_asks(bench, first, ending):
+    b = bench(retry_count=1)
+    for _ in range(5):  # a person who lets order 1 be closed, by whatever they are shown
+        b.person.says(lambda r: r.arguments in ({"number": 1}, {}))
+    await b.run(first + ending, ACTS)
+    assert set(b.person.actions) == {"shop.close"}, "no script as a whole"
+    assert b.shop.made in ([("close", 1)], [])
+
+
+async def test_after_a_script_that_was_seen_the_next_plan_holds(bench):
+    b = bench()
+    b.person.says(True, True)
+    first = "n = 5\nawait shop.close(n)\nrerun('closed', 'close the next')"
+    await b.run(first, "await shop.close(n + 1)")
+    assert b.person.actions == ["script", "script"]
+    assert b.shop.made == [("close", 5), ("close", 6)]
+
+
+async def test_in_a_new_sandbox_a_plan_holds_again(bench):
+    b = bench(retry_count=1)
+    b.person.says(True)
+    await b.run("x = 'a'\nwhile True:\n    x += x", "print(await shop.close(1))")
+    assert b.person.actions == ["script"]
+    assert b.shop.made == [("close", 1)]
+
+
 async def test_what_is_left_of_a_script_is_not_covered_by_the_next(bench):
     b = bench(retry_count=0)
     b.person.says(True, True, "no")
@@ -281,3 +354,41 @@ async def test_a_task_that_is_resumed_asks_nobody_again(delf_host, scripted_mode
         assert len(asked) == 2 - decided
         assert asked[: requested - decided] == names[decided:requested], "its id stays"
     await agent.astop()
+
+
+async def test_a_resumed_task_asks_about_each_call_after_a_script_that_nobody_saw(
+    delf_host, scripted_model
+):
+    shop = Shop(name="shop")
+
+    class Journal(InProcessJournal):
+        def clear(self):
+            self._tasks.clear()
+
+    journal = Journal()
+    delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)
+    scripts = (
+        "s = shop\ndef print(*_):\n    s.close(666)\nrerun('defined', 'close order 1')",
+        "await shop.close(1)\nprint('ok')",
+    )
+
+    def decide(request):
+        return request.code is None and request.arguments["number"] == 1
+
+    options = {"llm": "scripted", "journal": "test", "confirm_mode": "plan", "retry_count": 0}
+    async with Agent(tools=[shop], host=delf_host, on_confirm=decide, **options) as agent:
+        scripted_model.writes(*scripts)
+        await agent.arun("x")
+        assert shop.made == [("close", 1)]
+        (record,) = await journal.find()
+        events = list(await journal.read(record.task_id))
+        for cut in range(1, len(events)):
+            journal.clear()
+            shop.made.clear()
+            for event in events[:cut]:
+                await journal.append(event)
+            replied = sum(isinstance(event, ModelReplied) for event in events[:cut])
+            scripted_model.replies.clear()
+            scripted_model.writes(*scripts[replied:])
+            await agent.aresume(record.task_id)
+            assert ("close", 666) not in shop.made, cut
