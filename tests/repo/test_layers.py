@@ -16,6 +16,7 @@ from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Library, imports_o
 CONTRACTS = frozenset(
     {
         "delf.answers",
+        "delf.attributes",
         "delf.environment",
         "delf.errors",
         "delf.events",

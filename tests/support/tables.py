@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, get_args, get_origin
+from typing import Annotated, Any, Final, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
@@ -133,7 +133,9 @@ def _words(hint: Any) -> str:
         return plain[hint]
     args = [arg for arg in get_args(hint) if arg is not type(None)]
     origin = get_origin(hint)
-    if origin is list:
+    if origin is Annotated:
+        return _words(args[0])
+    if origin is tuple:
         return "a list"
     if origin is dict:
         return "a table"
@@ -144,11 +146,11 @@ def _words(hint: Any) -> str:
 
 def _default(info: Any) -> str:
     value = info.default_factory() if info.default is PydanticUndefined else info.default
-    if value is None or value in ([], {}):
+    if value is None or value in ((), {}):
         return ""
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
-    if isinstance(value, list):
+    if isinstance(value, tuple):
         return ", ".join(f"`{item}`" for item in value)
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 

@@ -18,6 +18,7 @@ from typing import (
     overload,
 )
 
+from delf.attributes import FixedAttributes
 from delf.background import BackgroundTasks, Granularity, past_end, stream_of
 from delf.engine.elsewhere import snapshot_of
 from delf.engine.task import MODEL, TaskRequest
@@ -27,6 +28,7 @@ from delf.errors import (
     UnknownKeywordError,
 )
 from delf.events import StoppedBy, TaskFinished
+from delf.options import AgentOptions
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, RememberedDecision
 from delf.protocols.journal import Journal, SharedJournal
 from delf.protocols.memory import SupportsStore
@@ -52,13 +54,12 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from delf.config import AgentConfig
-    from delf.engine.agent_context import AgentChat
+    from delf.engine.agent_context import AgentChat, AgentContext
     from delf.engine.journal.log import Listener
     from delf.engine.runtime import Runtime
     from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Covers, Event, Remember
     from delf.messages import ModelDelta, Usage
-    from delf.options import AgentOptions
     from delf.plugins.host import PluginHost
     from delf.project.any_project import AnyProject
     from delf.protocols.memory import MemoryStore
@@ -75,7 +76,7 @@ else:  # what the default is good for, only type checkers know
     T = TypeVar("T")
 
 
-class Agent(Generic[T]):
+class Agent(FixedAttributes, Generic[T]):
     """Does tasks by letting a model write scripts that call tools.
 
     It starts when it is first used and works on one event loop: that of the first
@@ -106,6 +107,9 @@ class Agent(Generic[T]):
         ToolDefinitionError: For something in ``tools`` that is not a tool.
     """
 
+    _another = "make another agent with {name}=…, as Agent(agent.config, {name}=…) does"
+    _options = frozenset((*AgentOptions.__annotations__, "strategy", "on_confirm", "output"))
+
     def __init__(
         self,
         config: AgentConfig | Sequence[Any] | None = None,
@@ -131,7 +135,7 @@ class Agent(Generic[T]):
         named = {"memory": memory, "strategy": strategy}
         names = {name: given for name, given in named.items() if isinstance(given, str)}
         merged = merged_config(written, config, {**options, **names})
-        self.config = with_strategy(merged, host)
+        self._config = with_strategy(merged, host)
         _ = self.config.main_llm
         if on_confirm is not None and not callable(on_confirm):
             raise AgentConfirmationError(
@@ -140,14 +144,11 @@ class Agent(Generic[T]):
         self.agent_id = f"agent_{secrets.token_hex(6)}"
         self.memory = None if isinstance(memory, str) else memory
         self.tools = as_connections(tools or ())
-        chat = self.config.chat if chat is None else chat
-        self.chat: AgentChat | None = None
-        if chat is not None and chat is not False:
-            from delf.engine.agent_context import as_chat
-
-            self.chat = as_chat(chat, host)
+        chat = self._chat_of(self.config.chat if chat is None else chat, host)
         self._strategy = None if isinstance(strategy, str) else strategy
-        self._requests = TaskRequests(self.config, self.chat, output, self._fits_a_routine)
+        self._requests = TaskRequests(lambda: self.config, chat, output, self._fits_a_routine)
+        self._context: AgentContext | None = None
+        self._chats: list[AgentChat] = []
         self._on_confirm = on_confirm
         self._host = host
         self._project = project
@@ -205,6 +206,62 @@ class Agent(Generic[T]):
         """
         given: dict[str, Any] = {"host": self._host, "project": self._project, **options}
         return Agent(self.config, tools=tools, strategy=strategy, **given)
+
+    # -- its parts ----------------------------------------------------------------------
+
+    @property
+    def config(self) -> AgentConfig:
+        """The agent's configuration."""
+        return self._config
+
+    def keep_journal(self, name: str) -> None:
+        """Keep tasks in this journal if the configuration chooses none.
+
+        Raises:
+            AgentStateError: When the agent has started with another journal.
+        """
+        if "journal" in self.config.model_fields_set:
+            return
+        if self.started:
+            raise AgentStateError("the agent has a journal", hint=f"Agent(journal={name!r})")
+        self._config = self.config.model_copy(update={"journal": name})
+
+    @property
+    def chat(self) -> AgentChat | None:
+        """The chat that tasks continue; a chat that is set later holds for later tasks.
+
+        It is set as ``Agent(chat=…)`` takes it; None ends the conversation.
+        """
+        return self._requests.chat
+
+    @chat.setter
+    def chat(self, given: AgentChat | Mapping[str, Any] | bool | None) -> None:
+        chat = self._chat_of(given, self._host)
+        if chat is not None and self._context is not None:
+            self._attach(chat, self._context)
+        self._requests.chat = chat
+
+    @staticmethod
+    def _chat_of(
+        given: AgentChat | Mapping[str, Any] | bool | None, host: PluginHost | None
+    ) -> AgentChat | None:
+        if given is None or given is False:
+            return None
+        from delf.engine.agent_context import as_chat
+
+        return as_chat(given, host)
+
+    def _attach(self, chat: AgentChat, context: AgentContext) -> None:
+        """Give a chat the agent's plugins and budget; it is closed when the agent stops."""
+        chat.attach(context)
+        if chat not in self._chats:
+            self._chats.append(chat)
+
+    async def _close_chats(self) -> None:
+        self._context = None
+        chats, self._chats = self._chats, []
+        for chat in chats:
+            await chat.aclose()
 
     # -- life ---------------------------------------------------------------------------
 
@@ -850,8 +907,9 @@ class Agent(Generic[T]):
 
         context = AgentContext.of(self._project, self._host, self.config, self._ledger)
         self._host = context.host
+        self._context = context
         if self.chat is not None:
-            self.chat.attach(context)
+            self._attach(self.chat, context)
         parts = AgentParts(
             agent_id=self.agent_id,
             config=self.config,
@@ -862,6 +920,6 @@ class Agent(Generic[T]):
             memory=self.memory.store if isinstance(self.memory, SupportsStore) else self.memory,
             strategy=self._strategy,
             on_confirm=self._on_confirm,
-            attached=() if self.chat is None else (self.chat,),
+            close=self._close_chats,
         )
         return Runtime(await Resources.open(parts))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, TypeVar, cast
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -19,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from delf.attributes import FixedAttributes, FrozenDict, frozen
 from delf.errors import (
     AgentConfirmationError,
     ConfigurationError,
@@ -83,9 +85,15 @@ Text = Annotated[str, PlainValidator(_text)]
 """A text that stays the object that it is: a :class:`delf.environment.SourcedText`."""
 
 
-class AgentConfig(BaseModel):
+V = TypeVar("V")
+Table = Annotated[dict[str, V], AfterValidator(frozen)]
+"""A table of the configuration, which cannot be changed either."""
+
+
+class AgentConfig(FixedAttributes, BaseModel):
     """The agent's configuration; the same fields in code, ``delf.toml``, ``DELF_*`` and flags."""
 
+    _another = "make another configuration: Agent(config, {name}=…)"
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
@@ -101,9 +109,11 @@ class AgentConfig(BaseModel):
         default=None, description="The model for images and files; heavy_llm if it is not set."
     )
     system_prompt: str | None = Field(default=None, description="Added to every model call.")
-    providers: dict[str, Text] = Field(default={}, description="API keys by provider.", repr=False)
-    api_key_for: dict[str, Text] = Field(
-        default={},
+    providers: Table[Text] = Field(
+        default=FrozenDict(), description="API keys by provider.", repr=False
+    )
+    api_key_for: Table[Text] = Field(
+        default=FrozenDict(),
         description="API keys by the address to which they may go, such as gateway.example.",
         repr=False,
     )
@@ -145,15 +155,17 @@ class AgentConfig(BaseModel):
         default=2, ge=0, le=20, description="The most further scripts that rerun() may ask for."
     )
     sandbox: str = Field(default="auto", description="The sandbox backend's name, or auto.")
-    sandbox_config: dict[str, Any] = Field(
-        default={}, description="Limits, and options of the backend."
+    sandbox_config: Table[Any] = Field(
+        default=FrozenDict(), description="Limits, and options of the backend."
     )
     min_isolation: Isolation = Field(
         default="process",
         description="Refuse weaker sandboxes, as measured on this machine.",
     )
-    files: list[str] = Field(default=[], description="Input files for scripts.")
-    allowed_libs: list[str] = Field(default=[], description="Packages that scripts may import.")
+    files: tuple[str, ...] = Field(default=(), description="Input files for scripts.")
+    allowed_libs: tuple[str, ...] = Field(
+        default=(), description="Packages that scripts may import."
+    )
     budget_usd: float | None = Field(default=None, gt=0, description="The most to spend, in USD.")
     allow_unpriced: bool = Field(
         default=False, description="Let models without a known price run under a budget."
@@ -162,8 +174,8 @@ class AgentConfig(BaseModel):
     approval_mode: ApprovalMode = Field(
         default="interactive", description="Ask, approve everything, or deny everything."
     )
-    pre_approved: list[str] = Field(
-        default=[],
+    pre_approved: tuple[str, ...] = Field(
+        default=(),
         description="Actions that need no approval: names or patterns, such as disk.write_file.",
     )
     confirm_mode: ConfirmMode = Field(
@@ -175,12 +187,12 @@ class AgentConfig(BaseModel):
         description="Use of the origins of arguments: off, show (in requests for approval), guard "
         "(ask, even if such a call was approved before), or deny.",
     )
-    flow_rules: list[str] = Field(
-        default=[],
+    flow_rules: tuple[str, ...] = Field(
+        default=(),
         description="Flows that need no approval, such as 'mail.read.sender -> mail.send.to'.",
     )
-    approval_rules: dict[str, ApprovalRule] = Field(
-        default_factory=dict[str, ApprovalRule],
+    approval_rules: Table[ApprovalRule] = Field(
+        default=FrozenDict(),
         description="Who may decide about which actions, by patterns such as bank.*; in "
         "delf.toml this is [approvals.rules].",
     )
@@ -188,13 +200,13 @@ class AgentConfig(BaseModel):
         default=False,
         description="If nobody can be asked, wait for `delf approvals` or `agent.approve()`.",
     )
-    approvals: list[str] = Field(
-        default_factory=lambda: ["terminal"],
+    approvals: tuple[str, ...] = Field(
+        default=("terminal",),
         description="Names of approval channels, in order; `delf plugins` lists those installed. "
         "Give a function as on_confirm, and options in plugins.approval-NAME.",
     )
-    observers: list[str] = Field(
-        default=[],
+    observers: tuple[str, ...] = Field(
+        default=(),
         description="Names of further observers, such as otel.",
     )
     approval_timeout: float = Field(
@@ -221,7 +233,7 @@ class AgentConfig(BaseModel):
         description="Seconds of silence after which other processes may claim this process's "
         "tasks; if not set, only after it has ended.",
     )
-    chat: bool | dict[str, Any] | None = Field(
+    chat: bool | Table[Any] | None = Field(
         default=None, description="Let tasks continue a conversation: true, or its options."
     )
     output_dir: str | None = Field(default=None, description="The folder for output files.")

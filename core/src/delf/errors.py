@@ -90,6 +90,12 @@ class UnknownKeywordError(ConfigurationError, TypeError):
                 raise cls(message, hint=f"it takes: {', '.join(names)}")
 
 
+class FixedAttributeError(ConfigurationError, AttributeError):
+    """An attribute was set that is read only when its object is made."""
+
+    code = "ERR-CONFIG-003"
+
+
 class ModelConfigurationError(ConfigurationError):
     """The language model is missing, unknown or contradictory."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
 
+from delf.attributes import frozen
 from delf.environment import FileText, SourcedText
 from delf.errors import ModelConfigurationError, did_you_mean
 
@@ -178,7 +179,7 @@ class LLMConfig:
             raise ModelConfigurationError(
                 f"unknown provider {self.provider!r}; one of: {', '.join(PROVIDERS)}"
             )
-        object.__setattr__(self, "settings", normalise_settings(self.settings or {}))
+        object.__setattr__(self, "settings", frozen(normalise_settings(self.settings or {})))
 
     def _take_provider(self, name: str) -> None:
         """Understand ``provider:model``, if the name is one."""

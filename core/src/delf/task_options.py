@@ -110,21 +110,21 @@ class TaskRequests:
     """Makes the requests of an agent's tasks.
 
     Args:
-        config: The agent's configuration.
-        chat: What its tasks continue, if they do.
+        config: Returns the agent's configuration.
+        chat: The chat that tasks continue, if there is one; it may change between tasks.
         output: What their answers have to be, if they are not text.
         fits_a_routine: Tells whether a kept routine does a task.
     """
 
     def __init__(
         self,
-        config: AgentConfig,
+        config: Callable[[], AgentConfig],
         chat: AgentChat | None,
         output: type[Any] | Mapping[str, Any] | None,
         fits_a_routine: Callable[[str], bool],
     ) -> None:
         self._config = config
-        self._chat = chat
+        self.chat = chat
         self._output = _output_of(output)
         self._fits_a_routine = fits_a_routine
 
@@ -151,11 +151,11 @@ class TaskRequests:
             ConfigurationError: When it is no task, or there is no conversation to continue.
         """
         check_task(task)
-        if strategy is None and self._config.reuse == "auto" and self._fits_a_routine(task):
+        if strategy is None and self._config().reuse == "auto" and self._fits_a_routine(task):
             strategy = "routine"
-        if self._chat is None and conversation_id is not None:
+        if self.chat is None and conversation_id is not None:
             raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
-        conversation = None if self._chat is None else self._chat.here(conversation_id)
+        conversation = None if self.chat is None else self.chat.here(conversation_id)
         wanted = self._output if output is None else _output_of(output)
         paths = None if files is None else [os.fspath(path) for path in files]
         kept: dict[str, Any] = {} if wanted is None else {"output": wanted.schema}
@@ -168,7 +168,7 @@ class TaskRequests:
         return TaskRequest(
             task=task,
             task_id=task_id or new_task_id(),
-            timeout=self._config.timeout if timeout is None else timeout,
+            timeout=self._config().timeout if timeout is None else timeout,
             conversation=conversation,
             attended=attended,
             patient=not attended or patient,
@@ -191,7 +191,7 @@ class TaskRequests:
             seen: Fields of the request for this run.
         """
         begun = next((e for e in past if isinstance(e, (TaskStarted, TaskQueued))), None)
-        kept = None if begun is None or self._chat is None else begun.conversation
+        kept = None if begun is None or self.chat is None else begun.conversation
         request = self.make("resumed", timeout, kept, task_id=task_id)
         request = replace(request, past=past, **seen)
         if begun is None:

@@ -149,11 +149,11 @@ def test_paths_in_the_file_are_relative_to_it(tmp_path):
         "[agent]\nfiles = ['a.csv', '/b.csv']\noutput_dir = 'out'\nrecord = '~/r.jsonl'\n"
     )
     agent = load_project(below, environ={}).agent
-    assert agent.files == [str(tmp_path / "a.csv"), "/b.csv"]
+    assert agent.files == (str(tmp_path / "a.csv"), "/b.csv")
     assert agent.output_dir == str(tmp_path / "out")
     assert agent.record == str(Path.home() / "r.jsonl")
     agent = load_project(below, flags={"files": ["a.csv"], "output_dir": "out"}, environ={}).agent
-    assert agent.files == ["a.csv"]
+    assert agent.files == ("a.csv",)
     assert agent.output_dir == "out"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 
 import pytest
@@ -400,3 +401,52 @@ class TestSummaries:
         assert "budget" in response.error
         assert len(scripted_model.requests) == 1
         assert chat.summary == "It began."
+
+
+class TestChatSetLater:
+    @pytest.mark.parametrize("started", [False, True], ids=["new", "started"])
+    def test_chat_set_later_holds_for_later_tasks(self, make_agent, scripted_model, started):
+        scripted_model.writes(*["print('one')"] * 3)
+        agent = make_agent(None)
+        if started:
+            agent.run("before the chat")
+        agent.chat = Chat()
+        agent.run("I am Ada.")
+        agent.run("Who am I?")
+        assert conversation_of(scripted_model.requests[-1]) == ["I am Ada.", "one"]
+        assert [text for _, text in turns(agent.chat)] == ["I am Ada.", "one", "Who am I?", "one"]
+
+    def test_another_chat_is_another_conversation(self, make_agent, scripted_model):
+        scripted_model.writes(*["print('one')"] * 3)
+        first = Chat()
+        agent = make_agent(first)
+        agent.run("of the first")
+        agent.chat = {"keep": 3}
+        agent.run("of the second")
+        assert conversation_of(scripted_model.requests[-1]) == []
+        agent.chat = None
+        agent.run("of none")
+        assert conversation_of(scripted_model.requests[-1]) == []
+        assert [text for _, text in turns(first)] == ["of the first", "one"]
+
+    def test_chat_set_later_summarises_with_the_agents_model(self, make_agent, scripted_model):
+        scripted_model.writes(*["print('one')"] * 3)
+        scripted_model.replies.insert(2, "a summary")
+        agent = make_agent(None)
+        agent.run("started")
+        agent.chat = Chat(keep=0)
+        agent.run("I am Ada.")
+        agent.run("Who am I?")
+        assert agent.chat.summary == "a summary"
+
+    def test_run_chat_without_a_chat_remembers(self, make_agent, scripted_model, monkeypatch):
+        scripted_model.writes("print('hello Ada')", "print('Ada')")
+        reading, writing = os.pipe()
+        os.write(writing, b"I am Ada.\nWho am I?\n")
+        os.close(writing)
+        agent = make_agent(None)
+        with os.fdopen(reading) as typed:
+            monkeypatch.setattr("sys.stdin", typed)
+            agent.run_chat()
+        assert conversation_of(scripted_model.requests[1]) == ["I am Ada.", "hello Ada"]
+        assert len(agent.chat) == 4

@@ -69,7 +69,7 @@ class AgentParts:
         memory: Facts from before, where they were given as an object.
         strategy: How its tasks become tool calls, where that was given as an object.
         on_confirm: Asked first about calls that need approval.
-        attached: What is closed with it.
+        close: Closes the parts of the program that were made for the agent, such as its chats.
     """
 
     agent_id: str
@@ -81,7 +81,7 @@ class AgentParts:
     memory: MemoryStore | None = None
     strategy: Strategy | None = None
     on_confirm: Callable[[Any], Any] | None = None
-    attached: tuple[SupportsClose, ...] = ()
+    close: Close | None = None
     _strategies: dict[str, Strategy] = field(default_factory=dict[str, Strategy])
 
     def strategy_named(self, name: str) -> Strategy:
@@ -160,8 +160,9 @@ class Resources:
         around = agent.context
         own = secrets_of_agent(agent.config, agent.connections, around.environ)
         redactor = Redactor((*own, *around.secrets))
-        held = (*agent.connections, *agent.attached)
+        held = agent.connections
         closing: list[Close] = [item.aclose for item in held if isinstance(item, SupportsClose)]
+        closing += [] if agent.close is None else [agent.close]
         try:
             return await cls._open(agent, redactor, closing)
         except BaseException as error:

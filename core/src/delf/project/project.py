@@ -145,7 +145,7 @@ class Project:
         written = {path[0] for path, given in self.agent_values.leaves() if given.from_file}
         update: dict[str, Any] = {}
         if "files" in written:
-            update["files"] = [beside(self.root, name) for name in config.files]
+            update["files"] = tuple(beside(self.root, name) for name in config.files)
         for name in ("output_dir", "record"):
             if name in written and (path := getattr(config, name)) is not None:
                 update[name] = beside(self.root, path)

@@ -21,7 +21,7 @@ OTHER_VARIABLES: Final = (
 """Variables that are read elsewhere."""
 
 _LISTS: Final = frozenset(
-    name for name, info in AgentConfig.model_fields.items() if get_origin(info.annotation) is list
+    name for name, info in AgentConfig.model_fields.items() if get_origin(info.annotation) is tuple
 )
 _TABLES: Final = frozenset(
     name for name, info in AgentConfig.model_fields.items() if get_origin(info.annotation) is dict

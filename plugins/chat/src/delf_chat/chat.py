@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
 
+from delf.attributes import FixedAttributes
 from delf.engine.agent_context import AgentContext
 from delf.errors import (
     AgentStateError,
@@ -46,7 +47,7 @@ T = TypeVar("T")
 _DEFAULT: Final = "default"
 
 
-class Chat:
+class Chat(FixedAttributes):
     """A conversation that an agent's tasks continue.
 
     ``len(chat)``, ``chat[0]``, ``chat[-5:]`` and ``for message in chat`` see the messages that

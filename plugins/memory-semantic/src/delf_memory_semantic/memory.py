@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from delf import plugin_context
+from delf.attributes import FixedAttributes
 from delf.errors import AgentStateError, PluginError
 from delf_memory_semantic.database import StoredFact
 from delf_memory_semantic.store import SemanticStore
@@ -20,7 +21,7 @@ _MODEL: Final = "all-MiniLM-L6-v2"
 _LONGEST_PATH: Final = 1000
 
 
-class Memory:
+class Memory(FixedAttributes):
     """Facts that outlive a task, for ``Agent(memory=…)`` and for programs of their own.
 
     Args:
@@ -31,6 +32,8 @@ class Memory:
         embedding_model: An embedder's name. Where none of that name is installed, facts are
             found by words alone.
     """
+
+    _options = frozenset(("path", "embedding_model"))
 
     def __init__(
         self,

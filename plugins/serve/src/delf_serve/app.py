@@ -66,7 +66,8 @@ class Application:
         _check_open(settings, keyed=bool(self.keys))
         self.agent = agent
         self.settings = settings
-        _keep_journal(agent)
+        if not agent.started:
+            agent.keep_journal("sql")
         uploads = Uploads(_files_folder(settings), settings)
         self.tasks = Tasks(agent, settings, uploads)
         self.streams = Streams(self.tasks)
@@ -290,12 +291,6 @@ def _check_open(settings: ServeSettings, *, keyed: bool) -> None:
                 "machine use the server",
                 hint="set DELF_API_KEY, or name them",
             )
-
-
-def _keep_journal(agent: Agent) -> None:
-    """Let an agent that was told nothing of a journal have the one that lasts."""
-    if not agent.started and "journal" not in agent.config.model_fields_set:
-        agent.config = agent.config.model_copy(update={"journal": "sql"})
 
 
 def _files_folder(settings: ServeSettings) -> Path:

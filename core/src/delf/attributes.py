@@ -1,0 +1,60 @@
+"""``FixedAttributes``: public attributes that hold for the life of an object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+
+from delf.errors import FixedAttributeError
+
+V = TypeVar("V")
+
+
+class FixedAttributes:
+    """Base class whose public attributes cannot be set once the object has them.
+
+    An object reads most of its options when it is made. A later assignment would change what a
+    program sees and not what happens, so it raises. A property with a setter can be set.
+    """
+
+    _options: ClassVar[frozenset[str]] = frozenset()
+    """Names of constructor arguments that are no attributes."""
+    _another: ClassVar[str] = "make another one with this option"
+    """The hint of the error."""
+
+    if not TYPE_CHECKING:  # a type checker would take any name for an attribute
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if not name.startswith("_") and self._is_fixed(name):
+                raise FixedAttributeError(
+                    f"{type(self).__name__}.{name} cannot be set once it was made",
+                    hint=self._another.format(name=name),
+                )
+            super().__setattr__(name, value)
+
+    def _is_fixed(self, name: str) -> bool:
+        """Return True if a value that is set now would have no effect."""
+        found = getattr(type(self), name, None)
+        if isinstance(found, property):
+            return found.fset is None
+        return name in vars(self) or name in self._options
+
+
+class FrozenDict(dict[str, V]):
+    """A dict that refuses every change, for tables of a frozen configuration."""
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise FixedAttributeError(
+            "a table of a configuration cannot be changed",
+            hint="make another configuration: Agent(config, name={**config.name, …})",
+        )
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # pyright: ignore[reportAssignmentType]
+
+    def __reduce__(self) -> tuple[type[FrozenDict[V]], tuple[dict[str, V]]]:
+        return FrozenDict, (dict(self),)
+
+
+def frozen(table: Mapping[str, V]) -> FrozenDict[V]:
+    """Return a copy of a table that cannot be changed."""
+    return FrozenDict(table)
