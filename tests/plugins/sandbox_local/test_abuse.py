@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 from textwrap import dedent
 
@@ -292,8 +293,34 @@ async def test_tools_by_other_ways_make_the_same_call():
 
 
 async def test_names_that_are_no_tools_reach_the_host_to_be_refused():
-    _, host = await run_script("await shop.drop(1)\nshop.find.confirm = False\nawait shop.find()")
+    _, host = await run_script("await shop.drop(1)\nawait shop.find()")
     assert [call.method for call in host.calls] == ["drop", "find"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "shop.find.confirm = False",
+        "[shop][0]('x')",
+        "[shop][0].find = print",
+        "[shop.find][0].confirm = False",
+        "found = [shop.find]\nprint(f'{found[0]}')",
+        "found = [shop.find]\nprint(found[0])",
+        "found = [shop.find]\nif found[0]:\n    pass",
+        "found = [shop.find]\nfound[0] == 'x'",
+        "found = [shop.find]\nawait found[0]",
+        "for one in [shop]:\n    await one",
+        "for one in getattr(shop, 'find'):\n    pass",
+        "'%s' % [shop][0]",
+        "import json\njson.dumps([shop.find], default=str)",
+        "del [shop][0].find",
+    ],
+)
+async def test_a_tool_is_no_value_however_it_is_reached(line):
+    outcome, host = await run_script(f"{line}\nprint('done')")
+    assert isinstance(outcome, Failed)
+    assert re.search(r"shop(\.find)? is (named here and not called|a connection)", outcome.message)
+    assert (host.text, host.calls) == ("", [])
 
 
 async def test_more_values_than_the_host_takes_are_an_error_in_the_script():

@@ -61,7 +61,7 @@ def prepare(source: str, known: Known) -> Prepared | Failed:
             warnings.simplefilter("ignore")
             return _prepared(source, known)
     except AmbiguousError as error:
-        return _failed("AmbiguousError", error, source)
+        return _failed(type(error).__name__, error, source)
     except SyntaxError as error:
         return _failed(type(error).__name__, error, source)
     except (ValueError, RecursionError, MemoryError) as error:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from typing import Any, NoReturn, Self, cast
 
 from delf_sandbox.guest.loop import GuestLoop
+from delf_sandbox.guest.misuse import misuse_message
 from delf_sandbox.guest.names import same_name
 from delf_sandbox.guest.nodes import LATER
 
@@ -348,27 +349,82 @@ def _line_of_script(depth: int) -> int:
     return 0
 
 
-class ToolNamespace:
+class _NoValue:
+    """A connection or an action: it can be called, and has no value of its own.
+
+    A script that uses it as one forgot to call it, or called something else, and would go on as if
+    that had been done.
+    """
+
+    __slots__ = ()
+
+    def misuse(self) -> TypeError:
+        """Make the error for its use as a value."""
+        raise NotImplementedError
+
+    def __bool__(self) -> bool:
+        raise self.misuse()
+
+    def __str__(self) -> str:
+        raise self.misuse()
+
+    def __format__(self, spec: str) -> str:
+        raise self.misuse()
+
+    def __iter__(self) -> NoReturn:
+        raise self.misuse()
+
+    def __len__(self) -> int:
+        raise self.misuse()
+
+    def __contains__(self, item: object) -> bool:
+        raise self.misuse()
+
+    def __getitem__(self, key: object) -> NoReturn:
+        raise self.misuse()
+
+    def __setitem__(self, key: object, value: object) -> None:
+        raise self.misuse()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise self.misuse()
+
+    def __delattr__(self, name: str) -> None:
+        raise self.misuse()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _NoValue):
+            return self is other
+        raise self.misuse()
+
+    __hash__ = object.__hash__
+
+
+class ToolNamespace(_NoValue):
     """A connection as a script sees it: every public attribute is a method to call.
 
     Some take it for a class, of which they make an object, or a context manager.
     """
 
     def __init__(self, caller: Caller, name: str, methods: list[str]) -> None:
-        self._caller = caller
-        self._name = name
-        self._methods = methods
+        self.__dict__.update(_caller=caller, _name=name, _methods=methods)
+
+    def misuse(self) -> TypeError:
+        """Make the error for its use as a value."""
+        return TypeError(misuse_message(self._name, self._methods))
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         if method.startswith("_"):
             raise AttributeError(f"{self._name} has: {', '.join(self._methods)}")
         like = [m for m in self._methods if same_name(m) == same_name(method)]
         meant = like[0] if len(like) == 1 and method not in self._methods else method
-        call = _tool(self._caller, self._name, meant)
+        call = ToolFunction(self._caller, self._name, meant)
         self.__dict__[method] = call
         return call
 
-    def __call__(self, *_args: Any, **_kwargs: Any) -> Self:
+    def __call__(self, *args: Any, **kwargs: Any) -> Self:
+        if args or kwargs:
+            raise self.misuse()
         return self
 
     def __enter__(self) -> Self:
@@ -390,20 +446,33 @@ class ToolNamespace:
         return f"<{self._name}: {', '.join(self._methods)}>"
 
 
-def tool_function(caller: Caller, name: str) -> Callable[..., Any]:
-    """A tool that is called by its own name."""
-    return _tool(caller, name, "")
+class ToolFunction(_NoValue):
+    """An action, or a tool that is called by its own name.
 
+    Args:
+        caller: Makes its calls.
+        connection: The connection, or the tool.
+        method: The action; empty for a tool.
+    """
 
-def _tool(caller: Caller, connection: str, method: str) -> Callable[..., Any]:
-    """A function that makes a call; what it has as ``LATER`` gives one to be awaited."""
+    __slots__ = ("__delf_later__", "__name__", "__qualname__", "_caller", "_connection", "_method")
 
-    def later(*args: Any, **kwargs: Any) -> ToolCall:
-        return caller.call(connection, method, args, kwargs, 2)
+    def __init__(self, caller: Caller, connection: str, method: str = "") -> None:
+        def later(*args: Any, **kwargs: Any) -> ToolCall:
+            return caller.call(connection, method, args, kwargs, 2)
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return caller.block(caller.call(connection, method, args, kwargs, 2))
+        name = method or connection
+        own = {"_caller": caller, "_connection": connection, "_method": method, LATER: later}
+        for key, value in {**own, "__name__": name, "__qualname__": name}.items():
+            object.__setattr__(self, key, value)
 
-    call.__name__ = call.__qualname__ = method or connection
-    setattr(call, LATER, later)
-    return call
+    def misuse(self) -> TypeError:
+        """Make the error for its use as a value."""
+        return TypeError(misuse_message(f"{self._connection}.{self._method}".rstrip("."), ()))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        call = self._caller.call(self._connection, self._method, args, kwargs, 2)
+        return self._caller.block(call)
+
+    def __repr__(self) -> str:
+        return f"<{_label(self._connection, self._method)}, not called>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+from typing import Any, Self
 
 LATER = "__delf_later__"
 """The attribute of a tool that gives a call to be awaited, where the tool itself waits."""
@@ -21,11 +21,15 @@ class AmbiguousError(SyntaxError):
     """A script says what can be taken in two ways, of which one would be wrong."""
 
     @classmethod
-    def about(cls, node: Any, message: str) -> AmbiguousError:
+    def about(cls, node: Any, message: str) -> Self:
         """The error about a part of the script."""
         error = cls(message)
         error.lineno, error.offset = node.lineno, node.col_offset + 1
         return error
+
+
+class ToolMisuseError(AmbiguousError):
+    """A script uses a connection or an action as a value, so that nothing is called."""
 
 
 def at(node: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from delf_sandbox.guest.functions import Functions, around, is_async_node, label_of
 from delf_sandbox.guest.later import Later
+from delf_sandbox.guest.misuse import check_uses
 from delf_sandbox.guest.names import Known, ToolNames
 from delf_sandbox.guest.nodes import (
     AGAIN,
@@ -63,6 +64,7 @@ class Rewriting:
 
     Raises:
         AmbiguousError: Where it says what can be taken in two ways.
+        ToolMisuseError: Where it uses a tool as a value.
     """
 
     everywhere = False
@@ -72,6 +74,7 @@ class Rewriting:
         self._known = known
         self._names = names = ToolNames(tree, known)
         self._seen = names.seen
+        check_uses(tree, names)
         self._functions = Functions(names, everywhere=self.everywhere)
         self._later = Later(self._functions)
         self._functions.check_any_and_all()
@@ -249,21 +252,40 @@ class Rewriting:
         found = [
             place
             for place in self._seen.generators
-            if any(
-                scope is self._seen.scopes[id(place.node)]
-                for inner in self._seen.calls.values()
-                if self._kinds[id(inner.node)] in ("tool", "async") and not inner.later
-                for scope in around(inner.scope)
-            )
+            if self._makes_calls(self._seen.scopes[id(place.node)])
         ]
         for place in self._seen.calls.values():
             match place.node:
                 case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
                     if not place.later and self._calls_tools(function):
                         found.append(place)
+                case _ if not place.later and self._makes_generator(place):
+                    found.append(place)
                 case _:
                     pass
-        return [place for place in found if isinstance(place.box, (ast.Expr, ast.Assign))]
+        if self.everywhere:  # there they are no generators, unless they stand alone
+            return [place for place in found if isinstance(place.box, (ast.Expr, ast.Assign))]
+        return found
+
+    def _makes_calls(self, inner: Scope) -> bool:
+        """Tell whether tools are called within a scope, by itself."""
+        return any(
+            scope is inner
+            for place in self._seen.calls.values()
+            if self._kinds[id(place.node)] in ("tool", "async") and not place.later
+            for scope in around(place.scope)
+        )
+
+    def _makes_generator(self, place: CallPlace) -> bool:
+        """Tell whether a call is of a plain generator function of the script that calls tools."""
+        functions = self._functions.targets(place)
+        return bool(functions) and all(
+            scope.is_generator
+            and isinstance(scope.node, ast.FunctionDef)
+            and not scope.node.decorator_list
+            and self._makes_calls(scope)
+            for scope in functions
+        )
 
     def _calls_tools(self, function: Any) -> bool:
         if isinstance(function, ast.Lambda):
@@ -276,6 +298,5 @@ class Rewriting:
         return word in self._known.tools and bool(method) == bool(self._known.tools[word])
 
     def _write_lazy(self, place: Place) -> None:
-        node = getattr(place.box, "value", place.node)
-        new = call(ALL, node) if isinstance(place.box, ast.Expr) else call(ONCE, node)
-        place.put(new)
+        word = ALL if isinstance(place.box, ast.Expr) else ONCE
+        place.put(call(word, place.current))

@@ -22,8 +22,8 @@ from delf_sandbox.guest.calls import (
     EXCEPTIONS,
     SCRIPT_NAME,
     Caller,
+    ToolFunction,
     ToolNamespace,
-    tool_function,
 )
 from delf_sandbox.guest.channel import Channel
 from delf_sandbox.guest.failure import (
@@ -195,7 +195,7 @@ class GuestSession:
             self._tools[name] = (
                 ToolNamespace(self._caller, name, listed)
                 if listed
-                else tool_function(self._caller, name)
+                else ToolFunction(self._caller, name)
             )
         self._names = {**EXCEPTIONS, **self._tools, **self._waiting.names}
         self._names["add_to_output_files"] = self._files

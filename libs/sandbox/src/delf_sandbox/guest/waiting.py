@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from typing import Any, Self
 
 from delf_sandbox.guest import nodes
-from delf_sandbox.guest.calls import ToolCall
+from delf_sandbox.guest.calls import ToolCall, ToolFunction, ToolNamespace
 from delf_sandbox.guest.loop import GuestLoop
 
 _type_of: Callable[[Any], Any] = type
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, ToolFunction)
 
 
 class Ready:
@@ -33,6 +33,8 @@ def settle(given: Any) -> Awaitable[Any]:
     """Make any value awaitable: a plain value is its own result."""
     if inspect.isawaitable(given):
         return given
+    if isinstance(given, (ToolFunction, ToolNamespace)):
+        raise given.misuse()
     if isinstance(given, _FUNCTIONS):
         name = getattr(given, "__name__", "it")
         raise TypeError(f"{name} is a function: call it, as `await {name}(…)`")
@@ -63,6 +65,7 @@ class Waiting:
         self._loop = loop
         self._tools = tools
         self._once: list[tuple[Generator[Any, Any, Any], int]] = []
+        self._streams: list[tuple[_Stream, int]] = []
         self.names: dict[str, Any] = {
             nodes.TOOLS: tools,
             nodes.WAIT: self.wait,
@@ -83,10 +86,12 @@ class Waiting:
     def begin(self) -> None:
         """A script is about to run."""
         self._once.clear()
+        self._streams.clear()
 
     def never_begun(self) -> list[int]:
         """The lines of calls that are in a generator which nothing looped over."""
-        return [line for made, line in self._once if _is_new(made)]
+        new = [line for made, line in self._once if _is_new(made)]
+        return new + [line for stream, line in self._streams if not stream.is_begun]
 
     def wait(self, given: Any) -> Any:
         """Wait for what can be awaited; other things happen meanwhile."""
@@ -97,7 +102,11 @@ class Waiting:
         kind = _type_of(given)
         if kind is ToolCall or kind is types.CoroutineType or kind is _Again:
             return self._loop.block(settled(given))
-        return _Stream(given, self.wait) if kind is types.AsyncGeneratorType else given
+        if kind is not types.AsyncGeneratorType:
+            return given
+        stream = _Stream(given, self.wait)
+        self._streams.append((stream, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
+        return stream
 
     def _now_of(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -168,20 +177,24 @@ class _Stream:
     def __init__(self, stream: Any, wait: Callable[[Any], Any]) -> None:
         self._stream = stream
         self._wait = wait
+        self.is_begun = False
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
+        self.is_begun = True
         try:
             return self._wait(anext(self._stream))
         except StopAsyncIteration:
             raise StopIteration from None
 
     def __aiter__(self) -> AsyncIterator[Any]:
+        self.is_begun = True
         return self._stream
 
     def __getattr__(self, name: str) -> Any:
+        self.is_begun = True
         return getattr(self._stream, name)
 
 

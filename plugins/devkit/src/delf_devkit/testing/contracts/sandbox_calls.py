@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import uuid
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -34,6 +35,73 @@ VALUES: tuple[Any, ...] = (
     uuid.UUID(int=7),
 )
 _BIG = 5_000_000
+MISUSES: tuple[str, ...] = (
+    'mail("x")',
+    'await mail("x")',
+    'mail(to="x")',
+    "mail()",
+    "m = mail()",
+    'm = mail\nm("x")',
+    'with mail("x") as m:\n    pass',
+    'mail.to = "x"',
+    'mail.send = "x"',
+    'mail.send.to = "x"',
+    'setattr(mail, "to", "x")',
+    'm = mail\nm.to = "x"',
+    "mail.send += 1",
+    'mail["send"]',
+    'mail["send"] = "x"',
+    "for m in mail:\n    print(m)",
+    "for m in mail.read:\n    print(m)",
+    "[m for m in mail.read]",
+    "list(mail)",
+    "len(mail.read)",
+    "await mail",
+    "await mail.send",
+    "if mail:\n    pass",
+    "if not mail.read:\n    pass",
+    "x = 1 if mail.read else 2",
+    "[n for n in [1] if mail.read]",
+    "m = mail.read\nif m:\n    pass",
+    "bool(mail.send)",
+    "ok = mail.send and True",
+    'print(f"{mail}")',
+    'print(f"there are {mail.read} mails")',
+    "print(mail)",
+    "print(mail.read)",
+    'print("there are " + str(mail.read))',
+    'print("there are %s mails" % mail.read)',
+    'print("there are {} mails".format(mail.read))',
+    'print(mail.read == "x")',
+    'if mail.read != "x":\n    pass',
+    "mail.send",
+    "mail",
+    'mail.send, "x"',
+    "x = mail.send",
+    "send = mail.send\nsend",
+    "pay",
+    "x = pay",
+    'print(f"{pay}")',
+    "if pay:\n    pass",
+    "await pay",
+    "def go():\n    mail.send\ngo()",
+    "async def go():\n    await mail.send\ngo()",
+    "def go():\n    try:\n        mail(1)\n    except Exception:\n        pass\ngo()",
+)
+"""Scripts that use a connection, an action or a tool as a value and call nothing."""
+USES: Mapping[str, str] = {
+    'm = mail()\nm.send("x")': "mail.send",
+    'm = mail\nm.send("x")': "mail.send",
+    "mail is not None and mail.send(1)": "mail.send",
+    'f = mail.send\nf("x")': "mail.send",
+    'f = {"send": mail.send, "read": mail.read}\nf["send"]("x")': "mail.send",
+    'def go(f, *given):\n    return f(*given)\ngo(mail.send, "x")': "mail.send",
+    'def go(m):\n    return m.send("x")\ngo(mail)': "mail.send",
+    "(mail.send if 1 else mail.read)(1)": "mail.send",
+    'sorted(["x"], key=mail.send)': "mail.send",
+    'callable(mail.send) and hasattr(mail, "send")\nmail.send(1)': "mail.send",
+}
+"""Scripts that name an action without a call where they name it, and then make one call."""
 
 
 def _add(a: int, b: int) -> int:
@@ -136,6 +204,26 @@ said
             done(await bench.run(code, host))
         assert host.text == "3 20500\n"
         assert [call.args[0] for call in host.calls] == list(range(1, 203))
+
+    async def test_a_tool_used_as_a_value_is_an_error(self, backend: Any) -> None:
+        async with Bench(backend) as bench:
+            for script in MISUSES:
+                host = RecordingScriptHost({"mail.send": _same, "mail.read": list, "pay": _same})
+                outcome = await bench.run(f"{script}\nprint('Mail was sent.')", host)
+                failure = failed(outcome)
+                assert (host.text, host.calls) == ("", []), f"{script} went on"
+                assert (
+                    "mail.send" in failure.message
+                    or "mail.read" in failure.message
+                    or ("pay" in failure.message)
+                ), f"{script}: {failure.message}"
+
+    async def test_a_tool_named_without_a_call_can_be_called_later(self, backend: Any) -> None:
+        async with Bench(backend) as bench:
+            for script, called in USES.items():
+                host = RecordingScriptHost({"mail.send": _same, "mail.read": list})
+                done(await bench.run(script, host))
+                assert [f"{call.connection}.{call.method}" for call in host.calls] == [called]
 
     async def test_what_a_call_returns_and_cannot_cross_is_an_error(self, backend: Any) -> None:
         host = RecordingScriptHost({"get": object})

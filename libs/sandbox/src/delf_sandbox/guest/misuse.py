@@ -1,0 +1,199 @@
+"""Refuses scripts that use a tool as a value: what they mean would not be done.
+
+``mail("x")``, ``mail.subject = "x"``, ``mail.send`` without parentheses and ``f"{mail.unread}"``
+call nothing, and the script would go on as if they had. They are found before anything runs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from delf_sandbox.guest.names import BUILTINS, ToolNames
+from delf_sandbox.guest.nodes import TOOLS, ToolMisuseError
+from delf_sandbox.guest.scopes import Scope
+
+_TAKING_VALUES = frozenset(
+    {
+        *("print", "str", "repr", "format", "ascii", "bool", "int", "float", "abs", "round"),
+        *("len", "list", "tuple", "set", "frozenset", "dict", "sum", "min", "max", "sorted"),
+        *("any", "all", "iter", "next", "enumerate", "reversed", "bytes", "setattr", "delattr"),
+    }
+)
+"""Builtin functions that use the value of what they are given."""
+_MOST_NAMES = 12
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A part of the script that stands for a connection, an action or a tool."""
+
+    label: str
+    methods: Sequence[str]
+    node: Any
+    scope: Scope
+
+    @property
+    def is_connection(self) -> bool:
+        return bool(self.methods)
+
+
+def check_uses(tree: ast.Module, names: ToolNames) -> None:
+    """Refuse a script that uses a connection or an action other than by calling an action.
+
+    Args:
+        tree: The script, with its tools' names as they are.
+        names: What of it are tools.
+
+    Raises:
+        ToolMisuseError: For the first such place.
+    """
+    _Uses(tree, names).check()
+
+
+class _Uses:
+    def __init__(self, tree: ast.Module, names: ToolNames) -> None:
+        self._names = names
+        self._tools = names.known.tools
+        self._loads = [(place.node, place.scope) for place, _ in names.seen.loads]
+        self._parents: dict[int, Any] = {}
+        self._found: list[tuple[int, int, ToolMisuseError]] = []
+        if not self._tools:
+            return
+        for parent in ast.walk(tree):
+            for child in ast.iter_child_nodes(parent):
+                self._parents[id(child)] = parent
+
+    def check(self) -> None:
+        waiting = list(self._named()) if self._parents else []
+        while waiting:
+            waiting += self._look_at(waiting.pop())
+        if self._found:
+            raise min(self._found, key=lambda item: item[:2])[2]
+
+    def _named(self) -> Iterator[_Use]:
+        """Yield the places that name a connection or a tool and nothing else."""
+        for node, scope in self._loads:
+            if node.id in self._tools and scope.find(node.id) is None:
+                yield _Use(node.id, self._tools[node.id], node, scope)
+        for place, _ in (*self._names.seen.loads, *self._names.seen.attributes):
+            given: Any = place.current  # another spelling was replaced by now
+            node = given.value if isinstance(given, ast.Attribute) else given
+            match node:
+                case ast.Subscript(
+                    value=ast.Name(id=table), slice=ast.Constant(value=str(word))
+                ) if table == TOOLS and word in self._tools:
+                    yield _Use(word, self._tools[word], node, place.scope)
+                case _:
+                    pass
+
+    def _look_at(self, use: _Use) -> list[_Use]:
+        """Refuse a use, or return the further places that stand for the same."""
+        node = use.node
+        while True:
+            parent = self._parents.get(id(node))
+            match parent:
+                case ast.Attribute(attr=word) if use.is_connection or isinstance(
+                    parent.ctx, ast.Store | ast.Del
+                ):
+                    return self._attribute(use, parent, word)
+                case ast.Call() if parent.func is node:
+                    if not use.is_connection:
+                        return []
+                    if parent.args or parent.keywords:
+                        return self._refuse(use, parent)
+                    node = parent
+                case ast.IfExp() if parent.test is not node:
+                    node = parent
+                case ast.BoolOp() if parent.values[-1] is node:
+                    node = parent
+                case ast.Tuple() | ast.List() | ast.Set() | ast.Dict() | ast.IfExp():
+                    is_dropped = self._is_dropped(parent) or isinstance(parent, ast.IfExp)
+                    return self._refuse(use, node) if is_dropped else []
+                case (
+                    ast.Assign(targets=[ast.Name(id=word)])
+                    | ast.AnnAssign(target=ast.Name(id=word))
+                    | ast.NamedExpr(target=ast.Name(id=word))
+                ) if parent.value is node:
+                    return self._aliases(use, node, word)
+                case _:
+                    return self._refuse(use, node) if self._needs_value(parent, node) else []
+
+    def _attribute(self, use: _Use, parent: Any, word: str) -> list[_Use]:
+        if not isinstance(parent.ctx, ast.Load):
+            return self._refuse(use, parent)
+        if word.startswith("_"):
+            return []
+        return [_Use(f"{use.label}.{word}", (), parent, use.scope)]
+
+    def _aliases(self, use: _Use, value: Any, word: str) -> list[_Use]:
+        """Return the places that read a name which is given to a tool and to nothing else."""
+        owner = use.scope.owner(word)
+        read = [(node, scope) for node, scope in self._loads if node.id == word]
+        if not read:
+            return self._refuse(use, value)
+        bound = owner.binds.get(word, [])
+        if len(bound) != 1 or bound[0][0] is not value or owner.names.get(word) != {"data"}:
+            return []
+        return [
+            _Use(use.label, use.methods, node, scope)
+            for node, scope in read
+            if scope.find(word) is owner and word not in self._tools
+        ]
+
+    def _is_dropped(self, node: Any) -> bool:
+        """Tell whether a list or the like stands for itself as a statement."""
+        while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
+            node = self._parents.get(id(node))
+        return isinstance(node, ast.Expr)
+
+    def _needs_value(self, parent: Any, node: Any) -> bool:
+        """Tell whether a part of the script uses the value of a part of it."""
+        match parent:
+            case ast.Expr() | ast.Await() | ast.FormattedValue() | ast.Starred() | ast.YieldFrom():
+                return True
+            case ast.BinOp() | ast.UnaryOp() | ast.AugAssign() | ast.BoolOp():
+                return True
+            case ast.If() | ast.While() | ast.Assert():
+                return parent.test is node
+            case ast.comprehension():
+                return parent.iter is node or node in parent.ifs
+            case ast.For() | ast.AsyncFor():
+                return parent.iter is node
+            case ast.Match():
+                return parent.subject is node
+            case ast.Compare(ops=ops):
+                return not all(isinstance(op, ast.Is | ast.IsNot) for op in ops)
+            case ast.Subscript():
+                return parent.value is node
+            case ast.Call(func=ast.Name(id=word), args=args):
+                return node in args and word in _TAKING_VALUES and word in BUILTINS
+            case ast.Call(func=ast.Attribute(value=ast.Constant()), args=args):
+                return node in args  # "{}".format(mail.read)
+            case _:
+                return False
+
+    def _refuse(self, use: _Use, node: Any) -> list[_Use]:
+        message = misuse_message(use.label, use.methods)
+        error = ToolMisuseError.about(node, message)
+        self._found.append((node.lineno, node.col_offset, error))
+        return []
+
+
+def misuse_message(label: str, methods: Sequence[str]) -> str:
+    """Say what to do with a connection, or with an action or tool, which have no methods.
+
+    Args:
+        label: Its name.
+        methods: The actions of a connection.
+    """
+    if not methods:
+        return f"{label} is named here and not called: write {label}(…)"
+    listed = [f"{label}.{method}(…)" for method in methods]
+    if len(listed) == 1:
+        return f"{label} is a connection, which does nothing by itself: call {listed[0]}"
+    more = f" and {len(listed) - _MOST_NAMES} more" if listed[_MOST_NAMES:] else ""
+    shown = ", ".join(listed[:_MOST_NAMES])
+    return f"{label} is a connection, which does nothing by itself: call one of {shown}{more}"
