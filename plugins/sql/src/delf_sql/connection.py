@@ -18,6 +18,7 @@ from delf.settings import PluginSettings, Source, check_variables
 from delf.tools.action import action
 from delf.tools.connection import Connection
 from delf_sql.backends import make_backend
+from delf_sql.backends.base import create_missing
 from delf_sql.catalog import (
     Table,
     TableInfo,
@@ -30,7 +31,7 @@ from delf_sql.gate import check_query, check_write
 from delf_sql.placeholders import find_holes
 from delf_sql.rows import as_dicts
 from delf_sql.settings import SQLOptions, SQLSettings
-from delf_sql.target import make_target
+from delf_sql.target import check_dialect, make_target
 
 if TYPE_CHECKING:
     from delf_sql.backends import Backend
@@ -75,6 +76,7 @@ class SQL(Connection):
     def __init__(self, *first: Any, **options: Unpack[SQLOptions]) -> None:
         super().__init__(*first, **options)
         self.target = make_target(self.name, self.settings)
+        check_dialect(self.name, self.settings, self.target)
         if self.target.dialect == "postgresql" and self.target.password is None:
             given = {self.settings.source(field) for field in ("url", "host", "database")}
             source: Source = "project" if "project" in given else "program"
@@ -176,6 +178,9 @@ class SQL(Connection):
         from delf_sql.database import Database
 
         backend = make_backend(self.target, self.settings)
+        if self.settings.create:
+            # Before the first reader, too: a task reads the schema before a script can write.
+            create_missing(self.target, backend.create)
         return backend, Database(backend, self.settings.pool_size, self.settings.statement_timeout)
 
     async def _on(self, reader: bool, work: Callable[[Backend, Any], T]) -> T:

@@ -52,6 +52,29 @@ _SHORTEST_SECRET: Final = 3
 HINT: Final = "for example postgresql://user:password@host/database or sqlite:///shop.db"
 
 
+_OWN_SETTINGS: Final = {
+    "create": _FILES,
+    "attach": ("sqlite",),
+    "role": ("postgresql",),
+}
+"""Settings that only these databases have."""
+
+
+def check_dialect(name: str, settings: SQLSettings, target: Target) -> None:
+    """Refuse settings that the database does not have.
+
+    Raises:
+        ConnectionConfigurationError: For the first such setting.
+    """
+    for field_name, dialects in _OWN_SETTINGS.items():
+        if getattr(settings, field_name) and target.dialect not in dialects:
+            words = " and ".join(_LABELS[dialect] for dialect in dialects)
+            raise ConnectionConfigurationError(
+                f"{name}: {field_name} is a setting for {words}, and {target.label} has none such",
+                hint=f"remove {field_name}",
+            )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A database to connect to.

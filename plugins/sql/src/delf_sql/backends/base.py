@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal
 
-from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
+from delf.errors import (
+    ConnectionConfigurationError,
+    ConnectionFileNotFoundError,
+    OptionalDependencyError,
+    ToolExecutionError,
+    ToolRefusedError,
+)
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound
 from delf_sql.rows import Fetched
+from delf_sql.target import Target
 
 Cause = Literal["statement", "timeout", "read-only", "unavailable"]
 _MOST_WARNINGS: Final = 3
@@ -30,6 +38,34 @@ class Problem:
     cause: Cause
     text: str
     lost: bool = False
+
+
+def create_missing(target: Target, create: Callable[[], None]) -> None:
+    """Create the file of a database if it does not exist.
+
+    Args:
+        target: The database.
+        create: Creates its file.
+
+    Raises:
+        ConnectionFileNotFoundError: When its folder does not exist.
+        ConnectionConfigurationError: When the file cannot be created.
+    """
+    path = Path(target.database).absolute()
+    if path.exists():
+        return
+    if not path.parent.is_dir():
+        raise ConnectionFileNotFoundError(
+            f"there is no folder {str(path.parent)!r} for {target.place}",
+            hint="make the folder, or correct the path (it is taken from the working directory)",
+        )
+    try:
+        create()
+    except OSError as error:
+        raise ConnectionConfigurationError(
+            f"{target.place} cannot be created: {error.strerror or error}",
+            hint="create = true makes it; check the rights of its folder",
+        ) from None
 
 
 class Written:

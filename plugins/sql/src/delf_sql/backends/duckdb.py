@@ -109,6 +109,17 @@ class DuckdbBackend(EngineBackend):
         super().__init__(target, settings)
         self._path = Path(target.database).absolute()
 
+    def create(self) -> None:
+        """Create the file, as DuckDB does for a writer.
+
+        Raises:
+            OSError: When it cannot be created.
+        """
+        try:
+            duckdb.connect(str(self._path), config=dict(_CONFINED)).close()
+        except duckdb.Error as error:
+            raise OSError(first_line(str(error))) from None
+
     def _url(self) -> sa.URL:
         return sa.URL.create("duckdb", database=str(self._path))
 

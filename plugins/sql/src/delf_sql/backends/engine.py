@@ -77,6 +77,9 @@ class EngineBackend:
 
     # -- sessions -----------------------------------------------------------------------
 
+    def create(self) -> None:
+        """Create the database's file, for backends whose database is a file."""
+
     @contextlib.contextmanager
     def session(self, *, reader: bool) -> Generator[sa.Connection]:
         """A connection of the pool."""

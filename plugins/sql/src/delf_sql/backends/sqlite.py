@@ -169,6 +169,14 @@ class SqliteBackend:
         self._pools: dict[bool, QueuePool] = {}
         self._lock = threading.Lock()
 
+    def create(self) -> None:
+        """Create the file; to SQLite an empty file is a database without tables.
+
+        Raises:
+            OSError: When it cannot be created.
+        """
+        _found(self.target.database)[0].touch(exist_ok=True)
+
     @contextlib.contextmanager
     def session(self, *, reader: bool) -> Generator[_Child]:
         """A process of the pool; a reader's has the file open for reading only.
