@@ -219,7 +219,7 @@ class Slow(InProcessJournal):
 
     async def append(self, event: ev.Event) -> None:
         await super().append(event)
-        if isinstance(event, ev.TaskStarted | ev.TaskResumed):
+        if isinstance(event, ev.TaskStarted | ev.TaskResumed) and not self.kept.is_set():
             self.kept.set()
             await asyncio.Event().wait()
 

@@ -1,9 +1,11 @@
 """Kills servers at random moments while they work and are watched, and looks at what is left.
 
-    cd tests && python -m plugins.serve.serve_kills FOLDER KILLS SEED SERVERS JOURNAL
+    cd tests && python -m plugins.serve.serve_kills FOLDER KILLS SEED SERVERS JOURNAL ENDINGS
 
 Hands tasks in, answers what they ask, follows each by its event stream, each time at any of the
-servers; kills one of them with SIGKILL and starts it again. Prints what it saw as JSON; ``faults`` is empty if all is well: each
+servers; ends one of them and starts it again. ``ENDINGS`` names the ways in which servers are
+ended, in turn: signals joined by ``+``, and the seconds of grace, as ``TERM/0,INT+INT/5,KILL/0``.
+Journals are slow at random. Prints what it saw as JSON; ``faults`` is empty if all is well: each
 task that was accepted ended right, none of its steps was made twice, and no stream left an event
 out, told one twice, or told another one than the journal's.
 """
@@ -15,19 +17,22 @@ import json
 import multiprocessing
 import os
 import random
+import signal
 import sqlite3
 import sys
 import time
 from collections import Counter
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
 from delf import Agent, tool
 from delf.events import Event, ModelCalled, encode
+from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from delf_journal_sql import SqlJournal
@@ -40,8 +45,8 @@ OPEN = 12
 STEPS = 12
 CODE = """name = {name!r}
 for step in range({steps}):
-    await mark(name, step)
     print(step)
+    await (mark if step % 2 else mark_in_thread)(name, step)
 print(await send(name))"""
 ANSWER = "\n".join([*map(str, range(STEPS)), "sent {name}"])
 LONGEST_LIFE = 1.5
@@ -50,6 +55,39 @@ LEFT_ALONE = 6
 SECONDS = 300.0
 """For the tasks to end after the last kill."""
 _LOST = (httpx.TransportError,)
+_END_SECONDS = 20.0
+"""Seconds after the grace in which a server has to end."""
+_BETWEEN = 0.02
+"""The most seconds between two signals to one server."""
+_SLOWEST = 0.03
+"""The most seconds that a slow journal takes for an event."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A way to end a server.
+
+    Args:
+        signals: What is sent to it, one after the other.
+        grace: The seconds that its tasks have to end.
+    """
+
+    signals: tuple[signal.Signals, ...]
+    grace: float
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Read ``TERM/0`` or ``INT+INT/5``."""
+        names, _, grace = text.partition("/")
+        return cls(tuple(signal.Signals[f"SIG{name}"] for name in names.split("+")), float(grace))
+
+
+class SlowJournal(SqlJournal):
+    """A journal that takes its time for some events, before or after it keeps them."""
+
+    async def append(self, event: Event) -> None:
+        await super().append(event)
+        await asyncio.sleep(random.uniform(0, _SLOWEST))
 
 
 class Truth:
@@ -76,16 +114,21 @@ class Truth:
             return Counter(connection.execute("SELECT name, step FROM done").fetchall())
 
 
-def serve(folder: Path, journal: str, port: int) -> None:
+def serve(folder: Path, journal: str, port: int, grace: float) -> None:
     """The server's process."""
     truth = Truth(folder)
 
     @tool(effect="irreversible", confirm=False)
     async def mark(name: str, step: int) -> None:
         """Write a step down."""
-        await asyncio.sleep(0.01)
         truth.note(name, step)
         await asyncio.sleep(0.01)
+
+    @tool(effect="irreversible", confirm=False)
+    def mark_in_thread(name: str, step: int) -> None:
+        """Write a step down."""
+        truth.note(name, step)
+        time.sleep(0.005)
 
     @tool(effect="irreversible", confirm=True)
     async def send(name: str) -> str:
@@ -97,11 +140,13 @@ def serve(folder: Path, journal: str, port: int) -> None:
     host = TestHost.discover(environ={})
     model = ScriptedModel(default=scripts_of)
     host.provide(model.spec, model.factory)
+    spec = JournalSpec(name="slow", factory="x:y", summary="x", durable=True)
+    host.provide(spec, lambda: SlowJournal(journal))
     agent = Agent(
-        tools=[mark, send], llm="scripted", sandbox="local", host=host, journal="sql",
+        tools=[mark, mark_in_thread, send], llm="scripted", sandbox="local", host=host, journal="slow",
         approvals=["web"], timeout=600, max_tasks=OPEN, retry_count=0,
     )  # fmt: skip
-    agent.serve(port=port, files_folder=str(folder / "files"))
+    agent.serve(port=port, files_folder=str(folder / "files"), grace_seconds=grace)
 
 
 class Story:
@@ -136,10 +181,14 @@ class Trial:
         journal: The journal's URL.
         servers: How many there are.
         seed: Of the moments.
+        endings: The ways in which they are ended.
     """
 
-    def __init__(self, folder: Path, journal: str, servers: int, seed: int) -> None:
+    def __init__(
+        self, folder: Path, journal: str, servers: int, seed: int, endings: list[Ending]
+    ) -> None:
         self._folder, self._journal = folder, journal
+        self._endings = cycle(endings)
         self._random = random.Random(seed)
         self._truth = Truth(folder)
         self._processes = multiprocessing.get_context("forkserver")
@@ -164,7 +213,11 @@ class Trial:
 
     async def run(self, kills: int) -> dict[str, Any]:
         """Kill so often, let everything end, and look."""
-        servers = [await self._start(client) for client in self._clients]
+        endings = [next(self._endings) for _ in self._clients]
+        servers = [
+            await self._start(client, ending)
+            for client, ending in zip(self._clients, endings, strict=True)
+        ]
         helpers = [asyncio.create_task(self._decide()), asyncio.create_task(self._resume())]
         clients = [asyncio.create_task(self._hand_in(kills)) for _ in range(OPEN)]
         while self.kills < kills:
@@ -172,10 +225,10 @@ class Trial:
             number = self._random.randrange(len(servers))
             client = self._clients[number]
             self.streams_cut.append(sum(story.at is client for story in self.stories))
-            servers[number].kill()
-            await asyncio.to_thread(servers[number].join)
+            await self._end(servers[number], endings[number])
             self.kills += 1
-            servers[number] = await self._start(client)
+            endings[number] = next(self._endings)
+            servers[number] = await self._start(client, endings[number])
         try:
             async with asyncio.timeout(SECONDS):
                 await asyncio.gather(*clients)
@@ -190,8 +243,19 @@ class Trial:
             await asyncio.to_thread(server.join, 30)
         return await self._look()
 
-    async def _start(self, client: httpx.AsyncClient) -> Any:
-        order = (self._folder, self._journal, client.base_url.port)
+    async def _end(self, server: Any, ending: Ending) -> None:
+        for number in ending.signals:
+            if server.is_alive():
+                os.kill(server.pid, number)
+                await asyncio.sleep(self._random.uniform(0, _BETWEEN))
+        await asyncio.to_thread(server.join, ending.grace + _END_SECONDS)
+        if server.is_alive():
+            self.faults.append(f"a server did not end: {ending}")
+            server.kill()
+            await asyncio.to_thread(server.join)
+
+    async def _start(self, client: httpx.AsyncClient, ending: Ending) -> Any:
+        order = (self._folder, self._journal, client.base_url.port, ending.grace)
         server = self._processes.Process(target=serve, args=order)
         server.start()
         self._started.append(server)
@@ -329,9 +393,11 @@ def _as_streamed(event: Event) -> Event:
     return replace(event, prompt=None) if isinstance(event, ModelCalled) else event
 
 
-def main(folder: Path, kills: int, seed: int, servers: int, journal: str) -> None:
+def main(
+    folder: Path, kills: int, seed: int, servers: int, journal: str, endings: list[Ending]
+) -> None:
     started = time.monotonic()
-    trial = Trial(folder, journal, servers, seed)
+    trial = Trial(folder, journal, servers, seed, endings)
     try:
         found = asyncio.run(trial.run(kills))
     finally:
@@ -340,5 +406,6 @@ def main(folder: Path, kills: int, seed: int, servers: int, journal: str) -> Non
 
 
 if __name__ == "__main__":
-    place, total, start, count, url = sys.argv[1:]
-    main(Path(place), int(total), int(start), int(count), url)
+    place, total, start, count, url, ways = sys.argv[1:]
+    endings = [Ending.of(way) for way in ways.split(",")]
+    main(Path(place), int(total), int(start), int(count), url, endings)

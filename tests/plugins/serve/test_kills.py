@@ -1,4 +1,8 @@
-"""Servers that are killed at random moments lose nothing, repeat nothing and mislead nobody."""
+"""Servers that end at random moments lose nothing, repeat nothing and mislead nobody.
+
+However they end: killed, by SIGTERM with or without a time of grace, by one Ctrl-C or by two.
+``DELF_TEST_SERVE_KILLS=300`` for a long run, with ``DELF_TEST_SERVE_SEED`` for other moments.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,17 @@ KILLS: Final = int(os.environ.get("DELF_TEST_SERVE_KILLS", "3"))
 SEED: Final = os.environ.get("DELF_TEST_SERVE_SEED", "20261122")
 
 
+ENDINGS: Final = {"killed": "KILL/0", "told to end": "TERM/0,INT+INT/5,TERM/1,INT/0,TERM/5"}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(120 + 30 * KILLS)
+@pytest.mark.parametrize("how", list(ENDINGS))
 @pytest.mark.parametrize(
     ("servers", "journal_url"), [(1, "sqlite"), (2, "postgresql")], indirect=["journal_url"]
 )
-def test_kills_lose_and_repeat_nothing(tmp_path, servers, journal_url):
-    order = [str(tmp_path), str(KILLS), SEED, str(servers), journal_url]
+def test_servers_that_end_lose_and_repeat_nothing(tmp_path, servers, journal_url, how):
+    order = [str(tmp_path), str(KILLS), SEED, str(servers), journal_url, ENDINGS[how]]
     done = subprocess.run(
         [sys.executable, "-m", "plugins.serve.serve_kills", *order],
         cwd=Path(__file__).parents[2],

@@ -208,6 +208,8 @@ class TaskHost:
                 self._gate.gave_up(request.call_id)
             work.cancel()
             await asyncio.wait({work})
+            if not work.cancelled():
+                work.exception()  # nobody waits for it any more
             raise
         except TaskLeftError as error:
             self.stopped = self.stopped or error
@@ -425,7 +427,7 @@ class TaskHost:
     def close(self, *, left: bool = False) -> None:
         """Let no call begin any more, of a task that is over, or is ``left`` to be resumed."""
         self._closed = True
-        self._gate.close()
+        self._gate.close(left=left)
         if left:
             self._children.leave()
 

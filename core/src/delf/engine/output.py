@@ -241,19 +241,16 @@ class OutputFiles:
                     name, data = await asyncio.to_thread(self._clean, name, data)
                 content = await self._made_of_rows(name, data) if is_rows else data
                 path = await asyncio.to_thread(self._folder.write, name, content)
+                await self._log.record(FileWritten, label=name, path=path, size=len(content))
             except DelfError as error:
                 self._problems.append(f"{name!r}: {error.for_model()}")
-                return
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or str(error)
                 self._problems.append(f"{name!r} cannot be written: {reason}")
-                return
             except Exception as error:
                 message = f"the output file {name!r} failed"
                 self._log.redactor.log_failure(_log, message, error)
                 self._problems.append(f"{name!r} cannot be made: {type(error).__name__}: {error}")
-                return
-        await self._log.record(FileWritten, label=name, path=path, size=len(content))
 
     def _clean(self, name: str, data: bytes) -> tuple[str, bytes]:
         """Without secrets; what is not text stays as it is, as it would break."""

@@ -54,6 +54,8 @@ class InProcessJournal:
         entry = self._tasks.get(event.task_id)
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
+        if entry.events[event.seq - 1 : event.seq] == [event]:
+            return  # the same once more
         entry.events.append(event)
         if isinstance(event, ApprovalDecided) and event.remember == "until_revoked":
             self._remember(entry, event)

@@ -71,7 +71,8 @@ class Journal(Protocol):
         """Keep an event. When this returns, it is kept.
 
         Whoever waits may be cancelled: an event that was begun to be kept is kept all the
-        same, before those that are appended later.
+        same, before those that are appended later. Whoever was cancelled appends the same event
+        once more to know: that changes nothing where it is kept already.
         """
         ...
 

@@ -11,6 +11,7 @@ from delf import events as ev
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.redact import Redactor
+from delf.errors import TaskLeftError
 from delf.events import SAFE
 from delf.messages import Usage
 from delf.plugins.in_process_journal import InProcessJournal
@@ -126,13 +127,134 @@ def test_fields_that_cannot_hold_a_secret_are_left_as_they_are_and_no_others():
     assert SAFE & open_ == digests
 
 
-async def test_nothing_is_kept_after_the_end_of_a_task():
+class Fragile(Journal):
+    """A journal that fails, or hangs once it has kept an event, where a test says so."""
+
+    def __init__(self, keeps: bool = True) -> None:
+        super().__init__()
+        self._keeps = keeps
+        self.hangs: asyncio.Event | None = None
+        self.fails = False
+
+    async def append(self, event):
+        if self.fails:
+            raise OSError("the disk is full")
+        if self.hangs is not None and not self._keeps:
+            self.hangs.set()
+            await asyncio.Event().wait()
+        if event not in self.kept:
+            await super().append(event)
+        if self.hangs is not None:
+            self.hangs.set()
+            await asyncio.Event().wait()
+
+
+async def cancelled_midway(log, journal, kind, *, fails=False, **fields):
+    """Cancel a record whose event the journal was given, and which it may fail to keep."""
+    journal.hangs = asyncio.Event()
+    recording = asyncio.ensure_future(log.record(kind, **fields))
+    await journal.hangs.wait()
+    recording.cancel()
+    journal.hangs, journal.fails = None, fails
+    with pytest.raises(asyncio.CancelledError):
+        await recording
+
+
+ENDS = {
+    "finished": lambda log: log.record(ev.TaskFinished, status=True, text="", duration_ms=1.0),
+    "postponed": lambda log: log.record(
+        ev.TaskPostponed, error="away", code="X", tries=1, not_before=1.0
+    ),
+    "ended": lambda log: log.end(),
+}
+
+
+@pytest.mark.parametrize("how", list(ENDS))
+async def test_record_raises_after_the_end_of_a_task(how):
     journal = Journal()
     log = TaskLog("t", journal, [])
-    await log.record(ev.TaskFinished, status=True, text="", duration_ms=1.0)
+    await ENDS[how](log)
+    kept = list(journal.kept)
     log.say("late")
-    await log.record(ev.Warned, message="late")
-    assert [type(e) for e in journal.kept] == [ev.TaskFinished]
+    log.record_soon(ev.Warned, message="late")
+    with pytest.raises(TaskLeftError, match="no Warned is kept"):
+        await log.record(ev.Warned, message="late")
+    assert journal.kept == kept
+
+
+@pytest.mark.parametrize("how", list(ENDS))
+async def test_record_that_waited_for_its_turn_raises_after_the_end(how):
+    """The end was recorded before it, and it is not dropped without a word."""
+    journal = Journal()
+    log = TaskLog("t", journal, [])
+    for number in range(3):
+        log.say(f"{number}")
+    ending = asyncio.ensure_future(ENDS[how](log))
+    await asyncio.sleep(0)
+    late = asyncio.ensure_future(log.record(ev.Warned, message="late"))
+    await ending
+    results = await asyncio.gather(late, return_exceptions=True)
+    is_kept = any(isinstance(event, ev.Warned) for event in journal.kept)
+    assert isinstance(results[0], TaskLeftError) != is_kept
+
+
+async def test_left_task_keeps_the_outcomes_of_calls_alone():
+    journal = Journal()
+    log = TaskLog("t", journal, [])
+    log.say("before")
+    log.leave()
+    log.say("after")
+    with pytest.raises(TaskLeftError):
+        await log.record(ev.Warned, message="late")
+    fields = {"call_id": 1, "action": "pay", "status": "ok", "duration_ms": 1.0}
+    await log.record(ev.CallFinished, ends_call=True, **fields)
+    await log.end()
+    assert [type(event) for event in journal.kept] == [ev.Printed, ev.CallFinished]
+    assert journal.kept[0].text == "before"
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_event_of_a_cancelled_record_is_kept_before_the_next(keeps):
+    """Also by a journal that had not come to it."""
+    journal = Fragile(keeps)
+    log = TaskLog("t", journal, [])
+    await cancelled_midway(log, journal, ev.Warned, message="first")
+    await log.record(ev.Warned, message="second")
+    assert [event.message for event in journal.kept] == ["first", "second"]
+    assert [event.seq for event in journal.kept] == [1, 2]
+    assert log.events == journal.kept
+
+
+async def test_nothing_is_kept_after_an_event_that_the_journal_lost():
+    """A record that was cancelled has its number: no later event may take it, nor leave a gap."""
+    journal = Fragile(keeps=False)
+    log = TaskLog("t", journal, [])
+    await cancelled_midway(log, journal, ev.Warned, fails=True, message="first")
+    with pytest.raises(OSError, match="full"):
+        await log.record(ev.Warned, message="second")
+    assert (journal.kept, log.events) == ([], [])
+    journal.fails = False
+    await log.record(ev.Warned, message="third")
+    assert [event.message for event in journal.kept] == ["first", "third"]
+
+
+async def test_buffered_output_survives_a_journal_that_fails_for_a_while():
+    journal = Fragile()
+    journal.fails = True
+    log = TaskLog("t", journal, [])
+    log.clock_read([1, 2])
+    log.say("printed ")
+    log.record_soon(ev.CallGivenUp, call_id=1, action="pay")
+    with pytest.raises(OSError, match="full"):
+        await log.record(ev.Warned, message="refused")
+    log.say("later")
+    journal.fails = False
+    await log.record(ev.Warned, message="end")
+    found = [type(event) for event in journal.kept]
+    assert found == [ev.ClockRead, ev.Printed, ev.CallGivenUp, ev.Printed, ev.Warned]
+    assert journal.kept[0].readings == (1, 2)
+    assert "".join(e.text for e in journal.kept if isinstance(e, ev.Printed)) == "printed later"
+    assert [event.seq for event in journal.kept] == [1, 2, 3, 4, 5]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be busy

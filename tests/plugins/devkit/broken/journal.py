@@ -73,6 +73,14 @@ class TestRounds(InProcessJournal):
         await super().append(dataclasses.replace(event, at=float(int(event.at / 10))))
 
 
+@breaks("test_the_same_event_again_changes_nothing")
+class TestKeepsTwice(InProcessJournal):
+    async def append(self, event):
+        if (entry := self._tasks.get(event.task_id)) is None:
+            return await super().append(event)
+        return entry.events.append(event)
+
+
 @breaks("test_keeps_the_order", "test_tasks_do_not_mix")
 class TestShuffles(InProcessJournal):
     async def read(self, task_id, after=0):

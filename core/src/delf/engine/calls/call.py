@@ -21,6 +21,7 @@ class Call:
         alone: The script does nothing else before it is answered.
         line: The line of the script that it is written on.
         begun: The journal has its beginning, perhaps from before the task was resumed.
+        again: It was begun before the task was resumed, and may have been made then.
         ended: Its end was recorded, or is being recorded.
         given_up: Its script does not wait for it any more.
         basis: What the preview was made from that a person has seen and approved.
@@ -34,6 +35,7 @@ class Call:
     alone: bool = False
     line: int | None = None
     begun: bool = False
+    again: bool = False
     ended: bool = False
     given_up: bool = False
     basis: str | None = None

@@ -92,7 +92,7 @@ class Gate:
         self._numbers = itertools.count(self._replay.last_call + 1)
         self.answer: Returned | None = None
         """The answer that was given last, of a task that wants data."""
-        self._closed = False
+        self._closed = self._left = False
         self._at_work: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(log)
         results = Results(self._redactor, max_result_bytes)
@@ -118,9 +118,15 @@ class Gate:
         """The script does not wait for a call any more, by the number that its session gave it."""
         self._records.gave_up(request)
 
-    def close(self) -> None:
-        """No call starts any more: the task is over, or is left to be resumed."""
+    def close(self, *, left: bool = False) -> None:
+        """Begin no call any more.
+
+        Args:
+            left: Whether the task is left to be resumed: then its script gets no answer, so that
+                it goes no other way than it will then.
+        """
         self._closed = True
+        self._left = self._left or left
 
     async def wait_for_calls(self, seconds: float) -> None:
         """Wait until no call is under way any more, after their script came to its end.
@@ -206,7 +212,8 @@ class Gate:
                 self._maker.doubtful.add(call.digest)
             return past.answer()
         if past is not None:
-            call.number, call.begun = past.call_id, past.started is not None
+            call.number = past.call_id
+            call.begun = call.again = past.started is not None
         self._records.serve(request.call_id, call)
         if past is None:
             if call.digest in self._maker.doubtful:
@@ -221,6 +228,8 @@ class Gate:
         """The answer to a call after the task; there is none where the script must not go on."""
         if self._records.lost is not None:
             raise self._records.lost
+        if self._left:
+            raise TaskLeftError("the task was left: no call is made any more")
         return Raised("ToolError", "the task is over; no call is made any more")
 
     async def _ask_and_make(self, call: Call, past: RecordedCall | None = None) -> CallAnswer:
@@ -371,6 +380,10 @@ class Gate:
 
     async def _make(self, call: Call) -> CallAnswer:
         if self._closed:  # while a person thought about it
+            return self._too_late()
+        await self._records.begin(call)
+        if self._closed:  # while the journal kept it
+            await self._records.never_made(call)
             return self._too_late()
         return await self._maker.make(call)
 

@@ -59,17 +59,16 @@ class CallMaker:
         """Digests of calls that may have been done although they failed."""
 
     async def make(self, call: Call) -> CallAnswer:
-        """Make a call that may be made, and record its end. All that comes of it is an answer.
+        """Make a call whose beginning is recorded, and record its end as its answer.
 
         Raises:
-            UnrecordedCallError: When its begin or end could not be recorded.
+            UnrecordedCallError: When its end could not be recorded.
             TaskLeftError: When a child task that it waits for has no end.
         """
         action, arguments = call.bound.action, call.arguments
         if action.context is not None and self._contexts is not None:
-            told = self._contexts.of(call, again=call.begun)
+            told = self._contexts.of(call, again=call.again)
             arguments = {**arguments, action.context: told}
-        await self._records.begin(call)
         started = time.perf_counter()
         try:
             try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from delf.engine.calls.call import Call
 from delf.engine.journal.log import TaskLog
-from delf.errors import DelfError, UnrecordedCallError
+from delf.errors import DelfError, TaskLeftError, UnrecordedCallError
 from delf.events import (
     SAFE,
     CallFinished,
@@ -67,7 +67,11 @@ class CallRecords:
             self._log.record_soon(CallGivenUp, call_id=call.number, action=call.bound.name)
 
     async def begin(self, call: Call) -> None:
-        """Record that a call is about to be made; one that is cancelled by then is not made."""
+        """Record that a call is about to be made; one that is cancelled by then is not made.
+
+        Raises:
+            DelfError: When the journal has not kept it: the call must not be made.
+        """
         self._under_way[call.number] = call
         if call.begun:
             return
@@ -92,7 +96,13 @@ class CallRecords:
         call.begun = True
 
     async def never_made(self, call: Call) -> None:
-        """Record a call that was cancelled before anything was done for it."""
+        """Record a call that was cancelled before anything was done for it.
+
+        Where an earlier process began it, its outcome stays unknown.
+        """
+        if call.again:
+            await self.cancel(call, "cancelled before it was made again")
+            return
         if not call.begun:
             with contextlib.suppress(asyncio.CancelledError):
                 await self.begin(call)
@@ -105,7 +115,8 @@ class CallRecords:
     async def cancel(self, call: Call, why: str, started: float = 0.0) -> None:
         """Record that a call was cancelled: by the script, or because its sandbox is gone."""
         how: Cancellation = "given_up" if call.given_up else "cut_off"
-        await self.end(call, "cancelled", started, error=why, cancellation=how)
+        with contextlib.suppress(TaskLeftError):  # of a left task: no end says as much
+            await self.end(call, "cancelled", started, error=why, cancellation=how)
 
     async def end(
         self,
@@ -144,11 +155,14 @@ class CallRecords:
             return
         call.ended = True
         self._under_way.pop(call.number, None)
+        # A function in a thread is not cancelled: its end is its own, also where a task is left.
+        is_own = status in ("ok", "error") and not call.bound.action.is_async
         elapsed = (time.perf_counter() - started) * 1000 if started else 0.0
         try:
             await self._log.record(
                 CallFinished,
                 safe=safe,
+                ends_call=is_own or cancellation == "never_made",
                 call_id=call.number,
                 action=call.bound.name,
                 status=status,

@@ -11,7 +11,7 @@ from typing import Any
 
 from delf.engine.journal.replay import Replay
 from delf.engine.redact import RedactedStream, Redactor
-from delf.errors import JournalUnavailableError
+from delf.errors import JournalUnavailableError, TaskLeftError
 from delf.events import (
     SAFE,
     ClockRead,
@@ -63,6 +63,9 @@ class TaskLog:
         self._readings: list[int] = []
         self._turns: list[int] = []
         self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []
+        self._begun: Event | None = None
+        """An event that the journal was given and has not confirmed: its writer was cancelled."""
+        self._left = False
         self._over = False
         self._until: float | None = None
         self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
@@ -85,18 +88,29 @@ class TaskLog:
         return self._model_calls
 
     async def record(
-        self, kind: Callable[..., Event], *, safe: Collection[str] = SAFE, **fields: Any
+        self,
+        kind: Callable[..., Event],
+        *,
+        safe: Collection[str] = SAFE,
+        ends_call: bool = False,
+        **fields: Any,
     ) -> None:
-        """Journal an event; when this returns, it is kept.
+        """Append an event to the journal; return only once the journal has kept it.
 
-        Whoever waits may be cancelled: the event is kept anyway, before those that are
-        recorded later. After the task's end, nothing is kept any more.
+        If the caller is cancelled, the event is appended before those that are recorded later.
 
         Args:
             kind: The event's class.
             safe: Names of fields that hold no secret for sure.
+            ends_call: Whether it is the known outcome of a call, which a left task keeps, too.
             fields: Its own fields; task, sequence number and time are added.
+
+        Raises:
+            TaskLeftError: After the end of the task here.
+            DelfError: When the journal fails.
         """
+        if self._over or (self._left and not ends_call):
+            raise self._ended(kind)
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, safe)
         if self._until is None:
@@ -110,6 +124,10 @@ class TaskLog:
                 "the journal does not answer", hint="once it does, delf runs list shows the task"
             ) from error
 
+    def _ended(self, kind: Callable[..., Event]) -> TaskLeftError:
+        name = getattr(kind, "__name__", "event")
+        return TaskLeftError(f"task {self.task_id} has ended in this process: no {name} is kept")
+
     def hurry(self, seconds: float) -> None:
         """Wait for the journal so long in all from now on, as the task is to be over."""
         if self._until is None:
@@ -119,14 +137,14 @@ class TaskLog:
         written = False
         try:
             async with self._lock:
-                if self._printed or self._readings or self._turns or self._waiting:
+                if self._has_more:
                     await self._write_waiting()
                 written = True
                 await self._write(kind, fields)
         except asyncio.CancelledError:
             if not written:
                 self._waiting.append((kind, fields))
-                self._flush_soon()
+            self._flush_soon()
             raise
 
     @asynccontextmanager
@@ -144,7 +162,9 @@ class TaskLog:
         await self.record(StepFinished, step=name, attempt=attempt, duration_ms=elapsed)
 
     def record_soon(self, kind: Callable[..., Event], **fields: Any) -> None:
-        """Journal an event soon, and before any other that is recorded from now on.
+        """Append an event in the background, before any other that is recorded from now on.
+
+        Best effort: a task that has ended here drops the event.
 
         Args:
             kind: The event's class.
@@ -152,6 +172,7 @@ class TaskLog:
         """
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, SAFE)
+        self._queue_output()
         self._waiting.append((kind, fields))
         self._flush_soon()
 
@@ -159,8 +180,13 @@ class TaskLog:
         clean = self.redactor.value
         return {name: value if name in safe else clean(value) for name, value in fields.items()}
 
+    def leave(self) -> None:
+        """Keep nothing more than the outcomes of calls: somebody else resumes the task."""
+        self._left = True
+
     async def end(self) -> None:
-        """Keep nothing any more: somebody else may go on with the task from now on."""
+        """Flush what is buffered, then refuse every event."""
+        self._left = True
         try:
             async with asyncio.timeout_at(self._until):
                 await self._flush()
@@ -181,7 +207,7 @@ class TaskLog:
     def _print(self, text: str) -> None:
         if self._replay.active:  # what is in the journal has its length without secrets
             text = self._replay.unknown_part(text)
-        if text:
+        if text and not self._left:
             self._printed.append(text)
             self._flush_soon()
 
@@ -191,13 +217,15 @@ class TaskLog:
         Args:
             readings: Unix times in nanoseconds.
         """
-        self._readings += readings
-        self._flush_soon()
+        if not self._left:
+            self._readings += readings
+            self._flush_soon()
 
     def turns_taken(self, turns: Sequence[int]) -> None:
         """Journal when the script got its answers soon, and before any other event."""
-        self._turns += turns
-        self._flush_soon()
+        if not self._left:
+            self._turns += turns
+            self._flush_soon()
 
     def _flush_soon(self) -> None:
         if self._flushing is None or self._flushing.done():
@@ -211,28 +239,43 @@ class TaskLog:
             message = f"the journal did not take an event of task {self.task_id}"
             self.redactor.log_failure(_log, message, error)
 
+    @property
+    def _has_more(self) -> bool:
+        """True if something is to be written before the next event."""
+        queued = self._readings or self._turns or self._printed or self._waiting
+        return bool(queued) or self._begun is not None
+
     async def _flush(self) -> None:
-        while True:  # the lock is given up in between: other events need not wait for all prints
+        while self._has_more:  # without the lock in between: other events need not wait for all
             async with self._lock:
                 await self._write_waiting()
-            if not (self._readings or self._turns or self._printed or self._waiting):
-                return
 
-    async def _write_waiting(self) -> None:
+    def _queue_output(self) -> None:
+        """Put what the script printed and saw into the queue, behind earlier events."""
         if self._readings or self._turns:
             seen = {"readings": tuple(self._readings), "turns": tuple(self._turns)}
+            self._waiting.append((ClockRead, seen))
             self._readings.clear()
             self._turns.clear()
-            await self._write(ClockRead, seen)
         if self._printed:  # as one event: a script may print thousands of short texts
-            text = "".join(self._printed)
+            self._waiting.append((Printed, {"text": "".join(self._printed)}))
             self._printed.clear()
-            await self._write(Printed, {"text": text})
+
+    async def _write_waiting(self) -> None:
+        """Write what is queued; what the journal fails to keep stays in the queue."""
+        if self._begun is not None:
+            await self._confirm(self._begun)
+        self._queue_output()
         while self._waiting:
+            if self._over:
+                dropped = len(self._waiting)
+                _log.debug("task %s is over: %d events are dropped", self.task_id, dropped)
+                self._waiting.clear()
+                return
             try:
                 await self._write(*self._waiting[0])
             except asyncio.CancelledError:
-                del self._waiting[0]  # it is kept
+                del self._waiting[0]  # it was begun
                 raise
             del self._waiting[0]
 
@@ -240,16 +283,20 @@ class TaskLog:
         if self._replay.recorded and self._replay.knows(kind, fields):
             return
         if self._over:
-            _log.debug("task %s is over: no %s is kept", self.task_id, kind)
-            return
+            raise self._ended(kind)
         seq = len(self.events) + 1
-        event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
+        self._begun = event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
         try:
-            if self._journal is not None:
-                await self._journal.append(event)
-        except asyncio.CancelledError:
-            self._show(event)  # it is kept anyway: no other event may have its number
+            await self._confirm(event)
+        except Exception:
+            self._begun = None  # whoever records it is told, and another event has its number
             raise
+
+    async def _confirm(self, event: Event) -> None:
+        """Append an event; one that the journal has already changes nothing there."""
+        if self._journal is not None:
+            await self._journal.append(event)
+        self._begun = None
         self._show(event)
 
     def _show(self, event: Event) -> None:

@@ -243,12 +243,14 @@ class TaskPipeline:
         is_left = self._is_left
         self._log.hurry(_LAST_SECONDS)
         try:
+            self._host.close(left=is_left)  # before the log: a call needs its record
             if is_left:
-                await self._log.end()
-            self._host.close(left=is_left)
+                self._log.leave()
             if work is not None:
                 await self._abandon(work)
-            if not is_left:
+            if is_left:
+                await self._log.end()
+            else:
                 stopped = TaskStoppedError("the task was stopped")
                 await self._finish(self._host.said, stopped, self._stopped_by())
         except Exception as error:

@@ -160,6 +160,13 @@ class JournalContract(Contract):
         assert not missing_ones, "an event is lost whose writer was cancelled: shield what writes"
         assert kept == sorted(kept), "events that were begun before are kept after later ones"
 
+    async def test_the_same_event_again_changes_nothing(self, journal: Any) -> None:
+        events = [started("t"), printed("t", 2), printed("t", 3)]
+        for event in [*events, events[-1], events[1]]:
+            await journal.append(event)
+        kept = list(await journal.read("t"))
+        assert kept == events, "an event that is appended again is kept twice, or lost"
+
     async def test_odd_names_do_no_harm(self, journal: Any) -> None:
         names = ("it's", 'a "b"', "50%_*?", "../up", "a/b", "'; DROP TABLE events; --", "ä 🦊")
         for name in names:
