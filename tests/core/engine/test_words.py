@@ -1,5 +1,7 @@
 """What models and people read: stubs, the task with its context, preview, output folder."""
 
+from dataclasses import replace
+
 import pytest
 
 from delf import Connection, action
@@ -68,6 +70,16 @@ async def test_names_in_allow_are_checked_once_the_actions_are_known():
     shop.allow = ("fnd",)
     with pytest.raises(ConnectionConfigurationError, match="did you mean 'find'"):
         await load_toolset([shop])
+
+
+async def test_a_group_with_the_name_of_an_action_is_refused_once_the_actions_are_known():
+    class Dynamic(Shop):
+        async def actions(self):
+            found = await super().actions()
+            return [replace(item, permission="find") for item in found]
+
+    with pytest.raises(ToolDefinitionError, match="'close' is in the group 'find'"):
+        await load_toolset([Dynamic(name="shop")])
 
 
 async def test_a_part_of_the_tools():

@@ -236,3 +236,19 @@ def test_what_it_keeps_collides_with_no_name_of_a_subclass_and_can_be_copied():
     assert learned == [("v", ()), ("v", ("token-1",))]
     copied.tell_secrets(keeper)
     assert learned[-1] == ("v", ("token-1", "token-2"))
+
+
+def test_a_group_cannot_have_the_name_of_an_action():
+    class Box(Connection):
+        """A mailbox."""
+
+        @action("send", effect="irreversible")
+        async def send(self) -> None:
+            """Send a mail."""
+
+        @action("send", effect="write")
+        async def archive(self) -> None:
+            """Archive a mail."""
+
+    with pytest.raises(ToolDefinitionError, match="'archive' is in the group 'send'"):
+        Box(allow=["send"])

@@ -1,8 +1,13 @@
 import pytest
 
-from delf.errors import AgentConfirmationError, ConnectionConfigurationError
+from delf.errors import (
+    AgentConfirmationError,
+    ConnectionConfigurationError,
+    ToolDefinitionError,
+)
 from delf.tools.action import Action
 from delf.tools.permissions import (
+    check_groups,
     check_permission,
     check_permission_names,
     is_allowed,
@@ -95,3 +100,10 @@ def test_names_that_no_action_has():
     assert caught.value.hint == "its actions: find, edit, close, reopen, wipe"
     with pytest.raises(AgentConfirmationError):
         check_permission_names("fnd", "confirm", "desk", ALL)
+
+
+def test_a_group_has_no_name_of_an_action():
+    check_groups(ALL, "desk")
+    with pytest.raises(ToolDefinitionError, match="'archive' is in the group 'find'") as caught:
+        check_groups([FIND, act("archive", "find")], "desk")
+    assert "a name that no action has" in caught.value.hint

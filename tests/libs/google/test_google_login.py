@@ -50,7 +50,7 @@ def project(
         [connections.mail]
         type = "gmail"
         oauth_credentials = "client_secrets.json"
-        allow = ["read"]
+        allow = ["reading"]
 
         [connections.files]
         type = "drive"

@@ -199,8 +199,7 @@ def test_units_of_permission() -> None:
         for m in Calendar.inspect(verbose=True)["methods"]
     }
     assert {unit for unit, _ in methods.values()} == {
-        "list",
-        "get",
+        "reading",
         "create",
         "update",
         "delete",

@@ -227,7 +227,7 @@ def test_units() -> None:
         3,
     ]
     methods = {m.get("permission", m["name"]) for m in Docs.inspect(verbose=True)["methods"]}
-    assert methods == {"read", "create", "update", "format", "delete"}
+    assert methods == {"read", "create", "editing", "format", "removing"}
     assert Docs(allow=["read", "create"]).needed_scopes() == (SCOPES + "documents",)
 
 

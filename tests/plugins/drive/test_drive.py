@@ -179,12 +179,12 @@ def test_units_of_permission() -> None:
         m["name"]: (m.get("permission", m["name"]), m["effect"])
         for m in Drive.inspect(verbose=True)["methods"]
     }
-    units = "search get create update delete list_permissions share unshare"
+    units = "reading creating update removing share unshare"
     assert {unit for unit, _ in methods.values()} == set(units.split())
-    assert methods["trash"] == ("delete", "write")
-    assert methods["delete"] == ("delete", "irreversible")
+    assert methods["trash"] == ("removing", "write")
+    assert methods["delete"] == ("removing", "irreversible")
     assert methods["share"] == ("share", "irreversible")
-    assert Drive(allow=["search", "create"]).needed_scopes() == (
+    assert Drive(allow=["search", "creating"]).needed_scopes() == (
         SCOPES + "drive.file",
         SCOPES + "drive.readonly",
     )
@@ -236,7 +236,7 @@ async def test_a_login_for_its_own_files(google: GoogleServer, connect: Any) -> 
     folder = google.drive.add("Theirs", FOLDER)
     other = google.drive.add("theirs.txt", "text/plain", b"x")
     token = google.logins.token_for(USER, [SCOPES + "drive.file"])
-    drive = connect(Drive, allow=["create"], token=token)
+    drive = connect(Drive, allow=["creating"], token=token)
     made = await drive.create("a.txt", "x")
     own = await drive.create_folder("Mine/Inner")
     assert (await drive.create("b.txt", "x", folder=own["id"]))["folder"] == own["id"]
@@ -249,7 +249,7 @@ async def test_a_login_for_its_own_files(google: GoogleServer, connect: Any) -> 
         await drive.copy(address)
     assert "files that delf made itself" in (caught.value.hint or "")
     reading = google.logins.token_for(USER, [SCOPES + "drive.file", SCOPES + "drive.readonly"])
-    wider = connect(Drive, allow=["create", "get"], token=reading)
+    wider = connect(Drive, allow=["creating", "reading"], token=reading)
     with pytest.raises(GoogleError, match="write access") as caught:
         await wider.create("d.txt", "x", folder="Theirs")
     assert "allow update, too" in (caught.value.hint or "")

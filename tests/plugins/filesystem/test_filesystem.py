@@ -185,7 +185,7 @@ async def test_a_model_is_told_of_what_is_allowed_alone(notes: Path) -> None:
     assert allowed == ["read_file"]
     assert "notes/ (read only)" in str(await files.context("anything"))
     assert files.readable("notes/plan.md") is not None
-    whole = Filesystem(roots={"notes": notes}, allow=["read"])
+    whole = Filesystem(roots={"notes": notes}, allow=["reading"])
     allowed = [a.name for a in actions_of(Filesystem, whole, "disk") if is_allowed(whole.allow, a)]
     assert allowed == ["read_file", "read_document", "read_bytes"]
     lists = Filesystem(roots={"notes": notes}, allow=["list_files"])

@@ -219,9 +219,24 @@ def test_units_of_permission() -> None:
         m["name"]: (m.get("permission", m["name"]), m["effect"])
         for m in Gmail.inspect(verbose=True)["methods"]
     }
-    assert {unit for unit, _ in methods.values()} == {"read", "send"}
-    assert {effect for unit, effect in methods.values() if unit == "read"} == {"read"}
-    assert methods["send"] == methods["reply"] == methods["send_draft"] == ("send", "irreversible")
+    groups = {unit for unit, _ in methods.values()}
+    assert groups == {"reading", "sending", "draft", "organizing"}
+    assert {effect for unit, effect in methods.values() if unit == "reading"} == {"read"}
+    wanted = ("sending", "irreversible")
+    assert methods["send"] == methods["reply"] == methods["send_draft"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("allow", "allowed"),
+    [
+        (["send"], ["send"]),
+        (["read"], ["read"]),
+        (["sending"], ["send", "reply", "send_draft"]),
+        (["organizing"], ["label", "archive", "trash"]),
+    ],
+)
+def test_allow_means_one_action_or_one_group(allow: list[str], allowed: list[str]) -> None:
+    assert Gmail(allow=allow).inspect()["methods"] == allowed
 
 
 async def test_an_answer_to_ones_own_mail_goes_to_those_who_got_it(

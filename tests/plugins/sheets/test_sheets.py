@@ -203,7 +203,7 @@ async def test_a_batch_is_no_way_round_allow_and_confirm(connect: Any, book: str
     assert isinstance(asked, NeedsApproval)
     assert "format" in asked.reason
     assert "rows=1 rows" in (asked.preview or "")
-    refused = await verdict(allow=["read", "batch", "write"])
+    refused = await verdict(allow=["reading", "batch", "writing"])
     assert isinstance(refused, Refused)
     assert refused.message == "step 1: add_sheet is not allowed"
 
@@ -235,7 +235,7 @@ async def test_what_a_cell_cannot_hold(sheets: Any, book: str) -> None:
 
 def test_units_of_permission() -> None:
     methods = {m.get("permission", m["name"]) for m in Sheets.inspect(verbose=True)["methods"]}
-    assert methods == {"read", "write", "create", "format", "chart", "batch"}
+    assert methods == {"reading", "writing", "creating", "format", "chart", "batch"}
     assert Sheets(allow="read").needed_scopes() == (SCOPES + "spreadsheets.readonly",)
     assert Sheets().needed_scopes() == (SCOPES + "spreadsheets",)
 

@@ -24,7 +24,12 @@ from delf.protocols.strategy import ToolChoice, ToolDescription
 from delf.records import dataclass
 from delf.secrets import without_secrets
 from delf.tools.action import Action
-from delf.tools.permissions import check_permission_names, is_allowed, needs_confirmation
+from delf.tools.permissions import (
+    check_groups,
+    check_permission_names,
+    is_allowed,
+    needs_confirmation,
+)
 from delf.tools.tolerance import respelled
 from delf.values.encoding import dumps
 
@@ -301,7 +306,8 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
     """Collect the actions of all connections.
 
     Raises:
-        ToolDefinitionError: When two have one name, or a name that scripts need.
+        ToolDefinitionError: When two have one name, or a name that scripts need, or a group has
+            the name of an action.
         ConnectionConfigurationError: When ``allow`` names an unknown action.
         AgentConfirmationError: When ``confirm`` does.
         ConfigurationError: When one has a plain method where an async one is awaited.
@@ -324,6 +330,7 @@ async def _bind(
     allowed: dict[tuple[str, str], BoundAction] = {}
     hidden: set[str] = set()
     actions = await connection.actions()
+    check_groups(actions, connection.name)
     check_permission_names(connection.allow, "allow", connection.name, actions)
     check_permission_names(connection.confirm, "confirm", connection.name, actions)
     check = connection.check if isinstance(connection, SupportsCheck) else None

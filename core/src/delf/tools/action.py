@@ -178,8 +178,8 @@ def action(
     """Mark a connection's method as an action.
 
     Args:
-        permission: The unit of ``allow`` and ``confirm`` that it belongs to; the method's
-            name when omitted.
+        permission: The group that it belongs to, which ``allow`` and ``confirm`` may name instead
+            of each action; the method's name when omitted. No group has the name of an action.
         effect: ``read``, ``write`` or ``irreversible``; undeclared means irreversible.
         resumes: All that it does is done by child tasks (``CallContext.delegate``), so that a call
             that was interrupted may be made again as its task is resumed.

@@ -9,7 +9,12 @@ from weakref import WeakSet
 
 from delf.errors import ConnectionConfigurationError, ToolDefinitionError
 from delf.tools.action import Action, actions_of
-from delf.tools.permissions import check_permission, check_permission_names, is_allowed
+from delf.tools.permissions import (
+    check_groups,
+    check_permission,
+    check_permission_names,
+    is_allowed,
+)
 from delf.tools.signature import check_name
 from delf.types import Permission
 
@@ -196,6 +201,7 @@ class Connection:
                 "the connection's method of that name",
                 hint="give the method another name",
             )
+        check_groups(actions, self.name)
         check_permission_names(self.allow, "allow", self.name, actions)
         check_permission_names(self.confirm, "confirm", self.name, actions)
 

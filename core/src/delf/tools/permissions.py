@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from delf.errors import AgentConfirmationError, ConnectionConfigurationError, did_you_mean
+from delf.errors import (
+    AgentConfirmationError,
+    ConnectionConfigurationError,
+    ToolDefinitionError,
+    did_you_mean,
+)
 from delf.tools.action import Action, permission_names
 from delf.types import Permission
 
@@ -35,6 +40,30 @@ def check_permission(value: Any, which: str, where: str) -> Permission:
         f"{which} of {where!r} is {value!r}",
         hint="it can be true, false, an action's name or a list of names",
     )
+
+
+def check_groups(actions: Sequence[Action], where: str) -> None:
+    """Refuse a group of actions with the name of an action.
+
+    A name in ``allow`` or ``confirm`` is one action or one group: ``allow="send"`` would
+    otherwise allow everything in the group of that name, too.
+
+    Args:
+        actions: All actions of a connection.
+        where: The connection, for messages.
+
+    Raises:
+        ToolDefinitionError: For such a group.
+    """
+    names = {action.name for action in actions}
+    for action in actions:
+        if action.permission != action.name and action.permission in names:
+            group = action.permission
+            raise ToolDefinitionError(
+                f"connection {where!r}: {action.name!r} is in the group {group!r}, and an action "
+                f"has that name, too: allow = [{group!r}] would allow both",
+                hint=f"give the group in @action({group!r}, …) a name that no action has",
+            )
 
 
 def check_permission_names(

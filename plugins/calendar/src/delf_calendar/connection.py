@@ -104,8 +104,7 @@ class Calendar(GoogleConnection):
 
     root = "https://www.googleapis.com/"
     scopes: ClassVar = {
-        "list": "calendar.readonly",
-        "get": "calendar.readonly",
+        "reading": "calendar.readonly",
         **dict.fromkeys(("create", "update", "delete", "respond"), _WRITES),
     }
     summary = "Google Calendar: events, invitations, free time."
@@ -113,7 +112,7 @@ class Calendar(GoogleConnection):
 
     # -- reading ------------------------------------------------------------------------
 
-    @action("list", effect="read", trust=_TRUST)
+    @action("reading", effect="read", trust=_TRUST)
     async def list(
         self,
         start: When,
@@ -148,7 +147,7 @@ class Calendar(GoogleConnection):
             events.append(event_of(item))
         return Found(events=events, notice=None)
 
-    @action("list", effect="read", trust="own")
+    @action("reading", effect="read", trust="own")
     async def calendars(self) -> _Calendars:
         """The user's calendars."""
         return [
@@ -164,7 +163,7 @@ class Calendar(GoogleConnection):
             )
         ]
 
-    @action("list", effect="read", trust="own")
+    @action("reading", effect="read", trust="own")
     async def free_busy(
         self, start: When, end: When, calendars: _Texts | None = None
     ) -> dict[str, _Spans]:
@@ -189,7 +188,7 @@ class Calendar(GoogleConnection):
             raise ToolRefusedError(f"no busy times are known for: {', '.join(unknown)}")
         return {key: [_busy(span) for span in item.get("busy") or ()] for key, item in told.items()}
 
-    @action("get", effect="read", trust=_TRUST)
+    @action("reading", effect="read", trust=_TRUST)
     async def get(self, event: str, calendar: str = "primary") -> Event:
         """An event by its id."""
         return event_of(await self._get(event, calendar))

@@ -85,14 +85,14 @@ class Docs(GoogleConnection):
     scopes: ClassVar = {
         "read": "documents.readonly",
         "create": "documents",
-        "update": "documents",
+        "editing": "documents",
         "format": "documents",
-        "delete": "drive",
+        "removing": "drive",
     }
     broad: ClassVar = {"documents": frozenset({"documents.readonly"})}
     summary = "Google Docs: documents as Markdown."
 
-    @action("read", effect="read", trust=_TRUST)
+    @action(effect="read", trust=_TRUST)
     async def read(self, document: str) -> DocumentText:
         """A document as Markdown: headings, lists, tables, links, emphasis."""
         found = await self._view(document, _AS_IT_STANDS)
@@ -125,12 +125,12 @@ class Docs(GoogleConnection):
                 ) from None
         return _info(made)
 
-    @action("update", effect="write", trust=_TRUST, sinks=["document"])
+    @action("editing", effect="write", trust=_TRUST, sinks=["document"])
     async def append(self, document: str, markdown: str) -> DocumentInfo:
         """Write Markdown at the end of a document."""
         return await self._write(document, markdown, _end_of)
 
-    @action("update", effect="write", trust="own", sinks=["document"])
+    @action("editing", effect="write", trust="own", sinks=["document"])
     async def replace(
         self,
         document: str,
@@ -149,7 +149,7 @@ class Docs(GoogleConnection):
         reply: dict[str, Any] = replies[0].get("replaceAllText") or {}
         return Replaced(changed=int(reply.get("occurrencesChanged") or 0))
 
-    @action("update", effect="write", trust=_TRUST, sinks=["document"])
+    @action("editing", effect="write", trust=_TRUST, sinks=["document"])
     async def rewrite(
         self, document: str, markdown: str, context: CallContext | None = None
     ) -> DocumentInfo:
@@ -194,12 +194,12 @@ class Docs(GoogleConnection):
             raise ToolRefusedError(f"{find[:200]!r} is not in the document")
         return Replaced(changed=count)
 
-    @action("delete", effect="write", trust="own", sinks=["document"])
+    @action("removing", effect="write", trust="own", sinks=["document"])
     async def trash(self, document: str) -> None:
         """Move a document to the trash, from which Google deletes it after 30 days."""
         await self._in_drive("trash a document", "PATCH", document, {"trashed": True})
 
-    @action("delete", effect="irreversible", trust="own", sinks=["document"])
+    @action("removing", effect="irreversible", trust="own", sinks=["document"])
     async def delete(self, document: str) -> None:
         """Delete a document forever; `trash` can be undone."""
         await self._in_drive("delete a document", "DELETE", document, None)

@@ -67,12 +67,10 @@ class Drive(GoogleConnection):
 
     root = "https://www.googleapis.com/"
     scopes: ClassVar = {
-        "search": "drive.readonly",
-        "get": "drive.readonly",
-        "list_permissions": "drive.readonly",
-        "create": "drive.file",
+        "reading": "drive.readonly",
+        "creating": "drive.file",
         "update": "drive",
-        "delete": "drive",
+        "removing": "drive",
         "share": "drive",
         "unshare": "drive",
     }
@@ -85,7 +83,7 @@ class Drive(GoogleConnection):
 
     # -- reading ------------------------------------------------------------------------
 
-    @action("search", effect="read", trust=_TRUST)
+    @action("reading", effect="read", trust=_TRUST)
     async def search(
         self,
         text: str = "",
@@ -139,12 +137,12 @@ class Drive(GoogleConnection):
             files.append(file_of(item))
         return Found(files=files, notice="; ".join(notices) or None)
 
-    @action("get", effect="read", trust=_TRUST)
+    @action("reading", effect="read", trust=_TRUST)
     async def get(self, file: str) -> FileInfo:
         """Describe a file: name, kind, size, time of change, folder, owner and link."""
         return file_of(await self._places.find(file))
 
-    @action("get", effect="read")
+    @action("reading", effect="read")
     async def download(self, file: str, type: str = "") -> Content:  # noqa: A002 - in scripts
         """A file's content as bytes. Documents of Google's editors are exported: a document as
         text/markdown, a spreadsheet as text/csv (its first sheet), or as another media `type`.
@@ -171,7 +169,7 @@ class Drive(GoogleConnection):
         data = (await self.transport.send(request)).content
         return Content(name=str(found["name"]), type=wanted, size=len(data), data=data)
 
-    @action("get", effect="read")
+    @action("reading", effect="read")
     async def text(self, file: str) -> str:
         """A file's content as text: a document as Markdown, a spreadsheet as CSV."""
         content = await self.download(file)
@@ -182,7 +180,7 @@ class Drive(GoogleConnection):
                 f"{content['name']} ({content['type']}) is not text in UTF-8; download it"
             ) from None
 
-    @action("list_permissions", effect="read", trust=_PERMISSION)
+    @action("reading", effect="read", trust=_PERMISSION)
     async def list_permissions(self, file: str) -> list[PermissionInfo]:
         """List the people who may read or change a file."""
         found = await self._places.find(file)
@@ -190,7 +188,7 @@ class Drive(GoogleConnection):
 
     # -- changing -----------------------------------------------------------------------
 
-    @action("create", effect="write", trust=_TRUST, sinks=["folder"])
+    @action("creating", effect="write", trust=_TRUST, sinks=["folder"])
     async def create(
         self,
         name: str,
@@ -236,7 +234,7 @@ class Drive(GoogleConnection):
         media = _SOURCES.get(kind, kind)
         return file_of(await upload(self.transport, request, data, media))
 
-    @action("create", effect="write", trust=_TRUST, sinks=["path"])
+    @action("creating", effect="write", trust=_TRUST, sinks=["path"])
     async def create_folder(self, path: str) -> FileInfo:
         """Make a folder, and those above it that are not there yet; one that is there stays."""
         found, names = await self._places.start(path)
@@ -250,7 +248,7 @@ class Drive(GoogleConnection):
             found = folders[0] if folders else await self._make_empty(told)
         return file_of(found)
 
-    @action("create", effect="write", trust=_TRUST, sinks=["file", "folder"])
+    @action("creating", effect="write", trust=_TRUST, sinks=["file", "folder"])
     async def copy(self, file: str, name: str = "", folder: str = "") -> FileInfo:
         """Copy a file, under another name or into another folder."""
         found = await self._places.find(file)
@@ -296,14 +294,14 @@ class Drive(GoogleConnection):
         request = Request("replace a file", "PATCH", f"upload/{path}", query=query, body=body)
         return file_of(await upload(self.transport, request, data, kind))
 
-    @action("delete", effect="write", trust=_TRUST, sinks=["file"])
+    @action("removing", effect="write", trust=_TRUST, sinks=["file"])
     async def trash(self, file: str) -> FileInfo:
         """Move a file or folder to the trash, from which Google deletes it after 30 days."""
         found = await self._places.find(file, follow=False)
         path = f"{_FILES}/{segment(str(found['id']))}"
         return await self._patch("trash a file", path, {"trashed": True}, {})
 
-    @action("delete", effect="irreversible", trust="own", sinks=["file"])
+    @action("removing", effect="irreversible", trust="own", sinks=["file"])
     async def delete(self, file: str) -> None:
         """Delete a file, or a folder with all that is in it, forever; `trash` can be undone."""
         found = await self._places.find(file, follow=False)

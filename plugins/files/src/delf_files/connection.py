@@ -62,12 +62,12 @@ class Files(Connection):
         self._formats = formats
         self._most_bytes = most_bytes
 
-    @action("read", effect="read")
+    @action("reading", effect="read")
     async def list(self) -> Sequence[FileFacts]:
         """The input files: name, size, type, path for open(), sheets of workbooks, any problem."""
         return [await self._facts(file) for file in self._files]
 
-    @action("read", effect="read")
+    @action("reading", effect="read")
     async def read(self, name: str, sheet: str | None = None, encoding: str | None = None) -> Any:
         """Rows as list[dict] (.csv .tsv: text; .xlsx), parsed .json, .jsonl as list, str, bytes."""
         file = self._find(name)
@@ -86,7 +86,7 @@ class Files(Connection):
             )
         return await asyncio.to_thread(self._parse, file, kind, encoding)
 
-    @action("read", effect="read")
+    @action("reading", effect="read")
     async def query(
         self,
         statement: str,

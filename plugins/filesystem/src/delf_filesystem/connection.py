@@ -28,7 +28,7 @@ from delf_filesystem.settings import FilesystemOptions, FilesystemSettings
 
 _PIECE: Final = 1_000_000
 _LOOKED_AT: Final = 8192
-_READ: Final = "read"
+_READ: Final = "reading"
 """The name in ``allow`` and ``confirm`` of all that reads one file."""
 _WRITES: Final = ("write_file", "edit_file", "replace")
 

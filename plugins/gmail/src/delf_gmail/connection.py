@@ -106,13 +106,16 @@ class Gmail(GoogleConnection):
     """A mailbox: searched and read with ``read``, changed and sent from with ``send``."""
 
     root = "https://gmail.googleapis.com/"
-    scopes: ClassVar = {"read": "gmail.readonly", "send": "gmail.modify"}
+    scopes: ClassVar = {
+        "reading": "gmail.readonly",
+        **dict.fromkeys(("sending", "draft", "organizing"), "gmail.modify"),
+    }
     broad: ClassVar = {"gmail.modify": frozenset({"gmail.readonly"})}
     summary = "Gmail: a mailbox."
 
     # -- read ---------------------------------------------------------------------------
 
-    @action("read", effect="read", trust=_TRUST)
+    @action("reading", effect="read", trust=_TRUST)
     async def search(self, query: str = "", limit: int = 20) -> Found:
         """Messages that fit a query in Gmail's own syntax (`from:ada has:attachment newer_than:7d
         is:unread in:inbox`), the newest first; at most 500.
@@ -141,7 +144,7 @@ class Gmail(GoogleConnection):
             notice=f"these are the first {limit}; there are more" if more else None,
         )
 
-    @action("read", effect="read", trust=_TRUST, author="verified_sender")
+    @action("reading", effect="read", trust=_TRUST, author="verified_sender")
     async def read(self, message: str) -> Mail:
         """A message by its id: people, subject, text (HTML reduced to text), attachments."""
         resource = await self._get(message)
@@ -149,7 +152,7 @@ class Gmail(GoogleConnection):
         names = await self._label_names([resource])
         return await asyncio.to_thread(mail_of, resource, names(resource))
 
-    @action("read", effect="read", trust=_TRUST, author="verified_sender")
+    @action("reading", effect="read", trust=_TRUST, author="verified_sender")
     async def thread(self, thread: str) -> Thread:
         """A conversation with all its messages, the oldest first."""
         found = await self.transport.json(
@@ -163,7 +166,7 @@ class Gmail(GoogleConnection):
         subject = mails[0]["subject"] if mails else ""
         return Thread(id=str(found["id"]), subject=subject, messages=mails)
 
-    @action("read", effect="read")
+    @action("reading", effect="read")
     async def attachment(self, message: str, name: str) -> FileData:
         """An attachment's content as bytes, by its name or its `part`."""
         parts = files_of((await self._get(message)).get("payload") or {})
@@ -179,7 +182,7 @@ class Gmail(GoogleConnection):
         data = await self._content(message, part)
         return FileData(name=part.name, type=part.type, size=len(data), data=data)
 
-    @action("read", effect="read", trust="own")
+    @action("reading", effect="read", trust="own")
     async def labels(self) -> list[Label]:
         """All labels: those of Gmail (INBOX, STARRED, …) and the user's own."""
         return [
@@ -189,7 +192,7 @@ class Gmail(GoogleConnection):
 
     # -- send ---------------------------------------------------------------------------
 
-    @action("send", effect="irreversible", trust="own", sinks=["to", "cc", "bcc"])
+    @action("sending", effect="irreversible", trust="own", sinks=["to", "cc", "bcc"])
     async def send(
         self,
         to: People,
@@ -217,7 +220,7 @@ class Gmail(GoogleConnection):
         )
         return await self._send(raw, None)
 
-    @action("send", effect="irreversible", trust="own", sinks=["message"])
+    @action("sending", effect="irreversible", trust="own", sinks=["message"])
     async def reply(
         self,
         message: str,
@@ -232,7 +235,7 @@ class Gmail(GoogleConnection):
         raw, thread = await self._answer(message, text, html, files, everyone=everyone)
         return await self._send(raw, thread)
 
-    @action("send", effect="write", trust="own", sinks=["to", "cc", "bcc", "reply_to"])
+    @action(effect="write", trust="own", sinks=["to", "cc", "bcc", "reply_to"])
     async def draft(
         self,
         text: str = "",
@@ -270,13 +273,13 @@ class Gmail(GoogleConnection):
         inner: dict[str, Any] = made.get("message") or {}
         return Draft(id=str(made["id"]), message=str(inner["id"]), thread=str(inner["threadId"]))
 
-    @action("send", effect="irreversible", trust="own", sinks=["draft"])
+    @action("sending", effect="irreversible", trust="own", sinks=["draft"])
     async def send_draft(self, draft: str) -> Sent:
         """Send a draft as it is, by its id."""
         made = await self._post("send a draft", f"{_ME}/drafts/send", {"id": draft}, once=True)
         return Sent(id=str(made["id"]), thread=str(made["threadId"]))
 
-    @action("send", effect="write", trust="own", sinks=["messages"])
+    @action("organizing", effect="write", trust="own", sinks=["messages"])
     async def label(
         self,
         messages: str | list[str],
@@ -302,12 +305,12 @@ class Gmail(GoogleConnection):
         }
         return await self._change(_several(messages), body)
 
-    @action("send", effect="write", trust="own", sinks=["messages"])
+    @action("organizing", effect="write", trust="own", sinks=["messages"])
     async def archive(self, messages: str | list[str]) -> Changed:
         """Take messages out of the inbox; they stay in the mailbox."""
         return await self._change(_several(messages), {"removeLabelIds": ["INBOX"]})
 
-    @action("send", effect="write", trust="own", sinks=["messages"])
+    @action("organizing", effect="write", trust="own", sinks=["messages"])
     async def trash(self, messages: str | list[str]) -> Changed:
         """Move messages to the trash, from which Gmail deletes them after 30 days."""
         ids = _several(messages)

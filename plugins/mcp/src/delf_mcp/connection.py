@@ -150,7 +150,6 @@ class MCP(Connection):
             for function in (self.list_resources, self.read_resource):
                 made = action_from_function(
                     function,
-                    permission="resources",
                     effect=_READ,
                     where=f"{self.name}.resources",
                     flow=_FLOW,

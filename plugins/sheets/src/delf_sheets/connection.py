@@ -67,20 +67,20 @@ class Sheets(GoogleConnection):
 
     root = "https://sheets.googleapis.com/"
     scopes: ClassVar = {
-        "read": "spreadsheets.readonly",
-        **dict.fromkeys(("write", "create", "format", "chart", "batch"), "spreadsheets"),
+        "reading": "spreadsheets.readonly",
+        **dict.fromkeys(("writing", "creating", "format", "chart", "batch"), "spreadsheets"),
     }
     broad: ClassVar = {"spreadsheets": frozenset({"spreadsheets.readonly"})}
     summary = "Google Sheets: typed cells, formats, charts."
 
     # -- read ---------------------------------------------------------------------------
 
-    @action("read", effect="read", trust=_TRUST)
+    @action("reading", effect="read", trust=_TRUST)
     async def info(self, spreadsheet: str) -> BookInfo:
         """A spreadsheet's sheets with their sizes, and its named ranges."""
         return _info(await self._book(spreadsheet))
 
-    @action("read", effect="read")
+    @action("reading", effect="read")
     async def read(
         self,
         spreadsheet: str,
@@ -97,7 +97,7 @@ class Sheets(GoogleConnection):
 
     # -- write --------------------------------------------------------------------------
 
-    @action("write", effect="write", trust="own", sinks=["spreadsheet"])
+    @action("writing", effect="write", trust="own", sinks=["spreadsheet"])
     async def write(
         self,
         spreadsheet: str,
@@ -113,7 +113,7 @@ class Sheets(GoogleConnection):
         await self._do("write cells", plan)
         return Written(cells=cells)
 
-    @action("write", effect="write", trust="own", sinks=["spreadsheet"])
+    @action("writing", effect="write", trust="own", sinks=["spreadsheet"])
     async def append(
         self, spreadsheet: str, rows: list[Any], sheet: str = "", formulas: bool = False
     ) -> Written:
@@ -126,7 +126,7 @@ class Sheets(GoogleConnection):
         await self._do("append rows", plan)
         return Written(cells=sum(len(row) for row in grid))
 
-    @action("write", effect="write", trust="own", sinks=["spreadsheet"])
+    @action("writing", effect="write", trust="own", sinks=["spreadsheet"])
     async def clear(self, spreadsheet: str, range: str) -> None:  # noqa: A002 - in scripts
         """Take the values out of a range; formats stay."""
         plan = Plan(await self._book(spreadsheet))
@@ -135,7 +135,7 @@ class Sheets(GoogleConnection):
 
     # -- create -------------------------------------------------------------------------
 
-    @action("create", effect="write", trust=_TRUST, sinks=[])
+    @action("creating", effect="write", trust=_TRUST, sinks=[])
     async def create(self, title: str, sheets: list[str] | None = None) -> BookInfo:
         """A new spreadsheet at the top of the drive, with these sheets, or one."""
         body: dict[str, Any] = {"properties": {"title": title}}
@@ -153,7 +153,7 @@ class Sheets(GoogleConnection):
         )
         return _info(Book.read(made))
 
-    @action("create", effect="write", trust=_TRUST, sinks=["spreadsheet"])
+    @action("creating", effect="write", trust=_TRUST, sinks=["spreadsheet"])
     async def add_sheet(
         self, spreadsheet: str, title: str, rows: int = 1000, columns: int = 26
     ) -> BookInfo:

@@ -78,7 +78,7 @@ class Web(Connection):
         if fetcher is not None:
             await fetcher.aclose()
 
-    @action("scrape", effect="read", egress=True, author="url", sinks=["url"])
+    @action("reading", effect="read", egress=True, author="url", sinks=["url"])
     async def scrape(self, url: str) -> Page:
         """A page, feed, text or PDF as Markdown.
 
@@ -94,7 +94,7 @@ class Web(Connection):
             text=_marked(found["text"], document.url),
         )
 
-    @action("scrape", effect="read", egress=True, sinks=["url"])
+    @action("reading", effect="read", egress=True, sinks=["url"])
     async def links(self, url: str) -> list[Link]:
         """The links of a page, each once, with absolute addresses.
 
@@ -103,7 +103,7 @@ class Web(Connection):
         """
         return await self._fetcher.readers.read("links", await self._fetcher.get(url))
 
-    @action("scrape", effect="read", egress=True, sinks=["url"])
+    @action("reading", effect="read", egress=True, sinks=["url"])
     async def tables(self, url: str) -> list[Table]:
         """The tables of a page: rows of cells, all as text.
 
@@ -112,7 +112,7 @@ class Web(Connection):
         """
         return await self._fetcher.readers.read("tables", await self._fetcher.get(url))
 
-    @action("scrape", effect="read", egress=True, sinks=["url"])
+    @action("reading", effect="read", egress=True, sinks=["url"])
     async def feed(self, url: str) -> list[Entry]:
         """The entries of an RSS or Atom feed, or of the first feed that a page names.
 

@@ -6,6 +6,7 @@ import datetime as dt
 import logging
 import socket
 import time
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -155,6 +156,15 @@ class TestNoEffect(Desk):
     async def drown(self) -> int:
         """Drown a ticket."""
         return 1
+
+
+@breaks("test_a_name_in_allow_is_one_action_or_one_group", "test_works_in_a_task")
+class TestGroupWithTheNameOfAnAction(Desk):
+    async def actions(self):
+        found = list(await super().actions())
+        return [
+            replace(item, permission="find") if item.name == "close" else item for item in found
+        ]
 
 
 @breaks("test_inspect_needs_no_credentials")

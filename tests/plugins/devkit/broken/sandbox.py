@@ -296,6 +296,20 @@ class TestSpoilsFiles(Host):
         self.real.wrote_file(name, data.replace(b"\r", b"") + b"\n")
 
 
+@breaks("test_a_tool_used_as_a_value_is_an_error")
+class TestTakesToolsForValues(Backend):
+    session = answering(
+        lambda outcome: Done() if "does nothing by itself" in str(outcome) else outcome
+    )
+
+
+@breaks("test_a_tool_named_without_a_call_can_be_called_later")
+class TestKnowsNoOtherNamesOfTools(Backend):
+    class session(Session):
+        async def execute(self, code, host):
+            return await self.real.execute(code.replace("f = mail.send", "f = print"), host)
+
+
 @breaks("test_file_names_stay_in_their_folder")
 class TestForgivesBadNames(Backend):
     session = answering(lambda outcome: Done() if isinstance(outcome, Failed) else outcome)

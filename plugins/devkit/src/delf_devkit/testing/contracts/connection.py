@@ -32,6 +32,7 @@ from delf.protocols.connection import (
 from delf.specs import SandboxSpec
 from delf.tools.action import EFFECTS, Action
 from delf.tools.connection import Connection
+from delf.tools.permissions import is_allowed
 from delf.tools.signature import check_name
 from delf.values.encoding import dumps, loads
 from delf_devkit.testing.contracts.base import (
@@ -158,6 +159,15 @@ class ConnectionContract(Contract):
                 assert set(schema.get("properties", {})) == {p.name for p in action.parameters}
         undeclared = list(_undeclared(cast("Any", type(connection))))
         assert not undeclared, f"without effect=…: {undeclared}"
+
+    async def test_a_name_in_allow_is_one_action_or_one_group(self, connection: Any) -> None:
+        actions = await connection.actions()
+        for action in actions:
+            allowed = [item.name for item in actions if is_allowed((action.name,), item)]
+            assert allowed == [action.name], (
+                f"allow = [{action.name!r}] allows {', '.join(allowed)}: give their group in "
+                "@action(…) a name that no action has"
+            )
 
     async def test_inspect_needs_no_credentials(self, connection: Any) -> None:
         kind = cast("Any", type(connection))
