@@ -53,7 +53,7 @@ def test_two_processes(here, journal):
         assert [item["request_id"] for item in listed] == [name]
         assert listed[0]["arguments"] == {"to": "ada", "copies": 2}
         shown = delf("approvals", "show", name, cwd=here, env=journal).stdout
-        assert "desk.send, irreversible" in shown
+        assert "May desk.send be called? ● cannot be undone" in shown
         assert "the script says: say hi" in shown
         assert sent(here) == []
         done = delf("approvals", "approve", name[4:10], "--note", "go", cwd=here, env=journal)
@@ -87,9 +87,9 @@ def test_it_says_which_script_asks_and_what_the_task_has_changed(here):
         assert approvals("approve", run.request()).returncode == 0
         name = run.request()
         shown = approvals("show", name).stdout
-        assert "script 2, because the one before failed: ValueError: no stamp" in shown
-        assert "! the very same call was made before in this task (call 1)" in shown
-        assert "changed so far in this task: 1\n      desk.send(to='ada')\n" in shown
+        assert "script 2: because the one before failed: ValueError: no stamp" in shown
+        assert "the very same call was made before in this task" in shown
+        assert "changed so far in this task (1): desk.send(to='ada')\n" in shown
         data = json.loads(approvals("show", name, "--json").stdout)
         assert (data["script"], data["made_before"], len(data["changes"])) == (2, 1, 1)
         assert approvals("reject", name).returncode == 0
@@ -261,7 +261,8 @@ def test_on_a_terminal_a_shortened_id_is_asked_about(here, journal):
         for answer, status in (("n", 1), ("y", 0)):
             with TerminalProcess(command, env=environment() | journal, cwd=here) as terminal:
                 terminal.expect("[y/N]: ")
-                assert "desk.send(to='ada', copies=2)" in terminal.text
+                for line in ("● cannot be undone", "to = 'ada'", "copies = 2", "says: say hi"):
+                    assert line in terminal.text
                 assert sent(here) == []
                 terminal.send(f"{answer}\n")
                 assert terminal.wait() == status
@@ -315,9 +316,9 @@ def test_the_terminal_answers_before_another_process(here):
 def test_a_whole_script_on_a_terminal(here):
     script = "for n in (1, 2):\n    await desk.close(n)\nprint(await desk.send('ada'))"
     with on_terminal(here, script, flags=("--confirm-mode", "plan")) as terminal:
-        shown = terminal.expect("r reject · ? help\n> ")
-        assert "approval needed · script · irreversible" in shown
-        assert "it may call, as often as it likes: desk.send, desk.close" in shown
+        shown = terminal.expect("r reject · v view all · ? help\n> ")
+        assert "May this script run? · ● cannot be undone" in shown
+        assert "it may call, as often as it likes: desk.close: ◐ changes something" in shown
         assert "│     await desk.close(n)" in shown
         terminal.send("e\n")
         terminal.expect("writes another script")

@@ -109,7 +109,7 @@ def test_only_the_answer_is_in_a_redirected_stdout(here):
 def test_approve(here):
     with start(here, "print(await send('ada', text='hi', desc='say hi'))") as terminal:
         shown = terminal.expect(SEND)
-        assert "approval needed · send · irreversible, it cannot be undone" in shown
+        assert "May send be called? · ● cannot be undone" in shown
         assert "the script says: say hi" in shown
         assert "to = 'ada'" in shown
         assert sent(here) == []
@@ -146,7 +146,7 @@ def test_arguments_are_edited_until_they_fit_and_shown_before_the_call(here):
             ("3", "done: "),
             (
                 "",
-                "│ to = 'bob'\n│ copies = 3\n│ text = '' (left out by the script)\n│ (edited by you)\n",
+                "│ to = 'bob'\n│ copies = 3\n│ text (left out by the script) = ''\n",
             ),
         ):
             terminal.send(f"{typed}\n")

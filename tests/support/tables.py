@@ -18,6 +18,7 @@ from delf.config import LLM_FIELDS, AgentConfig
 from delf.hookspecs import HOOKS
 from delf.plugins.shapes import MORE, PROTOCOLS, members
 from delf.protocols.approval import ApprovalRequest, Approved
+from delf.protocols.facts import Fact
 from support.exported import STUB, stub
 from support.workspace import ROOT
 
@@ -35,6 +36,11 @@ _OPTIONAL: Final = re.compile(
 
 
 _FIELDS: Final = re.compile(r"(<!-- fields[^\n]*-->\n).*?(<!-- end of fields -->)", re.DOTALL)
+
+
+_FACT: Final = re.compile(
+    r"(<!-- fields of a fact[^\n]*-->\n).*?(<!-- end of fields of a fact -->)", re.DOTALL
+)
 
 
 _OTHERS: Final = re.compile(r"(<!-- directory[^\n]*-->\n).*?(<!-- end of directory -->)", re.DOTALL)
@@ -109,6 +115,8 @@ def described_fields(of: type) -> str:
 def with_fields(text: str) -> str:
     """The page of approval channels with its tables of fields made again."""
     made = "\n".join(map(described_fields, (ApprovalRequest, Approved)))
+    fact = described_fields(Fact)
+    text = _FACT.sub(lambda match: f"{match[1]}{fact}{match[2]}", text)
     return _FIELDS.sub(lambda match: f"{match[1]}{made}{match[2]}", text)
 
 

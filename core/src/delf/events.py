@@ -8,7 +8,6 @@ pending approvals are folds over them. ``encode`` and ``decode`` give the stable
 from __future__ import annotations
 
 import dataclasses
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -401,6 +400,9 @@ class ApprovalRequest:
         asked_by: The name of the person whose task it is; ``local`` is the local user.
         rule: The team's rule for the action, as :class:`delf.protocols.rules.ApprovalRule` has it;
             empty where none holds.
+        files: The files that the call would send or read, by name, with their sizes in bytes.
+        parent: The task whose script started this task, if it is a child task.
+        expires_after: The seconds after which the request expires, which means no.
         fit: A check of other arguments, so that a channel can ask again. It returns them as they
             would be used, or raises :class:`delf.errors.ToolRefusedError`. None for a script, and
             in events.
@@ -437,6 +439,9 @@ class ApprovalRequest:
     asked_by: str = "local"
     rule: Mapping[str, Any] = field(default_factory=dict[str, Any])
     flow: str | None = None
+    files: Mapping[str, int] = field(default_factory=dict[str, int])
+    parent: str | None = None
+    expires_after: float | None = None
     fit: Fit | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -447,20 +452,6 @@ class ApprovalRequest:
         shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments.items())
         call = f"{self.action}({shown})"
         return f"make it again? it was interrupted: {call}" if self.outcome_unknown else call
-
-    @property
-    def caution(self) -> str | None:
-        """Tell what a person should look at before they approve; None where nothing is known."""
-        if self.flow is None:
-            return None
-        path, _, where = self.flow.partition(": ")
-        origin = self.origins.get(path)
-        if origin is None or origin["trust"] != "outside":
-            return f"careful: others' words may be behind it: {self.flow}"
-        name = re.split(r"[.\[]", path, maxsplit=1)[0]
-        new = ", and it was never used before" if origin.get("is_new") else ""
-        told = where.partition(";")[0]
-        return f"careful: others wrote this {name}{new}. It is {told}, not from the task"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

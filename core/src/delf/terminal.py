@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Final
 
 # The patterns are compiled when a text first needs them: most runs show ASCII alone.
@@ -74,14 +75,40 @@ def visible(text: str) -> str:
     return re.sub(_NAME, _shown_name, re.sub(_STACKED, _shown_marks, _without_hidden(text)))
 
 
+def hidden_characters(text: str) -> Iterator[str]:
+    """Yield what :func:`visible` shows as something else: characters, and whole names.
+
+    A character of more than one letter is a name of several scripts that passes for another name.
+    """
+    if text.isascii() and text.isprintable():
+        return
+    text = text.replace("\r\n", "\n")
+    if not _is_plain(text):
+        for at, character in enumerate(text):
+            if character not in _SPACES and _shown(text, at) != character:
+                yield character
+    if not text.isascii():
+        for stacked in re.finditer(_STACKED, text):
+            yield stacked[2][0]
+        for name in re.finditer(_NAME, text):
+            if _shown_name(name) != name[0]:
+                yield name[0]
+
+
+def _is_plain(text: str) -> bool:
+    """Tell whether each character but line breaks and tabs is one that can be seen."""
+    seen = text.replace("\n", "").replace("\t", "")
+    return seen.isprintable() and (seen.isascii() or not re.search(_HIDDEN, seen))
+
+
 def _shown_marks(found: re.Match[str]) -> str:
     return found[1] + "".join(map(_escape, found[2]))
 
 
 def _without_hidden(text: str) -> str:
-    if text.isprintable() and not re.search(_HIDDEN, text):
-        return text
     text = text.replace("\r\n", "\n")
+    if _is_plain(text):
+        return text
     return "".join(_shown(text, at) for at in range(len(text)))
 
 

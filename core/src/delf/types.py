@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, NamedTuple, get_args
 
 Effect = Literal["read", "write", "irreversible"]
 """The effect of an action: it looks, it changes what can be changed back, or neither.
 
 Each level is stricter than those before it.
 """
+
+
+class EffectWords(NamedTuple):
+    """An effect as people see it: a shape, and words that stand beside it."""
+
+    mark: str
+    text: str
+
+
+EFFECT_WORDS: Final[Mapping[str, EffectWords]] = {
+    "read": EffectWords("○", "only reads"),
+    "write": EffectWords("◐", "changes something"),
+    "irreversible": EffectWords("●", "cannot be undone"),
+}
+"""The words of each level: terminal, page, Slack and all other channels take them from here."""
+
 
 Settle = Literal["ask", "again", "done"]
 """The decision about a call without a recorded end: ask a person, make it again, or take it as
@@ -47,6 +63,15 @@ def can_be_undone(effect: str) -> bool:
     """
     levels: tuple[str, ...] = get_args(Effect)
     return effect in levels[: levels.index("write") + 1]
+
+
+def effect_words(effect: str) -> EffectWords:
+    """The words of an effect.
+
+    Args:
+        effect: The name of a level. One that is not known is named, with the strictest mark.
+    """
+    return EFFECT_WORDS.get(effect) or EffectWords(EFFECT_WORDS["irreversible"].mark, effect)
 
 
 def isolation_rank(isolation: Isolation) -> int:

@@ -33,6 +33,8 @@ class Slack:
         self.fails = fails
         self.messages: dict[str, dict[str, Any]] = {}
         self.updates: list[dict[str, Any]] = []
+        self.asked: list[dict[str, Any]] = []
+        """The messages with buttons as they were posted."""
         self.ephemeral: list[dict[str, Any]] = []
         self.views: list[dict[str, Any]] = []
         self.files: dict[str, dict[str, Any]] = {}
@@ -95,6 +97,7 @@ class Slack:
             case "chat.postMessage":
                 ts = f"1700000000.{self._number:06}"
                 self.messages[ts] = given
+                self.asked += [given] if _buttons(given) else []
                 if self.person is not None and _buttons(given):
                     self.soon(self.person(self, {**given, "ts": ts}))
                 return {"ts": ts, "channel": given["channel"]}
@@ -221,7 +224,7 @@ class Slack:
 
     async def press(self, message: dict[str, Any], button: str, user: str = "U0ADA") -> None:
         """Press a button of a message."""
-        value = _buttons(message)[button]["value"]
+        value = next(iter(_buttons(message).values()))["value"]
         action = {"action_id": button, "value": value, "type": "button"}
         await self.tell(
             {
@@ -268,6 +271,11 @@ def _buttons(message: dict[str, Any]) -> dict[str, dict[str, Any]]:
     blocks = message.get("blocks") or []
     rows = [block["elements"] for block in blocks if block["type"] == "actions"]
     return {button["action_id"]: button for row in rows for button in row}
+
+
+def buttons_of(message: dict[str, Any]) -> dict[str, str]:
+    """The buttons of a message, with the request that each is for."""
+    return {name: button["value"] for name, button in _buttons(message).items()}
 
 
 def texts(message: dict[str, Any]) -> str:

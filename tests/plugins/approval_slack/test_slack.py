@@ -18,13 +18,12 @@ from slack_sdk.web.async_client import AsyncWebClient
 from delf import Agent, Approved, Rejected, tool
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
 from delf.events import ApprovalDecided
-from delf.protocols.approval import Edited
-from delf.testing import ApprovalContract
+from delf.protocols.approval import AlreadyDone, Edited
+from delf.testing import ApprovalContract, Shown, request_for
 from delf_approval_slack.channel import SlackChannel, SlackUnavailableError
-from delf_devkit.testing.contracts.approval import request_for
-from plugins.approval_slack.slack import SECRET, Slack, signature, texts
+from plugins.approval_slack.slack import SECRET, Slack, buttons_of, signature, texts
 
-APPROVE, REJECT, EDIT = "delf_approve", "delf_reject", "delf_edit"
+APPROVE, REJECT, EDIT, HAPPENED = "delf_approve", "delf_reject", "delf_edit", "delf_happened"
 
 
 def fitting(arguments):
@@ -78,6 +77,19 @@ async def is_silent(slack, message):
     pass
 
 
+def seen_in(slack):
+    """All that is in Slack, and whether a yes is offered there."""
+    written = [*map(texts, slack.messages.values())]
+    written += [file["content"] for file in slack.files.values()]
+    offered = {
+        element.get("action_id")
+        for message in [*slack.messages.values(), *slack.updates, *slack.asked]
+        for block in message["blocks"]
+        for element in block.get("elements", ())
+    }
+    return Shown(text="\n".join(written), offers_yes=bool(offered & {APPROVE, EDIT, HAPPENED}))
+
+
 PEOPLE = {"approves": approves, "rejects": rejects, "is silent": is_silent}
 
 
@@ -104,6 +116,18 @@ class TestSlack(ApprovalContract):
             await channel.aclose()
         for server in servers.values():
             await server.__aexit__()
+
+    @pytest.fixture
+    def shown_to(self):
+        async def show(request):
+            async with Slack(rejects) as slack:
+                channel = channel_of(slack, names={"U0ADA": "ada"})
+                await channel.decide(request)
+                shown = seen_in(slack)
+                await channel.aclose()
+                return shown
+
+        return show
 
 
 @pytest.fixture(params=[False, True], ids=["Socket Mode", "HTTP"])
@@ -171,19 +195,18 @@ async def test_a_message_says_what_would_be_done_and_where_its_values_came_from(
     assert "Pay the bills." in texts(story)
     assert "https://delf.example/#/task_1" in texts(story)
     assert question["thread_ts"] == next(iter(slack.messages))
+    shown = "\n".join(texts(message) for message in [question, *slack.asked])
     for said in (
-        "bank.pay",
-        "cannot be undone",
-        "to = Ann\n    ↑ ⚠ from mail.read (call 1); others wrote it",
-        "amount = 12\n    ↑ in your task",
-        "Look at this: to: others wrote it",
-        "a new payee",
-        "not checked: the rent",
-        "So far: bank.open()",
+        "May bank.pay be called?",
+        "● cannot be undone",
+        "to: Ann\n    ↑ ⚠ source of to: from mail.read (call 1); others wrote it",
+        "amount: 12\n    ↑ source of amount: in your task",
+        "⚠ careful: others wrote this to: it is others wrote it, not from the task",
+        "⚠ why approval is needed: a new payee",
+        "the script says: the rent",
+        "changed so far in this task (1): bank.open()",
     ):
-        assert said in texts(
-            {"blocks": question["blocks"]} if "blocks" in question else question
-        ) or said in str(slack.updates)
+        assert said in shown
 
 
 async def test_the_message_says_how_it_was_decided_and_has_no_buttons_then(office):
@@ -299,6 +322,71 @@ async def test_long_values_are_files_of_the_thread(office):
     assert (file["name"], file["content"]) == ("text.txt", "word " * 5_000)
     assert file["thread"] == next(iter(slack.messages))
     assert all(len(texts(message)) < 5_000 for message in slack.messages.values())
+
+
+async def test_what_slack_cannot_show_has_no_button_but_to_reject(office):
+    """With more than Slack has room for, or a file that did not arrive."""
+    slack, opens = office
+    long = {f"parameter_{n:04}": f"{n} " + "x" * 500 for n in range(400)}
+    too_many = {"request_id": "req_many", "arguments": long}
+    for fails, fields in (
+        ((), too_many),
+        (("files.getUploadURLExternal",), {"request_id": "req_file", "preview": "y" * 9_000}),
+    ):
+        slack.fails = fails
+        channel = await opens(rejects, page_url="https://delf.example")
+        request = asked(**fields)
+        assert (await channel.decide(request)).decision == Rejected(reason="not this one")
+        (question,) = [m for m in slack.asked if buttons_of(m)[REJECT] == request.request_id]
+        assert set(buttons_of(question)) == {REJECT}
+        assert "cannot be approved here" in texts(question)
+        assert f"https://delf.example/#/task_1/{request.request_id}" in texts(question)
+        assert f"delf approvals show {request.request_id}" in texts(question)
+
+
+async def test_a_press_for_what_slack_does_not_show_counts_for_nothing(office):
+    """A button that was kept, or made up: the message has none."""
+    slack, opens = office
+
+    async def presses(slack, message):
+        for button in (APPROVE, EDIT, HAPPENED):
+            await slack.press(message, button)
+        await rejects(slack, message)
+
+    slack.fails = ("files.getUploadURLExternal",)
+    channel = await opens(presses)
+    assert (await channel.decide(asked(preview="y" * 9_000))).decision == Rejected(
+        reason="not this one"
+    )
+    assert [said["text"].partition(":")[0] for said in slack.ephemeral] == [
+        "Slack does not show all of this request"
+    ] * 3
+
+
+async def test_long_values_arrive_before_the_button(office):
+    _slack, opens = office
+    seen = []
+
+    async def looks(slack, message):
+        seen.extend(file.get("content") for file in slack.files.values())
+        await approves(slack, message)
+
+    channel = await opens(looks)
+    await channel.decide(asked(arguments={"text": "word " * 5_000}))
+    assert seen == ["word " * 5_000]
+
+
+async def test_a_call_that_may_have_happened_is_settled(office):
+    _slack, opens = office
+
+    async def settles(slack, message):
+        assert "Make it again" in texts(message)
+        await slack.press(message, HAPPENED)
+        await slack.send({"result": '{"paid": 12}', "reason": "the bank says so"})
+
+    channel = await opens(settles)
+    said = await channel.decide(asked(outcome_unknown=True))
+    assert said.decision == AlreadyDone(result={"paid": 12}, reason="the bank says so")
 
 
 async def test_what_others_wrote_mentions_and_links_nobody(office):

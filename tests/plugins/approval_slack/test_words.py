@@ -4,14 +4,14 @@ import dataclasses
 
 import pytest
 
+from delf.testing import request_for
 from delf_approval_slack.blocks import title_of
-from delf_devkit.testing.contracts.approval import request_for
 
 
 @pytest.mark.parametrize(
     ("effect", "words"),
     [
-        ("write", "changes data"),
+        ("write", "changes something"),
         ("irreversible", "cannot be undone"),
         ("a new level", "a new level"),
     ],

@@ -260,7 +260,7 @@ async def test_no_terminal(person, request_for, monkeypatch, tmp_path, which):
 
 
 SCRIPT = "for n in (1, 2):\n    await desk.close(n)  # all of them\nprint('\x1b[2Jdone')"
-SCRIPT_PROMPT = "r reject · ? help\n> "
+SCRIPT_PROMPT = "r reject · v view all · ? help\n> "
 
 
 async def test_a_script_is_shown_whole(person, request_for):
@@ -305,8 +305,8 @@ async def test_a_call_that_was_interrupted(person, request_for, typed, decision)
         person.channel().decide(request_for(ARGUMENTS, outcome_unknown=True))
     )
     shown = await person.sees(UNKNOWN_PROMPT)
-    assert "mail.send was interrupted; make it again?" in shown
-    assert "whether it happened is not" in shown
+    assert "mail.send was interrupted. Make it again?" in shown
+    assert "may already have happened" in shown
     assert "copies = 2" in shown
     await person.answers(*typed)
     assert await asked == decision

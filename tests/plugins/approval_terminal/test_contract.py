@@ -11,11 +11,13 @@ import termios
 
 import pytest
 
-from delf.testing import ApprovalContract, PluginContract
+from delf.protocols.approval import Approved
+from delf.testing import ApprovalContract, PluginContract, Shown
 from delf_approval_terminal import TerminalChannel
 from support.terminal import ESCAPES
 
 PROMPT = "? help\n> "
+END = b"that is all"
 KEYS = {
     "approves": [(PROMPT, "a\n")],
     "rejects": [(PROMPT, "r\n"), ("empty): ", "not today\n")],
@@ -42,11 +44,18 @@ class Person:
         self.master = master
         self.keys = keys
         self.text = ""
+        self.data = b""
         self.turn = 0
 
+    def reads_all(self) -> None:
+        """Read and answer until the end."""
+        while END not in self.data:
+            self.read()
+
     def read(self) -> None:
-        data = os.read(self.master, 65536).decode("utf-8", "replace")
-        self.text += ESCAPES.sub("", data).replace("\r\n", "\n")
+        data = os.read(self.master, 65536)
+        self.data += data
+        self.text += _plain(data)
         while self.keys:
             prompt, answer = self.keys[self.turn % len(self.keys)]
             _, found, after = self.text.partition(prompt)
@@ -55,6 +64,10 @@ class Person:
             self.text = after
             self.turn += 1
             os.write(self.master, answer.encode())
+
+
+def _plain(data: bytes) -> str:
+    return ESCAPES.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
 
 
 class TestTerminal(ApprovalContract):
@@ -82,6 +95,30 @@ class TestTerminal(ApprovalContract):
                 return TerminalChannel()
 
             yield make
+
+    @pytest.fixture
+    def shown_to(self, monkeypatch):
+        """A person who looks at all of a request, and then rejects it."""
+
+        async def show(request):
+            with contextlib.ExitStack() as stack:
+                master, slave = pty.openpty()
+                termios.tcsetwinsize(master, (24, 80))
+                for name, mode in (("stdin", "r"), ("stderr", "w")):
+                    file = stack.enter_context(os.fdopen(slave, mode, closefd=False))
+                    monkeypatch.setattr(sys, name, file)
+                stack.callback(os.close, slave)
+                stack.callback(os.close, master)
+                person = Person(master, [(PROMPT, "v\n"), *KEYS["approves"]])
+                # In a thread: a long text fills the terminal before the loop goes on.
+                reading = asyncio.get_running_loop().run_in_executor(None, person.reads_all)
+                decision = await TerminalChannel().decide(request)
+                assert decision == Approved()
+                os.write(slave, END)
+                await reading
+                return Shown(text=_plain(person.data), offers_yes=True)
+
+        return show
 
 
 class TestPackage(PluginContract):

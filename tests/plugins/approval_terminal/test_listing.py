@@ -36,5 +36,5 @@ def test_a_padded_argument_paints_no_line_of_its_own(show):
 
 def test_what_the_script_left_out_is_shown(show):
     lines = show(arguments={"to": "ada"}, defaults={"to": "all", "bcc": "eve"})
-    assert "  bcc = 'eve' (left out by the script)" in lines
+    assert "  bcc (left out by the script) = 'eve'" in lines
     assert not any("'all'" in line for line in lines)

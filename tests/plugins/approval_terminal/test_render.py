@@ -1,12 +1,9 @@
-import dataclasses
 import re
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from delf.protocols.approval import ApprovalRequest
 from delf_approval_terminal.render import request_text, value_part
 from support.shown import SHOWN
 
@@ -29,7 +26,7 @@ def shown(request_for):
 def test_a_request(shown):
     lines = shown({"to": "ada@example.org", "copies": 2}, description="tell Ada", waiting=2)
     assert lines == [
-        "┌ approval needed · mail.send · irreversible, it cannot be undone · 2 more waiting",
+        "┌ May mail.send be called? · ● cannot be undone · 2 more waiting",
         "│ task: a task",
         "│ the script says: tell Ada",
         "│ to = 'ada@example.org'",
@@ -42,7 +39,7 @@ def test_what_the_script_left_out_is_shown_with_the_value_that_counts(request_fo
     request = request_for({"to": "ada"}, defaults={"to": "all", "bcc": "eve", "text": "x" * 5_000})
     lines = COLOUR.sub("", request_text(request, request.arguments, width=200)).split("\n")
     assert "│ to = 'ada'" in lines
-    assert "│ bcc = 'eve' (left out by the script)" in lines
+    assert "│ bcc (left out by the script) = 'eve'" in lines
     assert not any("'all'" in line for line in lines)
     assert "4,000 characters unseen" in lines[-2]
     edited = request_text(request, {"to": "ada", "bcc": "me"}, width=200, edited=True)
@@ -114,10 +111,10 @@ def test_it_says_where_the_task_stands(shown):
     why = "the one before failed: ToolError: it is down"
     lines = shown({"n": 1}, script=2, because=why, changes=changes, made_before=3)
     text = "\n".join(lines)
-    assert f"│ script 2, because {why}" in text
-    assert "! the very same call was made before in this task (call 3)" in text
-    assert "│ changed so far in this task: 7" in text
-    assert "│     … 2 before these; v shows them" in text
+    assert f"│ script 2: because {why}" in text
+    assert "! made before: the very same call was made before in this task (call 3)" in text
+    assert "│ changed so far in this task (7):" in text
+    assert "│     … more before these; v shows them" in text
     assert "pay(n=6)" in text
     assert "pay(n=1)" not in text
     assert "pay(n=1)" in "\n".join(shown({"n": 1}, changes=changes, whole=True))
@@ -148,7 +145,7 @@ TAIL = "x" * 1000 + "; rm -rf /" + "y" * 3190
         ({"a": TAIL, "b": TAIL}, {}, "6,400 characters unseen"),
         ({"body": "x" * 1001}, {}, "1 character unseen"),
         ({"n": 1}, {"preview": f"one\n{TAIL}"}, "3,204 characters unseen"),
-        ({f"a{n:02}": "xx" for n in range(32)}, {}, "14 characters unseen"),
+        ({f"a{n:02}": "xx" for n in range(32)}, {}, "10 characters unseen"),
         ({"ids": ["x" * 300, "end"]}, {}, "characters unseen"),
         ({"body": TAIL}, {"outcome_unknown": True}, "a make it again, 3,200 characters unseen"),
         ({"body": "x" * 1000, "n": 5}, {"preview": "one\ntwo"}, ""),
@@ -166,7 +163,8 @@ def test_a_yes_to_what_was_not_all_shown_says_so(request_for, arguments, more, u
 
 @pytest.mark.parametrize(("text", "wanted"), SHOWN.items(), ids=map(ascii, SHOWN))
 def test_texts_are_shown_as_everywhere(shown, text, wanted):
-    line = shown({"n": 1}, description=f"<{text}>", width=400)[2]
+    lines = shown({"n": 1}, description=f"<{text}>", width=400)
+    line = next((line for line in lines if line.startswith("│ the script says: ")), "")
     one_line = " ".join(f"<{wanted}>".split())
     if "\n" not in text and "\t" not in text:
         assert line == f"│ the script says: {one_line}"
@@ -180,21 +178,6 @@ def test_a_huge_value_costs_nothing():
     assert time.process_time() - started < 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class WithDeadline(ApprovalRequest):
-    answer_by: str | None = None
-    is_urgent: bool = False
-
-
-def test_a_field_without_words_of_its_own_shows_by_its_name(request_for):
-    known = request_for({"n": 1})
-    fields = {item.name: getattr(known, item.name) for item in dataclasses.fields(known)}
-    new = WithDeadline(**fields, answer_by="noon\x1b[2J")
-    text = COLOUR.sub("", request_text(new, new.arguments, width=100))
-    assert "│ answer by: noon\\x1b[2J" in text
-    assert "urgent" not in text
-
-
 def test_a_new_address_is_marked_also_where_the_model_wrote_it(request_for):
     plain = {"kind": "script", "trust": "own", "text": "written by the model"}
     new = {**plain, "text": "written by the model; new: never used before", "is_new": True}
@@ -202,5 +185,5 @@ def test_a_new_address_is_marked_also_where_the_model_wrote_it(request_for):
     request = request_for(arguments, origins={"to[0]": plain, "to[1]": new, "copies": plain})
     lines = COLOUR.sub("", request_text(request, arguments, width=100)).split("\n")
     assert [line.strip("│ ") for line in lines if "↑" in line] == [
-        "↑ [1]: written by the model; new: never used before"
+        "↑ source of to[1]: written by the model; new: never used before"
     ]

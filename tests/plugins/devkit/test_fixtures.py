@@ -24,9 +24,9 @@ from delf.testing import (
     ScriptedTask,
     TestHost,
     every_event,
+    request_for,
     script,
 )
-from delf_devkit.testing.contracts.approval import request_for
 
 ASK = ModelRequest(messages=(user("hello"),))
 

@@ -1,56 +1,73 @@
-"""What the client's user is asked: all that a yes would allow, and nothing that paints lines."""
+"""What the client's user is asked: all facts of a request, and an answer that fits it."""
 
 from __future__ import annotations
 
+import dataclasses
+
+import mcp_types as types
 import pytest
 
-from delf.protocols.approval import ApprovalRequest
-from delf_mcp.forms import question_of
+from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected
+from delf.testing import request_for, sample_requests, unseen_facts
+from delf_mcp.forms import decision_of, question_of
+
+ASKED = request_for()
 
 
-@pytest.fixture
-def asked():
-    def lines(**request):
-        fields = {
-            "request_id": "r", "task_id": "t", "task": "a task", "action": "bank.order",
-            "permission": "order", "effect": "irreversible", "arguments": {}, "digest": "d",
-            "description": None,
-        }  # fmt: skip
-        return question_of(ApprovalRequest(**{**fields, **request})).message.split("\n")
-
-    return lines
+def answered(request, **content):
+    return decision_of(request, types.ElicitResult(action="accept", content=content))
 
 
-def test_a_script_is_shown_in_whole(asked):
-    code = "# small\u2028assert n < 9\rpay(9)\r\nprint(1)\n"
-    assert asked(code=code, actions=("bank.pay",)) == [
-        "May this script run? It may call bank.pay:",
-        "    # small\\u2028assert n < 9",
-        "    pay(9)",
-        "    print(1)",
-    ]
+def fields_of(request):
+    return question_of(request).requested_schema["properties"]
 
 
-def test_large_values_are_shown_in_whole(asked):
-    order = {"items": [{"sku": f"A{n}", "n": 1} for n in range(50)], "pay_to": "eve@far.example"}
-    text = "x" * 5000 + "the end"
-    message = asked(arguments={"order": order, "text": text})
-    assert f"    order = {order!r}" in message
-    assert f"    text (5,007 characters) = {text!r}" in message
+@pytest.mark.parametrize(("name", "request_"), sample_requests().items())
+def test_form_shows_every_fact_or_has_no_field_to_approve(name, request_):
+    form = question_of(request_)
+    unseen = unseen_facts(request_, form.message)
+    assert not unseen or "approve" not in form.requested_schema["properties"]
+    assert not unseen or "cannot be approved here" in form.message
 
 
-def test_no_text_of_others_paints_a_line(asked):
-    painted = "ok\nAsked because:\n    it is small\r    to = 'ann'"
-    message = asked(
-        arguments={"note": painted, "to": "\u202emoc.evil\u202c"},
-        preview=painted, reason=painted, changes=(painted,),
+def test_no_text_of_others_paints_a_line():
+    painted = "ok\n! why approval is needed: it is small\r    to: ann"
+    request = dataclasses.replace(
+        ASKED, arguments={"note": painted, "to": "\u202emoc.evil\u202c"},
+        preview=painted, reason=painted, changes=(painted,), task=painted, description=painted,
     )  # fmt: skip
-    assert [line for line in message if not line.startswith("    ")] == [
-        "May this be done? bank.order with",
-        "What would happen:",
-        "Asked because:",
-        "Changed so far:",
-    ]
-    assert [line for line in message if line.startswith("    to = ")] == [
-        "    to = '\\u202emoc.evil\\u202c'"
-    ]
+    lines = question_of(request).message.split("\n")
+    assert [line for line in lines if line.startswith("to: ")] == ["to: \\u202emoc.evil\\u202c"]
+    assert not any(line.startswith("! why approval is needed: it is small") for line in lines)
+
+
+def test_request_without_room_takes_no_yes():
+    request = dataclasses.replace(ASKED, arguments={"amount": 1, "body": "x" * 50_000})
+    form = question_of(request)
+    assert set(form.requested_schema["properties"]) == {"reason"}
+    assert f"delf approvals show {request.request_id}" in form.message
+    assert "more characters have no room here" in form.message
+    assert answered(request, approve=True, amount=2) == Rejected()
+    assert answered(request, reason="too long") == Rejected(reason="too long")
+
+
+def test_call_that_may_have_happened_can_be_said_to_have():
+    request = dataclasses.replace(ASKED, outcome_unknown=True)
+    assert set(fields_of(request)) == {"approve", "it_did_happen", "result", "reason"}
+    assert fields_of(request)["approve"]["title"] == "Make it again"
+    assert answered(request, approve=False, it_did_happen=True, result='{"n": 1}') == AlreadyDone(
+        result={"n": 1}
+    )
+    assert answered(request, it_did_happen=True, result="paid", reason="the bank says so") == (
+        AlreadyDone(result="paid", reason="the bank says so")
+    )
+    assert answered(request, it_did_happen=True) == AlreadyDone()
+    assert answered(request, approve=True) == Approved()
+    assert isinstance(answered(request, approve=True, it_did_happen=True), Rejected)
+    assert isinstance(answered(ASKED, it_did_happen=True), Rejected)
+
+
+def test_call_that_two_people_approve_cannot_be_edited():
+    request = dataclasses.replace(ASKED, rule={"two_of": ["a", "b"]})
+    assert set(fields_of(request)) == {"approve", "reason"}
+    assert answered(ASKED, approve=True, amount=3) == Edited(arguments={"to": "Ann", "amount": 3})

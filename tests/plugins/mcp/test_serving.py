@@ -131,7 +131,8 @@ async def test_a_call_that_matters_asks_the_clients_user(served, shop, mode) -> 
     assert json.loads(result.content[0].text) == "sold anna"
     assert shop.sold == ["anna"]
     assert len(asked) == 1
-    assert "shop.sell with\n    lamp = 'anna'" in asked[0]
+    assert asked[0].startswith("May shop.sell be called?\n● cannot be undone\n")
+    assert "\nlamp: anna\n" in asked[0]
 
 
 @every_era

@@ -260,7 +260,7 @@ async def test_a_mail_is_sent_with_a_link(serve, monkeypatch):
     assert to == ["ada@example.com", "bob@example.com"]
     assert message["Subject"] == "delf waits for you: send"
     text = message.get_content()
-    assert "send(to='bob')" in text
+    assert "to: bob" in text
     assert f"https://delf.example.com/#/{asked['task_id']}/{asked['request_id']}" in text
 
 

@@ -111,7 +111,7 @@ async def test_two_people_have_to_approve_and_both_do_so_in_slack(office):
         task = await asks(server, "bob", "cy")
         question = await slack.question("send")
         await slack.press(question, APPROVE, "U0ADA")
-        await slack.shown(question["ts"], "Approved by ada; another person has to")
+        await slack.shown(question["ts"], "approved by (another is needed): ada")
         await slack.press(question, APPROVE, "U0ADA")
         assert "ada has approved it" in slack.ephemeral[-1]["text"]
         await slack.press(question, APPROVE, "U0BO")

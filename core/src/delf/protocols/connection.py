@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from delf.records import dataclass
@@ -145,17 +146,25 @@ class _Shown:
         basis: What the preview was made from, such as a file's digest or a document's revision,
             where that may change without a change of the preview. What would be done to something
             else, or to something that has changed, has another basis.
+        files: The files that the call would send or read, by name, with their sizes in bytes.
     """
 
     preview: str | None = None
     basis: str | None = None
+    files: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def digest(self) -> str | None:
         """Of what is shown and what it was made from; None where nothing is."""
-        if self.preview is None and self.basis is None:
+        if self.preview is None and self.basis is None and not self.files:
             return None
-        return hashlib.sha256(dumps([self.preview, self.basis])).hexdigest()
+        shown = [self.preview, self.basis, sorted(self.files.items())]
+        return hashlib.sha256(dumps(shown)).hexdigest()
+
+    def asking(self, reason: str) -> NeedsApproval:
+        """The same, with a reason to ask a person."""
+        shown: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(_Shown)}
+        return NeedsApproval(reason=reason, **shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +174,7 @@ class Allowed(_Shown):
     Args:
         preview: What a person sees if one is asked anyway.
         basis: What the preview was made from.
+        files: The files that the call would send or read.
     """
 
 
@@ -176,6 +186,7 @@ class NeedsApproval(_Shown):
         reason: Why, in one line.
         preview: What would happen.
         basis: What the preview was made from.
+        files: The files that the call would send or read.
     """
 
     reason: str

@@ -45,8 +45,9 @@ def state_of_request(record: RequestRecord) -> str:
 def request_data(record: RequestRecord) -> dict[str, Any]:
     """A request as JSON-ready data."""
     asked, decided = record.requested, record.decided
+    view = request_view(asked, record.votes)
     return {
-        **{name: to_jsonable_or_repr(value) for name, value in request_view(asked).items()},
+        **{name: to_jsonable_or_repr(value) for name, value in view.items()},
         "state": state_of_request(record),
         "since": asked.at,
         "decided": None if decided is None else _decision(decided),

@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from delf.events import Event
 from delf.protocols.approval import ApprovalRequest
+from delf.protocols.facts import Fact, FactKind, facts, plain_lines, value_text
 from delf.terminal import visible
-from delf.types import can_be_undone
+from delf.types import can_be_undone, effect_words
 
 Block = dict[str, Any]
 
 APPROVE: Final = "delf_approve"
 REJECT: Final = "delf_reject"
 EDIT: Final = "delf_edit"
+HAPPENED: Final = "delf_happened"
 REASON: Final = "reason"
-_EFFECTS: Final = {
-    "read": "○ only reads",
-    "write": "◐ changes data",
-    "irreversible": "● cannot be undone",
-}
+RESULT: Final = "result"
 _MOST_OF_A_TEXT: Final = 2_900
 """Characters of a text in a block; Slack takes 3,000."""
 _MOST_OF_A_VALUE: Final = 600
 """Characters of a value in the message; a longer one is a file in the thread."""
-_MOST_ARGUMENTS: Final = 20
+_MOST_SECTIONS: Final = 44
+"""Sections of a question; Slack takes 50 blocks, and some are for what stands around them."""
+_USUAL_SECTION: Final = 900
+"""Characters of a section while there is room: Slack folds longer ones."""
+_MOST_FILES: Final = 20
 _MOST_OF_AN_INPUT: Final = 3_000
 _MOST_INPUTS: Final = 40
 _MOST_OF_A_BUTTON: Final = 75
+_MOST_OF_A_HEADER: Final = 150
 
 
 def title_of(request: ApprovalRequest) -> str:
     """A request in one line, which notifications show."""
-    return f"delf asks: {visible(request.action)} ({_words_of(request.effect)})"
-
-
-def _words_of(effect: str) -> str:
-    """The words of an effect; a level of a newer version is named."""
-    return _EFFECTS.get(effect, f"● {effect}")
+    question, effect, *_ = facts(request)
+    return f"delf asks: {question.text} {effect.note} {effect.text}"
 
 
 def escaped(text: str) -> str:
@@ -55,84 +57,133 @@ def story_of(request: ApprovalRequest, page_url: str | None) -> list[Block]:
     return [*found, _context(told)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaidOut:
+    """The facts of a request as Slack shows them.
+
+    Args:
+        blocks: The facts, without buttons.
+        files: Names and texts of files in the thread: facts that are too long for the message.
+        has_room: Whether each required fact is in the blocks or the files.
+    """
+
+    blocks: Sequence[Block]
+    files: Sequence[tuple[str, str]]
+    has_room: bool
+
+
+def laid_out(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> LaidOut:
+    """Lay out the facts of a request.
+
+    Args:
+        request: The request.
+        so_far: The votes about it.
+    """
+    question, *found = facts(request, so_far)
+    files: dict[str, str] = {}
+    texts = [_fact_text(fact, files) for fact in found]
+    if len(question.text) > _MOST_OF_A_HEADER:
+        texts.insert(0, _fact_text(question, files))
+    sections = _packed(texts, _USUAL_SECTION)
+    if len(sections) > _MOST_SECTIONS:
+        sections = _packed(texts, _MOST_OF_A_TEXT)
+    has_room = len(sections) <= _MOST_SECTIONS and len(files) <= _MOST_FILES
+    shown = [_header(question.text), *map(plain, sections[:_MOST_SECTIONS])]
+    return LaidOut(blocks=shown, files=[*files.items()][:_MOST_FILES], has_room=has_room)
+
+
 def question_of(
-    request: ApprovalRequest, *, is_editable: bool, so_far: str | None = None
+    request: ApprovalRequest,
+    *,
+    offers_yes: bool,
+    page_url: str | None = None,
+    so_far: Iterable[Event] = (),
 ) -> list[Block]:
     """A request with its buttons.
 
     Args:
         request: The request.
-        is_editable: Whether its arguments can be changed in a form.
-        so_far: How somebody has decided already, where another person has to, too.
+        offers_yes: Whether everything that a person has to know is in Slack; else the message says
+            where to decide, and has no button but to reject.
+        page_url: The page of delf.
+        so_far: The votes about it.
     """
-    buttons: list[Block] = [_button("Approve", APPROVE, request)]
-    if is_editable:
-        buttons.append(_button("Edit…", EDIT, request))
+    buttons: list[Block] = []
+    if offers_yes:
+        again = "Make it again" if request.outcome_unknown else "Approve"
+        buttons.append(_button(again, APPROVE, request))
+        if request.outcome_unknown:
+            buttons.append(_button("It did happen…", HAPPENED, request))
+        if is_editable(request):
+            buttons.append(_button("Edit…", EDIT, request))
     buttons.append(_button("Reject…", REJECT, request))
-    told = [] if so_far is None else [plain(so_far)]
+    notes = [] if offers_yes else [plain(_elsewhere(request, page_url))]
     return [
-        *told_of(request),
-        *told,
+        *laid_out(request, so_far).blocks,
+        *notes,
         {"type": "actions", "block_id": "decide", "elements": buttons},
     ]
 
 
-def told_of(request: ApprovalRequest) -> list[Block]:
-    """A request without buttons: what would be done, with what, and where that came from."""
-    who = f" by {request.worker}" if request.worker else ""
-    found = [_header(visible(request.action)), _context(f"{_words_of(request.effect)}{who}")]
-    if request.outcome_unknown:
-        found.append(plain("It was begun before its process died; approving makes it again."))
-    if request.flow is not None:
-        found.append(plain(f"⚠ Look at this: {request.flow}"))
-    if request.reason is not None:
-        found.append(plain(f"The connection asks because: {request.reason}"))
-    if request.preview is not None:
-        found.append(plain(request.preview))
-    if request.code is not None:
-        found.append(plain(request.code))
-    shown = list(request.arguments.items())
-    found += [_argument(request, name, value) for name, value in shown[:_MOST_ARGUMENTS]]
-    if more := len(shown) - _MOST_ARGUMENTS:
-        found += [plain(f"and {more} more arguments")] if more > 0 else []
-    if request.description is not None:
-        found.append(_context(f"The script's own words, not checked: {request.description}"))
-    if request.made_before is not None:
-        found.append(_context(f"This task has done the very same in call {request.made_before}."))
-    if request.changes:
-        before = f"{request.changes_before} changes before, then " if request.changes_before else ""
-        found.append(_context(f"So far: {before}" + "; ".join(request.changes)))
-    return found
+def _elsewhere(request: ApprovalRequest, page_url: str | None) -> str:
+    page = (
+        f"{page_url.rstrip('/')}/#/{request.task_id}/{request.request_id} or " if page_url else ""
+    )
+    return (
+        "⚠ Slack does not show all of this request, so it cannot be approved here. Look at it at "
+        f"{page}with: delf approvals show {request.request_id}"
+    )
+
+
+def _fact_text(fact: Fact, files: dict[str, str]) -> str:
+    """A fact as lines of a message; of a long text the beginning, and the name of a file."""
+    text = "\n".join(plain_lines([fact], mark="⚠ "))
+    if len(fact.text) <= _MOST_OF_A_VALUE and len(text) <= _MOST_OF_A_TEXT:
+        return f"    ↑ {text}" if fact.kind is FactKind.ORIGIN else text
+    name = _file_name(fact, files)
+    files[name] = fact.text
+    begun = f"{fact.text[:_MOST_OF_A_VALUE]}… (whole in the thread: {name})"
+    cut = replace(fact, label=fact.label[:_MOST_OF_A_VALUE], text=begun)
+    return "\n".join(plain_lines([cut], mark="⚠ "))
+
+
+def _file_name(fact: Fact, files: Mapping[str, str]) -> str:
+    stem = re.sub(r"\W+", "_", fact.label).strip("_")[:60] or fact.kind.value
+    suffix = ".py" if fact.kind is FactKind.CODE else ".txt"
+    name, number = f"{stem}{suffix}", 2
+    while name in files:
+        name, number = f"{stem}_{number}{suffix}", number + 1
+    return name
+
+
+def _packed(texts: Iterable[str], most: int) -> list[str]:
+    """Join texts to sections of at most so many characters; a longer one is a section by itself."""
+    sections: list[str] = []
+    for text in texts:
+        if sections and len(sections[-1]) + len(text) < most:
+            sections[-1] += f"\n{text}"
+        else:
+            sections.append(text)
+    return sections
 
 
 def told_with(request: ApprovalRequest, how: str) -> list[Block]:
     """A request that waits no more, and how it was decided."""
-    return [*told_of(request), plain(how)]
+    return [*laid_out(request).blocks, plain(how)]
 
 
-def long_values(request: ApprovalRequest) -> list[tuple[str, str]]:
-    """The arguments that are too long for a message, as names and texts of files."""
-    written = ((name, text_of(value)) for name, value in request.arguments.items())
-    found = [(f"{name}.txt", text) for name, text in written if len(text) > _MOST_OF_A_VALUE]
-    texts = {"preview.txt": request.preview, "script.py": request.code}
-    found += [(name, text) for name, text in texts.items() if text and len(text) > _MOST_OF_A_TEXT]
-    return found
+def happened_view(request: ApprovalRequest) -> dict[str, Any]:
+    """The form that asks what a call returned that did happen."""
+    label = "What did the call return? JSON or a text; empty for nothing."
+    result = _input(RESULT, label, {"multiline": True, "max_length": _MOST_OF_AN_INPUT})
+    note = _input(REASON, "How do you know? It is kept in the journal.", {"max_length": 300})
+    return _view("It did happen", HAPPENED, request, [result, note])
 
 
 def reject_view(request: ApprovalRequest) -> dict[str, Any]:
     """The form that asks for the reason of a no."""
-    asked = {
-        "type": "input",
-        "block_id": REASON,
-        "optional": True,
-        "label": _text("Why? The script and the model read it."),
-        "element": {
-            "type": "plain_text_input",
-            "action_id": "value",
-            "multiline": True,
-            "max_length": _MOST_OF_AN_INPUT,
-        },
-    }
+    more = {"multiline": True, "max_length": _MOST_OF_AN_INPUT}
+    asked = _input(REASON, "Why? The script and the model read it.", more)
     return _view("Reject", REJECT, request, [asked])
 
 
@@ -143,18 +194,14 @@ def edit_view(request: ApprovalRequest) -> dict[str, Any]:
         EDIT,
         request,
         [
-            {
-                "type": "input",
-                "block_id": name,
-                "optional": True,
-                "label": _text(name[:_MOST_OF_A_BUTTON]),
-                "element": {
-                    "type": "plain_text_input",
-                    "action_id": "value",
+            _input(
+                name,
+                name[:_MOST_OF_A_BUTTON],
+                {
                     "multiline": "\n" in text_of(value) or len(text_of(value)) > 80,
                     "initial_value": text_of(value),
                 },
-            }
+            )
             for name, value in request.arguments.items()
         ],
     )
@@ -164,6 +211,8 @@ def is_editable(request: ApprovalRequest) -> bool:
     """Tell whether each argument fits into a field, and comes out of it as it was."""
     if request.fit is None or request.code is not None or request.outcome_unknown:
         return False
+    if request.rule.get("two_of"):
+        return False  # both have to approve the same call
     written = [text_of(value) for value in request.arguments.values()]
     kept = [_is_kept(value) for value in request.arguments.values()]
     fits = all(0 < len(text) <= _MOST_OF_AN_INPUT for text in written)
@@ -191,14 +240,17 @@ def edited(request: ApprovalRequest, fields: Mapping[str, str | None]) -> dict[s
     return found
 
 
-def text_of(value: Any) -> str:
-    """A value as a person reads and writes it: a text as it is, and others as JSON."""
-    if isinstance(value, str):
-        return visible(value)
+def result_of(text: str) -> Any:
+    """Read the result that a person gives for a call: JSON, or a text."""
     try:
-        return visible(json.dumps(value, ensure_ascii=False))
-    except (TypeError, ValueError):
-        return visible(repr(value))
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return text
+
+
+def text_of(value: Any) -> str:
+    """A value as a person reads and writes it."""
+    return visible(value_text(value))
 
 
 def plain(text: str) -> Block:
@@ -206,17 +258,14 @@ def plain(text: str) -> Block:
     return {"type": "section", "text": _text(_cut(visible(text), _MOST_OF_A_TEXT) or " ")}
 
 
-def _argument(request: ApprovalRequest, name: str, value: Any) -> Block:
-    text = text_of(value)
-    if len(text) > _MOST_OF_A_VALUE:
-        text = f"{text[:_MOST_OF_A_VALUE]}… ({len(text):,} characters; whole in the thread)"
-    lines = [f"{name} = {text}"]
-    for path, origin in request.origins.items():
-        if path == name or path.startswith((f"{name}.", f"{name}[")):
-            mark = "⚠ " if origin["trust"] == "outside" else ""
-            where = "" if path == name else f"{path} "
-            lines.append(f"    ↑ {mark}{where}{origin['text']}")
-    return plain("\n".join(lines[:12]))
+def _input(name: str, label: str, more: Mapping[str, Any]) -> Block:
+    return {
+        "type": "input",
+        "block_id": name,
+        "optional": True,
+        "label": _text(label),
+        "element": {"type": "plain_text_input", "action_id": "value", **more},
+    }
 
 
 def _is_kept(value: Any) -> bool:
@@ -237,8 +286,8 @@ def _button(label: str, action: str, request: ApprovalRequest) -> Block:
     }
     if action == APPROVE and not can_be_undone(request.effect):
         found["confirm"] = {
-            "title": _text("This cannot be undone"),
-            "text": _text(_cut(f"Call {visible(request.action)} with these arguments?", 290)),
+            "title": _text(_cut(f"It {effect_words(request.effect).text}", 100)),
+            "text": _text(_cut(facts(request)[0].text, 290)),
             "confirm": _text("Approve"),
             "deny": _text("Back"),
         }
@@ -260,7 +309,7 @@ def _view(
 
 
 def _header(text: str) -> Block:
-    return {"type": "header", "text": _text(_cut(text, 150))}
+    return {"type": "header", "text": _text(_cut(text, _MOST_OF_A_HEADER))}
 
 
 def _context(text: str) -> Block:

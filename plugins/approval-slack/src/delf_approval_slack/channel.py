@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +17,7 @@ from delf.errors import DelfError
 from delf.events import ApprovalVoted
 from delf.protocols.approval import (
     NO_REASON,
+    AlreadyDone,
     ApprovalRequest,
     Approved,
     DecidedBy,
@@ -28,15 +29,18 @@ from delf.protocols.journal import Journal, RequestRecord, SharedJournal
 from delf_approval_slack.blocks import (
     APPROVE,
     EDIT,
+    HAPPENED,
     REASON,
     REJECT,
+    RESULT,
     edit_view,
     edited,
     escaped,
-    is_editable,
-    long_values,
+    happened_view,
+    laid_out,
     question_of,
     reject_view,
+    result_of,
     story_of,
     title_of,
     told_with,
@@ -52,9 +56,11 @@ _INSTANCE: Final = "approval_slack"
 _MOST_THREADS: Final = 10_000
 _MOST_RETRIES: Final = 3
 _GONE: Final = "This request is not pending any more."
+_NOT_SHOWN: Final = "Slack does not show all of this request: approve it on the page or with delf."
 _NOTE: Final = "slack"
 """The kind of note that says where a message is."""
 _THREAD: Final = "thread"
+_FILES: Final = " files"
 _OVER: Final = ("done", "failed", "stopped")
 _LOOK_SECONDS: Final = 0.25
 _END_SECONDS: Final = 10.0
@@ -118,6 +124,8 @@ class SlackChannel:
         self._journal: SharedJournal | None = None
         self._waiting: dict[str, _Waiting] = {}
         self._threads: dict[str, str] = {}
+        self._unshown: set[str] = set()
+        """The requests of which something could not be shown: they take no yes from here."""
         self._people = People(self._settings)
         self._client: Any = None
         """Slack's client, whose methods have types that say nothing."""
@@ -154,6 +162,7 @@ class SlackChannel:
             return decided
         finally:
             self._waiting.pop(request.request_id, None)
+            self._unshown.discard(request.request_id)
             self._soon(self._close(client, request, posting, how))
 
     async def escalated(self, request: ApprovalRequest) -> None:
@@ -205,9 +214,10 @@ class SlackChannel:
         The message that another process has posted about it before it died is used again.
         """
         channel, text = self._settings.channel, escaped(title_of(request))
-        blocks = question_of(request, is_editable=is_editable(request))
         thread = await self._thread(client, request)
         known = await self._place(request.task_id, request.request_id)
+        is_shown = await self._show_long(client, thread, request)
+        blocks = question_of(request, offers_yes=is_shown, page_url=self._settings.page_url)
         with telling("ask in Slack"):
             if known is not None:
                 await client.chat_update(channel=channel, ts=known, text=text, blocks=blocks)
@@ -222,9 +232,26 @@ class SlackChannel:
                 unfurl_media=False,
             )
         await self._note(request.task_id, request.request_id, str(posted["ts"]))
-        if files := long_values(request):
-            self._soon(self._upload(client, thread, files))
         return str(posted["ts"])
+
+    async def _show_long(self, client: Any, thread: str, request: ApprovalRequest) -> bool:
+        """Send what is too long for a message, and tell whether all of a request is in Slack then.
+
+        It comes before the question: nobody can approve what has not arrived.
+        """
+        laid, what = laid_out(request), f"{request.request_id}{_FILES}"
+        self._unshown.discard(request.request_id)
+        is_shown = laid.has_room
+        if is_shown and laid.files and await self._place(request.task_id, what) is None:
+            try:
+                await self._upload(client, thread, laid.files)
+                await self._note(request.task_id, what, thread)
+            except SlackUnavailableError as error:
+                _log.warning("%s", error.message)
+                is_shown = False
+        if not is_shown:
+            self._unshown.add(request.request_id)
+        return is_shown
 
     async def _thread(self, client: Any, request: ApprovalRequest) -> str:
         """The thread of a task, begun with its words."""
@@ -270,7 +297,7 @@ class SlackChannel:
         except DelfError as error:
             _log.warning("a message in Slack is not noted: %s", error.message)
 
-    async def _upload(self, client: Any, thread: str, files: list[tuple[str, str]]) -> None:
+    async def _upload(self, client: Any, thread: str, files: Sequence[tuple[str, str]]) -> None:
         uploads = [{"filename": name, "title": name, "content": text} for name, text in files]
         with telling("send long values to Slack"):
             await client.files_upload_v2(
@@ -393,6 +420,10 @@ class SlackChannel:
             if kind == REJECT:
                 reason = (fields.get(REASON) or "").strip()
                 decision = Rejected(reason=reason or NO_REASON)
+            elif kind == HAPPENED:
+                result = result_of((fields.get(RESULT) or "").strip())
+                note = (fields.get(REASON) or "").strip() or None
+                decision = AlreadyDone(result=result, reason=note)
             else:
                 arguments = edited(found.request, fields)
                 fit = found.request.fit
@@ -434,6 +465,10 @@ class SlackChannel:
         self, client: Any, found: _Found, user: Mapping[str, Any], decision: Decision
     ) -> str | None:
         """The reason that a person cannot decide; None for one who can."""
+        name = found.request.request_id
+        is_no = isinstance(decision, Rejected)
+        if not is_no and (name in self._unshown or not laid_out(found.request).has_room):
+            return _NOT_SHOWN
         person = str(user.get("id") or "")
         if not await self._people.may(client, person):
             return "You may not decide this: you are none of the approvers that delf was told."
@@ -473,14 +508,13 @@ class SlackChannel:
         place = await self._place(request.task_id, request.request_id)
         if place is None:
             return
-        told = f"Approved by {vote.by}; another person has to approve it, too."
-        can_edit = is_editable(request)
+        url = self._settings.page_url
         with telling("say in Slack who has approved it"):
             await client.chat_update(
                 channel=self._settings.channel,
                 ts=place,
-                text=escaped(f"{title_of(request)}: {told}"),
-                blocks=question_of(request, is_editable=can_edit, so_far=told),
+                text=escaped(f"{title_of(request)}: approved by {vote.by}, another is needed"),
+                blocks=question_of(request, offers_yes=True, page_url=url, so_far=[vote]),
             )
 
 
@@ -512,6 +546,7 @@ _BUTTONS: Final[Mapping[str, tuple[Decision, _View | None]]] = {
     APPROVE: (Approved(), None),
     REJECT: (Rejected(), reject_view),
     EDIT: (Edited(arguments={}), edit_view),
+    HAPPENED: (AlreadyDone(), happened_view),
 }
 """By buttons: the decision that each is about, and the form that it opens, if it does."""
 
@@ -528,5 +563,7 @@ def _in_words(decision: Decision) -> str:
             return "Approved with other arguments"
         case Rejected(reason=reason):
             return f"Rejected ({reason})"
+        case AlreadyDone():
+            return _DECISIONS["already_done"]
         case _:
             return "Decided"

@@ -238,8 +238,9 @@ def _answer(
     found = ask_journal(ctx, lambda journal: answering.find_request(journal, text))
     is_whole = check_names(text, found.requested.request_id)
     if not is_whole and sys.stdin.isatty() and found.waits:
-        asked = f"{found.requested.request_id}: {listing.line(found)}"
-        if not click.confirm(asked, err=True):
+        for line in listing.facts_of(found):
+            click.echo(line, err=True)
+        if not click.confirm(f"{found.requested.request_id}: decide so?", err=True):
             click.echo("nothing was decided", err=True)
             ctx.exit(1)
     record, decided = ask_journal(ctx, lambda journal: answering.send(journal, found, decide, _WHO))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import click
 
 from delf.protocols.approval import RememberedDecision
+from delf.protocols.facts import facts
 from delf.protocols.journal import RequestRecord
-from delf_approval_terminal.render import content_lines
+from delf_approval_terminal.render import fact_lines
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
 from delf_cli.tables import cut, one_line
@@ -92,13 +93,20 @@ def show(record: RequestRecord) -> None:
         why = f": {one_line(decided.reason)}" if decided.reason else ""
         click.echo(f"{decided.decision} by {one_line(decided.by)}{why}")
     click.echo("")
+    for piece in facts_of(record):
+        click.echo(piece)
+
+
+def facts_of(record: RequestRecord) -> Iterator[str]:
+    """Yield all that a person has to know before they decide, in lines."""
+    asked = record.requested
     if asked.outcome_unknown:
-        click.echo("Approve makes the call again, settle says that it did happen, reject gives it")
-        click.echo("up.\n")
-    click.echo(f"{asked.action}, {asked.effect}")
+        yield "Approve makes the call again, settle says that it did happen, reject gives it up."
+    question, effect, *found = facts(asked, record.votes)
+    yield one_line(f"{question.text} {effect.note} {effect.text}")
     width = columns() - len(_INDENT)
-    for piece in content_lines(asked, asked.arguments, width, whole=True)[0]:
-        click.echo(f"{_INDENT}{piece}")
+    for piece in fact_lines(asked, found, width, whole=True)[0]:
+        yield f"{_INDENT}{piece}"
 
 
 def columns() -> int:

@@ -331,8 +331,9 @@ class Gmail(GoogleConnection):
         if messages:
             lines += await self._message_lines(_several(messages))
         files, basis = await asyncio.to_thread(_files_of, given.get("attachments"), call.context)
-        lines += files
-        return Allowed(preview="\n".join(lines), basis=basis) if lines else None
+        if not (lines or files):
+            return None
+        return Allowed(preview="\n".join(lines) or None, basis=basis, files=files)
 
     # -- parts --------------------------------------------------------------------------
 
@@ -529,16 +530,23 @@ class Gmail(GoogleConnection):
 
 def _files_of(
     attachments: Sequence[Attachment | str] | None, context: CallContext | None
-) -> tuple[list[str], str | None]:
-    """The task's files that would be attached, in lines, and a digest of what is in them."""
-    lines: list[str] = []
-    digest = hashlib.sha256()
+) -> tuple[dict[str, int], str | None]:
+    """Return the sizes of what would be attached, and a digest of the task's files among it."""
+    sizes: dict[str, int] = {}
+    digest = None
     for item in attachments or ():
         if isinstance(item, str):
             name, data = read_task_file(context, item, MOST_BYTES)
-            lines.append(f"Attached: {name}, {len(data):,} bytes")
+            digest = digest or hashlib.sha256()
             digest.update(f"{len(data)}\n{name}\n".encode() + data)
-    return lines, digest.hexdigest() if lines else None
+        else:
+            name, given = item["name"], item["data"]
+            data = given.encode() if isinstance(given, str) else given
+        key, again = name, 2
+        while key in sizes:
+            key, again = f"{name} ({again})", again + 1
+        sizes[key] = len(data)
+    return sizes, digest and digest.hexdigest()
 
 
 def _several(given: str | list[str]) -> list[str]:

@@ -1,21 +1,32 @@
-"""Forms for approvals: the question to the client's user before a call, and the answer."""
+"""Forms for approvals: the facts of a request for the client's user, and the answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 import mcp_types as types
 
-from delf.protocols.approval import NO_REASON, ApprovalRequest, Approved, Decision, Edited, Rejected
-from delf.terminal import visible
-from delf_mcp.questions import INDENT, inside
+from delf.protocols.approval import (
+    NO_REASON,
+    AlreadyDone,
+    ApprovalRequest,
+    Approved,
+    Decision,
+    Edited,
+    Rejected,
+)
+from delf.protocols.facts import facts, plain_lines
 
 _APPROVE: Final = "approve"
+_HAPPENED: Final = "it_did_happen"
+_RESULT: Final = "result"
 _REASON: Final = "reason"
+_OWN: Final = frozenset({_APPROVE, _HAPPENED, _RESULT, _REASON})
 _LONGEST: Final = 2000
-_CHANGES: Final = 3
-_SHORT: Final = 80
+_ROOM: Final = 20_000
+"""Characters of a message; clients show it in a dialog, where nobody reads more."""
 _KINDS: Final[dict[type, str]] = {
     bool: "boolean",
     int: "integer",
@@ -25,52 +36,34 @@ _KINDS: Final[dict[type, str]] = {
 
 
 def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
-    """The question: what would be done, and a form whose fields can change it."""
-    lines = list(_asked(request))
-    if request.changed:
-        lines.append("It has changed since it was shown; this is what would be done now.")
-    if request.preview:
-        lines += ["What would happen:", *inside(request.preview)]
-    if request.reason:
-        lines += ["Asked because:", *inside(request.reason)]
-    for change in request.changes[-_CHANGES:]:
-        lines += ["Changed so far:", *inside(change)]
+    """The question: all that a person has to know, and a form whose fields can change it.
+
+    The form of a request that is too long for a message has no field to approve it with.
+    """
+    message = "\n".join(plain_lines(facts(request)))
+    reason = {"type": "string", "title": "Reason", "description": "Why not."}
+    if not _has_room(request):
+        return types.ElicitRequestFormParams(
+            message=_elsewhere(request, message),
+            requested_schema={"type": "object", "properties": {_REASON: reason}, "required": []},
+        )
+    unknown = request.outcome_unknown
+    title, told = ("Make it again", "Make the call once more.") if unknown else ("Approve", "")
     fields: dict[str, Any] = {
-        _APPROVE: {"type": "boolean", "title": "Approve", "description": "Let it be done."},
-        _REASON: {"type": "string", "title": "Reason", "description": "Why not."},
+        _APPROVE: {"type": "boolean", "title": title, "description": told or "Let it be done."},
     }
+    if unknown:
+        about = "It was made before: do not make it again."
+        fields[_HAPPENED] = {"type": "boolean", "title": "It did happen", "description": about}
+        about = "What the call returned, as JSON or as a text, if it did happen."
+        fields[_RESULT] = {"type": "string", "title": "Result", "description": about}
+    fields[_REASON] = reason
     for name, value in _offered(request).items():
         fields[name] = {"type": _KINDS[type(value)], "title": name, "default": value}
     return types.ElicitRequestFormParams(
-        message="\n".join(lines),
+        message=message,
         requested_schema={"type": "object", "properties": fields, "required": [_APPROVE]},
     )
-
-
-def _asked(request: ApprovalRequest) -> Iterator[str]:
-    """All that a yes would allow: nobody can see more of it elsewhere."""
-    if request.code is not None:
-        yield f"May this script run? It may call {', '.join(map(visible, request.actions))}:"
-        yield from inside(request.code)
-        return
-    again = (
-        " It was interrupted, and whether it happened is not known."
-        if request.outcome_unknown
-        else ""
-    )
-    if not request.arguments:
-        yield f"May this be done?{again} {visible(request.action)}()"
-        return
-    yield f"May this be done?{again} {visible(request.action)} with"
-    for name, value in request.arguments.items():
-        lines = inside(value if isinstance(value, str) and "\n" in value else repr(value))
-        size = len(value) if isinstance(value, str) else 0
-        label = f"{INDENT}{visible(name)}{f' ({size:,} characters)' if size > _SHORT else ''} ="
-        if len(lines) == 1:
-            yield f"{label} {lines[0].removeprefix(INDENT)}"
-        else:
-            yield label
-            yield from (INDENT + line for line in lines)
 
 
 def decision_of(request: ApprovalRequest, result: Any) -> Decision:
@@ -78,8 +71,15 @@ def decision_of(request: ApprovalRequest, result: Any) -> Decision:
     if not isinstance(result, types.ElicitResult) or result.action != "accept":
         return Rejected()
     content: Mapping[str, Any] = result.content or {}
+    reason = str(content.get(_REASON) or "")
+    if not _has_room(request):
+        return Rejected(reason=reason or NO_REASON)
+    if request.outcome_unknown and content.get(_HAPPENED) is True:
+        if content.get(_APPROVE) is True:
+            return Rejected(reason="the answer was both to make it again and that it did happen")
+        return AlreadyDone(result=_result(content.get(_RESULT)), reason=reason or None)
     if content.get(_APPROVE) is not True:
-        return Rejected(reason=str(content.get(_REASON) or NO_REASON))
+        return Rejected(reason=reason or NO_REASON)
     changed = {
         name: content[name]
         for name, value in _offered(request).items()
@@ -88,14 +88,36 @@ def decision_of(request: ApprovalRequest, result: Any) -> Decision:
     return Edited(arguments={**request.arguments, **changed}) if changed else Approved()
 
 
+def _has_room(request: ApprovalRequest) -> bool:
+    return sum(len(line) + 1 for line in plain_lines(facts(request))) <= _ROOM
+
+
+def _elsewhere(request: ApprovalRequest, message: str) -> str:
+    """The beginning of a message that is too long, and where the whole request is."""
+    left = len(message) - _ROOM
+    return (
+        f"{message[:_ROOM]}… {left:,} more characters have no room here, so it cannot be approved "
+        f"here. Look at all of it on delf's page or with: delf approvals show {request.request_id}"
+    )
+
+
+def _result(given: object) -> Any:
+    """Read the result that a person gives for a call: JSON, or a text."""
+    text = str(given or "").strip()
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return text
+
+
 def _offered(request: ApprovalRequest) -> dict[str, Any]:
     """The arguments that a form can show: short and of one piece. A script's are its own."""
-    if request.code is not None or request.outcome_unknown:
+    if request.code is not None or request.outcome_unknown or request.rule.get("two_of"):
         return {}
     return {
         name: value
         for name, value in request.arguments.items()
         if type(value) in _KINDS
-        and name not in (_APPROVE, _REASON)
+        and name not in _OWN
         and not (isinstance(value, str) and len(value) > _LONGEST)
     }

@@ -14,13 +14,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.message import EmailMessage
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from delf.events import TaskFinished
 from delf.protocols.approval import ApprovalRequest, Decision
+from delf.protocols.facts import Fact, facts, plain_lines
 from delf.terminal import visible
 from delf_serve.clients import is_loopback
 from delf_serve.settings import ServeSettings, settings_of
@@ -31,6 +32,8 @@ _SECONDS: Final = 10.0
 PAUSES: Final = (1.0, 5.0, 25.0)
 """Seconds before it is tried again."""
 _LONGEST: Final = 500
+_MOST_OF_A_FACT: Final = 20_000
+"""Characters of a fact in a notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,7 @@ class Notice:
 def notice_of(settings: ServeSettings, request: ApprovalRequest, event: str) -> Notice:
     """The notice that a request waits."""
     message, url = visible(request.message[:_LONGEST]), link(settings, request)
+    found = [_cut(fact) for fact in facts(request)]
     content = {
         "event": event,
         "request_id": request.request_id,
@@ -62,13 +66,23 @@ def notice_of(settings: ServeSettings, request: ApprovalRequest, event: str) -> 
         "effect": request.effect,
         "asked_by": request.asked_by,
         "message": message,
+        "facts": [fact.data() for fact in found],
         "url": url,
     }
-    text = f"{message}\n\nTask: {content['task']}\nEffect: {request.effect}\n\n{url}\n"
+    lines = "\n".join(plain_lines(found))
+    text = f"{lines}\n\nDecide on the page:\n{url}\n"
     told = "still waits" if event == ESCALATED else "waits"
     name = request.request_id if event == REQUESTED else f"{request.request_id}-{event}"
     subject = f"delf {told} for you: {_one_line(request.action)}"
     return Notice(name=name, content=content, subject=subject, text=text)
+
+
+def _cut(fact: Fact) -> Fact:
+    """A fact of bounded length: nobody decides with a notice, and the page has all of it."""
+    left = len(fact.text) - _MOST_OF_A_FACT
+    if left <= 0:
+        return fact
+    return replace(fact, text=f"{fact.text[:_MOST_OF_A_FACT]}… {left:,} more characters")
 
 
 def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Notice:

@@ -23,6 +23,7 @@ from delf.messages import Usage
 from delf.protocols import search
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.conversation import ChatMessage
+from delf.protocols.facts import Fact
 from delf.protocols.search import FigureBy, Place
 from delf.tools.signature import parameter_docs
 
@@ -462,9 +463,14 @@ class RememberedList(Shown):
     more: bool = Field(description="Whether there are further ones.")
 
 
+class FactView(_as_body(Fact)):
+    """A fact about a request, in words for the person who decides."""
+
+
 class Request(_as_body(ApprovalRequest)):
     """A question that waits for a person, or waited."""
 
+    facts: list[FactView] = Field(description="All that a person has to know, worded, in order.")
     message: str = Field(description="The request in one line.")
     state: str = Field(description="waiting, a decision, interrupted, or over.")
     since: Time

@@ -7,6 +7,7 @@ import dataclasses
 from delf.engine.views.requests import request_view
 from delf.events import ApprovalRequested
 from delf.protocols.approval import ApprovalRequest
+from delf.protocols.facts import facts_data
 from delf.protocols.journal import RequestRecord, TaskRecord
 from delf_cli.answering import request_data
 from delf_serve.schemas import Request
@@ -34,43 +35,20 @@ def test_the_journal_keeps_every_field_of_a_request():
 
 
 def test_a_program_sees_every_field_of_a_request():
-    assert set(request_view(ASKED)) == FIELDS | {"message"}
+    assert set(request_view(ASKED)) == FIELDS | {"message", "facts"}
 
 
 def test_the_command_line_and_the_page_see_every_field_of_a_request():
     task = TaskRecord(task_id="t1", task="Pay.", started_at=1.0, state="running")
     data = request_data(RequestRecord(requested=ASKED, decided=None, task=task))
-    assert set(data) == FIELDS | {"message", "state", "since", "decided"}
+    assert set(data) == FIELDS | {"message", "facts", "state", "since", "decided"}
     sent = Request(**data).model_dump()
     assert set(sent) == set(data) | {"can_decide", "why_not"}
     assert (sent["flow"], sent["worker"]) == ("the text of a page", "payer")
     assert sent["origins"]["to"]["trust"] == "outside"
+    assert sent["facts"] == facts_data(ASKED)
 
 
 def test_each_field_of_a_request_is_described_where_it_is_defined():
     described = {name: item.description for name, item in Request.model_fields.items()}
     assert [name for name in FIELDS if not described[name]] == []
-
-
-def test_what_others_wrote_is_said_in_words_for_a_stranger():
-    from_page = {
-        "kind": "result",
-        "trust": "outside",
-        "text": "from web.read (call 1); others wrote it",
-    }
-    told = dataclasses.replace(
-        ASKED, flow=f"to[0]: {from_page['text']}", origins={"to[0]": {**from_page, "is_new": True}}
-    )
-    assert told.caution == (
-        "careful: others wrote this to, and it was never used before."
-        " It is from web.read (call 1), not from the task"
-    )
-    known = dataclasses.replace(told, origins={"to[0]": from_page})
-    assert known.caution == (
-        "careful: others wrote this to. It is from web.read (call 1), not from the task"
-    )
-    sends = dataclasses.replace(told, flow="it sends body out: from bank.rows")
-    assert sends.caution == (
-        "careful: others' words may be behind it: it sends body out: from bank.rows"
-    )
-    assert dataclasses.replace(told, flow=None).caution is None

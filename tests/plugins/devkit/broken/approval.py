@@ -7,7 +7,8 @@ import pytest
 from planting import planting
 
 from delf.protocols.approval import Approved, Edited, Rejected
-from delf.testing import ApprovalContract, ScriptedApprovals
+from delf.protocols.facts import FactKind, facts, plain_lines
+from delf.testing import ApprovalContract, ScriptedApprovals, Shown
 
 
 async def never(_request):
@@ -43,6 +44,16 @@ class Suite(ApprovalContract):
     def channel_to(self):
         does = {**self.does, "changes their mind": changes()}
         return lambda person: self.kind(default=does[person])
+
+    @pytest.fixture
+    def shown_to(self):
+        async def show(request):
+            return self.show(request)
+
+        return show
+
+    def show(self, request):
+        return Shown(text="\n".join(plain_lines(facts(request))), offers_yes=True)
 
 
 breaks = planting(Suite)
@@ -151,3 +162,69 @@ class TestOneAtATime(ScriptedApprovals):
 class TestDecidesForTheSilent(Suite):
     breaks = ("test_waiting_can_be_cancelled",)
     does = {**DOES, "is silent": "too slow"}
+
+
+class Shows(Suite):
+    def text(self, request):
+        raise NotImplementedError
+
+    def show(self, request):
+        return Shown(text=self.text(request), offers_yes=True)
+
+
+class TestShowsTheCallAlone(Shows):
+    breaks = ("test_every_fact_arrives_before_a_yes",)
+    says = "the script says"
+
+    def text(self, request):
+        return f"{request.message} {request.task} cannot be undone, May bank.pay be called"
+
+
+class TestShowsTwentyArguments(Shows):
+    breaks = ("test_every_fact_arrives_before_a_yes",)
+    says = "parameter_20"
+
+    def text(self, request):
+        found = facts(request)
+        arguments = [fact for fact in found if fact.kind is FactKind.ARGUMENT]
+        return "\n".join(plain_lines(fact for fact in found if fact not in arguments[20:]))
+
+
+class TestLeavesDefaultsOut(Shows):
+    breaks = ("test_every_fact_arrives_before_a_yes",)
+    says = "currency"
+
+    def text(self, request):
+        return "\n".join(plain_lines(f for f in facts(request) if f.kind is not FactKind.DEFAULT))
+
+
+class TestHasNoRoomForAllAndOffersAYes(Shows):
+    breaks = ("test_every_fact_arrives_before_a_yes",)
+    says = "body"
+
+    def text(self, request):
+        return "\n".join(line[:3_000] for line in plain_lines(facts(request)))
+
+
+class TestShowsNoRule(Shows):
+    breaks = ("test_every_fact_arrives_before_a_yes",)
+    says = "rule"
+
+    def text(self, request):
+        return "\n".join(plain_lines(f for f in facts(request) if f.kind is not FactKind.RULE))
+
+
+class TestNeverOffersAYes(Suite):
+    breaks = ("test_every_fact_arrives_before_a_yes",)
+    says = "never offers a yes"
+
+    def show(self, request):
+        return Shown(text=request.action, offers_yes=False)
+
+
+class TestShowsNothing(Suite):
+    breaks = ("test_every_fact_arrives_before_a_yes",)
+    says = "nothing arrived"
+
+    def show(self, request):
+        return Shown(text="", offers_yes=False)

@@ -216,6 +216,7 @@ class TaskApprovals:
             shown_digest=None if verdict is None else verdict.digest,
             reason=safe(verdict.reason) if isinstance(verdict, NeedsApproval) else None,
             preview=None if verdict is None or verdict.preview is None else safe(verdict.preview),
+            files={} if verdict is None else {safe(n): size for n, size in verdict.files.items()},
             outcome_unknown=outcome_unknown,
             changed=changed,
             fit=bound.action.validate,
@@ -294,6 +295,7 @@ class TaskApprovals:
 
     def _request(self, call_id: int, **fields: Any) -> ApprovalRequest:
         stands = situation(self._log.events, fields["digest"], call_id)
+        outcome_unknown = fields.get("outcome_unknown", False)  # it has no expiry
         common: dict[str, Any] = {
             "request_id": f"req_{secrets.token_hex(8)}",
             "task_id": self._log.task_id,
@@ -301,6 +303,8 @@ class TaskApprovals:
             "call_id": call_id,
             **asdict(stands),
             "worker": self._task.worker,
+            "parent": None if self._task.child is None else self._task.child.parent,
+            "expires_after": None if outcome_unknown else self._config.approval_timeout,
             "asked_by": name_of_holder(self._task.on_behalf_of),
         }
         return ApprovalRequest(**{**common, **fields})

@@ -267,7 +267,7 @@ class Gate:
             return verdict
         reasons = [guarded.reason, verdict.reason] if isinstance(verdict, NeedsApproval) else ()
         reason = "; ".join(reasons or [guarded.reason])
-        return NeedsApproval(reason=reason, preview=verdict.preview, basis=verdict.basis)
+        return verdict.asking(reason)
 
     async def _checked(self, call: Call) -> Verdict:
         """Return the verdict of the call's connection; a check that fails refuses the call."""
@@ -322,11 +322,9 @@ class Gate:
         if isinstance(verdict, Refused):
             unfit, verdict = f"it is refused: {verdict.message}", Allowed()
         if self._replay.before is not None:
-            verdict = NeedsApproval(
-                reason=f"{self._replay.before.process} began it and may be alive: it is silent, "
-                "and may be making the call still",
-                preview=verdict.preview,
-                basis=verdict.basis,
+            verdict = verdict.asking(
+                f"{self._replay.before.process} began it and may be alive: it is silent, "
+                "and may be making the call still"
             )
         answer = await self._ask(call, past, verdict, outcome_unknown=True)
         match answer if isinstance(answer, Refused) else answer.decision:
@@ -357,7 +355,7 @@ class Gate:
             return await self._turn_down(call, verdict.message)
         doubtful = call.digest
         why = "the same call was made before, and its answer was lost: it may have been done"
-        asked = NeedsApproval(reason=why, preview=verdict.preview, basis=verdict.basis)
+        asked = verdict.asking(why)
         answer = await self._ask(call, None, asked, outcome_unknown=True)
         if isinstance(answer, Refused):
             return await self._turn_down(call, answer.message)

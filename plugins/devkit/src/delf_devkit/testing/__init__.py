@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from delf_devkit.testing.approvals import ScriptedApprovals
-    from delf_devkit.testing.contracts.approval import ApprovalContract, request_for
+    from delf_devkit.testing.contracts.approval import ApprovalContract, Shown
     from delf_devkit.testing.contracts.connection import Call, ConnectionContract
     from delf_devkit.testing.contracts.conversation import ConversationContract
     from delf_devkit.testing.contracts.embedder import EmbedderContract
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from delf_devkit.testing.hosts import TestHost, install_plugin
     from delf_devkit.testing.models import ScriptedModel, script
     from delf_devkit.testing.project import DelfProject, Outcome
+    from delf_devkit.testing.requests import request_for, sample_requests, unseen_facts
     from delf_devkit.testing.scripts import RecordingScriptHost
     from delf_devkit.testing.tasks import ScriptedTask
 
@@ -66,12 +67,15 @@ _HOMES: Final = {
     "ScriptedModel": "models",
     "ScriptedTask": "tasks",
     "SharedJournalContract": "contracts.shared_journal",
+    "Shown": "contracts.approval",
     "StrategyContract": "contracts.strategy",
     "TestHost": "hosts",
     "every_event": "events",
     "install_plugin": "hosts",
-    "request_for": "contracts.approval",
+    "request_for": "requests",
+    "sample_requests": "requests",
     "script": "models",
+    "unseen_facts": "requests",
 }
 
 __all__ = [
@@ -95,12 +99,15 @@ __all__ = [
     "ScriptedModel",
     "ScriptedTask",
     "SharedJournalContract",
+    "Shown",
     "StrategyContract",
     "TestHost",
     "every_event",
     "install_plugin",
     "request_for",
+    "sample_requests",
     "script",
+    "unseen_facts",
 ]
 
 

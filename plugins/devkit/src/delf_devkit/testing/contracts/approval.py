@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import pytest
@@ -19,6 +20,7 @@ from delf.protocols.approval import (
     SupportsPresence,
 )
 from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.requests import request_for, sample_requests, unseen_facts
 
 Person = Literal[
     "approves",
@@ -47,24 +49,17 @@ _ODD: Mapping[str, Any] = {
 }
 
 
-def request_for(action: str = "bank.pay", **arguments: Any) -> ApprovalRequest:
-    """A request as the gate makes it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A request as it arrived at a person.
 
     Args:
-        action: ``connection.method``.
-        arguments: What it would be called with.
+        text: All that they can read of it before they answer, with what is unfolded or attached.
+        offers_yes: Whether they could approve it there.
     """
-    return ApprovalRequest(
-        request_id=f"req_{action}",
-        task_id="task_1",
-        task="Pay the bills.",
-        action=action,
-        permission=action.rpartition(".")[2],
-        effect="irreversible",
-        arguments=arguments or {"to": "Ann", "amount": 12},
-        description="the rent",
-        digest="ab" * 32,
-    )
+
+    text: str
+    offers_yes: bool
 
 
 def _decision(said: Any) -> Any:
@@ -85,6 +80,9 @@ class ApprovalContract(Contract):
     channel knows. Who ``edits`` changes ``amount`` to 7. Every channel is also made
     to one who ``cannot be reached``, be its service down or its connection broken: that must be
     no yes.
+
+    A channel with a person who ``approves`` has a fixture ``shown_to``, too: an async function that
+    shows a request to somebody, and returns what arrived as :class:`Shown`.
     """
 
     people: ClassVar[frozenset[str]] = frozenset(
@@ -103,6 +101,25 @@ class ApprovalContract(Contract):
     def channel_to(self) -> Callable[[Person], ApprovalChannel]:
         """Makes the channel under test."""
         missing(self, "a fixture `channel_to`")
+
+    @pytest.fixture
+    def shown_to(self) -> Callable[[ApprovalRequest], Awaitable[Shown]]:
+        """Shows a request to a person."""
+        missing(self, "a fixture `shown_to`")
+
+    @needs("people:approves")
+    async def test_every_fact_arrives_before_a_yes(
+        self, shown_to: Callable[[ApprovalRequest], Awaitable[Shown]]
+    ) -> None:
+        for name, request in sample_requests().items():
+            shown = await self.within(shown_to(request), self.seconds)
+            assert shown.text.strip(), f"{name}: nothing arrived"
+            unseen = [fact.heading for fact in unseen_facts(request, shown.text)]
+            assert not (shown.offers_yes and unseen), (
+                f"{name}: a yes is offered, and {', '.join(unseen)} did not arrive: lay out all of "
+                "delf.protocols.facts.facts(request), or offer no yes"
+            )
+            assert shown.offers_yes or name != "a plain request", "it never offers a yes"
 
     @needs("people:approves")
     async def test_a_yes_is_a_yes(self, channel_to: Callable[..., Any]) -> None:

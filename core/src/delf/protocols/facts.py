@@ -1,0 +1,467 @@
+"""All facts about a request for approval, worded once for every channel.
+
+:func:`facts` turns an :class:`~delf.events.ApprovalRequest` into data. A channel lays these facts
+out and adds none of its own. A channel that cannot show every required fact offers no approval.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from enum import StrEnum
+from typing import Any, Final, Literal, cast
+
+from delf.events import ApprovalEscalated, ApprovalRequest, ApprovalVoted, Event
+from delf.protocols.people import LOCAL
+from delf.protocols.rules import ApprovalRule
+from delf.records import dataclass
+from delf.terminal import hidden_characters, visible
+from delf.types import can_be_undone, effect_words
+
+Weight = Literal["danger", "caution", "information"]
+"""The weight of a fact, the heaviest first: it may do harm, it is unusual, it informs."""
+
+HAPPENED: Final = "it did happen"
+"""The answer to a request whose outcome is unknown that makes no call."""
+_LONG: Final = 80
+"""Characters of a text on one line from which on its length is told."""
+_MOST_NAMED: Final = 5
+_CONTAINERS: Final = (Mapping, list, tuple, set, frozenset)
+_LINE_ENDS: Final = re.compile("\r\n|\r")
+"""Python's own beside a line feed, and no others: a comment goes on after a form feed."""
+
+
+class FactKind(StrEnum):
+    """The kinds of facts, in the order in which :func:`facts` returns them."""
+
+    QUESTION = "question"
+    EFFECT = "effect"
+    OUTCOME_UNKNOWN = "outcome_unknown"
+    CHANGED = "changed"
+    MADE_BEFORE = "made_before"
+    OTHERS_WORDS = "others_words"
+    HIDDEN = "hidden"
+    WARNING = "warning"
+    TASK = "task"
+    ASKER = "asker"
+    WORKER = "worker"
+    PARENT = "parent"
+    SCRIPT = "script"
+    LINE = "line"
+    DESCRIPTION = "description"
+    PERMISSION = "permission"
+    ACTION = "action"
+    CODE = "code"
+    ARGUMENT = "argument"
+    DEFAULT = "default"
+    ORIGIN = "origin"
+    FILE = "file"
+    PREVIEW = "preview"
+    CHANGES = "changes"
+    RULE = "rule"
+    VOTE = "vote"
+    ESCALATED = "escalated"
+    EXPIRY = "expiry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One fact about a request, safe to show: what cannot be seen is an escape in each text.
+
+    Args:
+        kind: What it is about.
+        weight: How much it matters.
+        label: Its name, a few words; the name of an argument is its label.
+        text: The fact itself, in full; of an argument the value, a text as it is and all else as
+            JSON.
+        note: An aside, such as the length of a value; may be empty.
+        about: The argument that the fact belongs to, by its real name; may be empty.
+        required: Whether a person has to be shown it before they can approve.
+    """
+
+    kind: FactKind
+    weight: Weight = "information"
+    label: str
+    text: str
+    note: str = ""
+    about: str = ""
+    required: bool = True
+
+    @property
+    def heading(self) -> str:
+        """The label with its note, as ``text (5,007 characters)``."""
+        return f"{self.label} ({self.note})" if self.note else self.label
+
+    def data(self) -> dict[str, Any]:
+        """The fact as JSON-ready data."""
+        return asdict(self) | {"kind": self.kind.value}
+
+
+def facts(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> Sequence[Fact]:
+    """Word all that a person has to know before they decide about a request.
+
+    Args:
+        request: The request, or its event.
+        so_far: Events of its task since it was made: votes and escalations of it are facts, too.
+    """
+    found = [*_dangers(request), *_setting(request), *_subject(request)]
+    found += [*_team(request, so_far), *_expiry(request)]
+    order = {kind: place for place, kind in enumerate(FactKind)}
+    # An origin stays behind its argument, and all arguments together.
+    place = {FactKind.DEFAULT: FactKind.ARGUMENT, FactKind.ORIGIN: FactKind.ARGUMENT}
+    return sorted(found, key=lambda fact: order[place.get(fact.kind, fact.kind)])
+
+
+def facts_data(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> list[dict[str, Any]]:
+    """The facts of a request as JSON-ready data."""
+    return [fact.data() for fact in facts(request, so_far)]
+
+
+def plain_lines(found: Iterable[Fact], mark: str = "! ") -> Iterator[str]:
+    """Lay facts out as plain text, for channels that have nothing but lines.
+
+    Further lines of a text are indented, so that no text looks like another fact.
+
+    Args:
+        found: The facts of a request.
+        mark: Stands before what is dangerous or unusual.
+    """
+    for fact in found:
+        first, *more = fact.text.split("\n")
+        before = mark if fact.required and fact.weight != "information" else ""
+        label = f"{before}{fact.heading}: " if fact.label else f"{fact.note} ".lstrip()
+        if more and fact.label:
+            yield label.rstrip()
+            yield from (f"    {line}" for line in (first, *more))
+        else:
+            yield "\n    ".join((f"{label}{first}", *more))
+
+
+def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> ApprovalRequest:
+    """A request with other arguments, without what was said about values that are gone.
+
+    Args:
+        request: The request as it was made.
+        arguments: All its arguments as a person has changed them.
+    """
+    known, nothing = request.arguments, object()
+    same = {name for name, value in arguments.items() if known.get(name, nothing) == value}
+    if len(same) == len(arguments) == len(known):
+        return request
+    flow = request.flow
+    if flow is not None and (path := flow.partition(": ")[0]) in request.origins:
+        flow = flow if _root(path) in same else None
+    return replace(
+        request,
+        arguments=arguments,
+        origins={path: one for path, one in request.origins.items() if _root(path) in same},
+        flow=flow,
+        files={},
+        preview=None,
+        made_before=None,
+    )
+
+
+def value_text(value: Any) -> str:
+    """A value of an argument as a person reads it: a text as it is, all else as JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, default=repr)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+
+
+# -- what to look at first --------------------------------------------------------------------
+
+
+def _dangers(request: ApprovalRequest) -> Iterator[Fact]:
+    strict = not can_be_undone(request.effect)
+    effect = effect_words(request.effect)
+    weight: Weight = (
+        "danger" if strict else "caution" if request.effect != "read" else "information"
+    )
+    yield Fact(kind=FactKind.QUESTION, weight=weight, label="", text=_question(request))
+    yield Fact(
+        kind=FactKind.EFFECT, weight=weight, label="", text=visible(effect.text),
+        note=effect.mark,
+    )  # fmt: skip
+    if request.outcome_unknown:
+        yield Fact(
+            kind=FactKind.OUTCOME_UNKNOWN,
+            weight="danger",
+            label="may already have happened",
+            text="the call was begun and interrupted, and whether it happened is not recorded; "
+            f"approving makes it again, {HAPPENED!r} does not",
+        )
+    if request.changed:
+        yield Fact(
+            kind=FactKind.CHANGED,
+            weight="caution",
+            label="changed",
+            text="it has changed since it was shown; this is what would be done now",
+        )
+    if request.made_before is not None:
+        yield Fact(
+            kind=FactKind.MADE_BEFORE,
+            weight="caution",
+            label="made before",
+            text=f"the very same call was made before in this task (call {request.made_before})",
+        )
+    if request.flow is not None:
+        label, text = _flow(request, request.flow)
+        yield Fact(
+            kind=FactKind.OTHERS_WORDS, weight="danger", label=visible(label), text=visible(text)
+        )
+    if request.reason:
+        yield Fact(
+            kind=FactKind.WARNING,
+            weight="caution",
+            label="why approval is needed",
+            text=visible(request.reason),
+        )
+    shown = {
+        "the task": request.task,
+        "the action": request.action,
+        "the reason": request.reason,
+        "the script's words": request.description,
+        "the script": _LINE_ENDS.sub("\n", request.code or ""),
+        "the preview": request.preview,
+        "what was changed before": "\n".join(request.changes),
+    }
+    for name, text in shown.items():
+        yield from _hidden(name, [text or ""])
+
+
+def _question(request: ApprovalRequest) -> str:
+    action = visible(request.action)
+    if request.code is not None:
+        return "May this script run?"
+    if request.outcome_unknown:
+        return f"{action} was interrupted. Make it again?"
+    return f"May {action} be called?"
+
+
+def _flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
+    """Say whose words may be behind a call."""
+    path, _, where = flow.partition(": ")
+    origin = request.origins.get(path)
+    if origin is None or origin["trust"] != "outside":
+        return "careful: others' words may be behind it", flow
+    new = ", and it was never used before" if origin.get("is_new") else ""
+    source = where.partition(";")[0]
+    return f"careful: others wrote this {_root(path)}{new}", f"it is {source}, not from the task"
+
+
+def _hidden(name: str, texts: Iterable[str], about: str = "") -> Iterator[Fact]:
+    """Name the characters of a text that a person cannot see, or takes for others."""
+    found: dict[str, None] = {}
+    for text in texts:
+        found |= dict.fromkeys(hidden_characters(text))
+    if not found:
+        return
+    named = [_character(one) for one in list(found)[:_MOST_NAMED]]
+    more = len(found) - len(named)
+    yield Fact(
+        kind=FactKind.HIDDEN,
+        weight="danger",
+        label=f"hidden characters in {visible(name)}",
+        text=", ".join(named) + (f" and {more} more" if more else ""),
+        about=about,
+    )
+
+
+def _character(one: str) -> str:
+    if len(one) > 1:
+        return f"letters that look like others: {visible(one)}"
+    code = f"U+{ord(one):04X}"
+    name = unicodedata.name(one, "")
+    return f"{code} {name}".strip()
+
+
+# -- who asks, and what for -------------------------------------------------------------------
+
+
+def _setting(request: ApprovalRequest) -> Iterator[Fact]:
+    if request.task:
+        yield Fact(kind=FactKind.TASK, label="task", text=visible(request.task))
+    if request.asked_by != LOCAL:
+        yield Fact(kind=FactKind.ASKER, label="asked by", text=visible(request.asked_by))
+    if request.worker:
+        yield Fact(kind=FactKind.WORKER, label="worker", text=visible(request.worker))
+    if request.parent:
+        text = f"a script of the task {visible(request.parent)} started this task"
+        yield Fact(kind=FactKind.PARENT, label="child task", text=text)
+    if request.script > 1:
+        because = f"because {request.because}" if request.because else "there were others before"
+        yield Fact(kind=FactKind.SCRIPT, label=f"script {request.script}", text=visible(because))
+    if request.line is not None:
+        text = str(request.line)
+        yield Fact(kind=FactKind.LINE, label="line of the script", text=text, required=False)
+    if request.description:
+        yield Fact(
+            kind=FactKind.DESCRIPTION,
+            label="the script says",
+            text=visible(request.description),
+            required=False,
+        )
+    if request.permission not in ("", request.action, request.action.rpartition(".")[2]):
+        permission = visible(request.permission)
+        if request.code is None:
+            yield Fact(
+                kind=FactKind.PERMISSION, label="permission", text=permission, required=False
+            )
+    if request.changes:
+        count = request.changes_before + len(request.changes)
+        lines = [f"… {request.changes_before:,} before these"] if request.changes_before else []
+        yield Fact(
+            kind=FactKind.CHANGES,
+            label="changed so far in this task",
+            text="\n".join([*lines, *map(visible, request.changes)]),
+            note=f"{count:,}",
+            required=False,
+        )
+
+
+# -- what would be done -----------------------------------------------------------------------
+
+
+def _subject(request: ApprovalRequest) -> Iterator[Fact]:
+    for action in request.actions:
+        effect = request.effects.get(action, request.effect)
+        words = effect_words(effect)
+        yield Fact(
+            kind=FactKind.ACTION,
+            weight="caution" if can_be_undone(effect) else "danger",
+            label="it may call, as often as it likes",
+            text=f"{visible(action)}: {words.mark} {visible(words.text)}",
+        )
+    if request.code is not None:
+        code = _LINE_ENDS.sub("\n", request.code)
+        yield Fact(kind=FactKind.CODE, label="script", text=visible(code), note=_size(code))
+    for name, value in request.arguments.items():
+        yield from _argument(name, value)
+        yield from _origins(request, name)
+    for name, value in request.defaults.items():
+        if name not in request.arguments:
+            yield from _argument(name, value, kind=FactKind.DEFAULT, note="left out by the script")
+    for name, size in request.files.items():
+        yield Fact(kind=FactKind.FILE, label="file", text=visible(name), note=f"{size:,} bytes")
+    if request.preview:
+        yield Fact(
+            kind=FactKind.PREVIEW,
+            label="what would happen",
+            text=visible(request.preview.rstrip("\n")),
+            note=_size(request.preview),
+        )
+
+
+def _argument(
+    name: str, value: Any, *, kind: FactKind = FactKind.ARGUMENT, note: str = ""
+) -> Iterator[Fact]:
+    yield from _hidden(name, _texts(name, value), about=name)
+    text = visible(value_text(value))
+    yield Fact(
+        kind=kind,
+        label=visible(name),
+        text=text,
+        note="; ".join(filter(None, [_size(value, text), note])),
+        about=name,
+    )
+
+
+def _size(value: Any, text: str = "") -> str:
+    """Tell how large a value is, where that cannot be seen at a glance."""
+    if isinstance(value, (bytes, bytearray)):
+        return f"{len(value):,} bytes"
+    if isinstance(value, str):
+        is_long = len(value) > _LONG or "\n" in value
+        return f"{len(value):,} characters" if is_long else ""
+    if len(text) > _LONG and isinstance(value, _CONTAINERS):
+        return f"{len(cast('Sequence[Any]', value)):,} items"
+    return f"{len(text):,} characters" if len(text) > _LONG else ""
+
+
+def _texts(name: str, value: Any) -> Iterator[str]:
+    """All texts in a value, with the name of its argument."""
+    yield name
+    left, seen = [value], set[int]()
+    while left:
+        one: Any = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, _CONTAINERS) and id(cast("object", one)) not in seen:
+            seen.add(id(cast("object", one)))
+            left += cast("Iterable[Any]", one)
+            left += cast("Mapping[Any, Any]", one).values() if isinstance(one, Mapping) else ()
+
+
+def _origins(request: ApprovalRequest, name: str) -> Iterator[Fact]:
+    """Say where the values of an argument came from, a fact for each source."""
+    found: dict[tuple[str, bool], list[str]] = {}
+    for path, origin in request.origins.items():
+        if _root(path) == name:
+            is_marked = origin["trust"] == "outside" or bool(origin.get("is_new"))
+            found.setdefault((str(origin["text"]), is_marked), []).append(path[len(name) :])
+    for (text, is_marked), paths in found.items():
+        named = [path for path in paths if path]
+        where = ", ".join(named[:_MOST_NAMED])
+        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        yield Fact(
+            kind=FactKind.ORIGIN,
+            weight="caution" if is_marked else "information",
+            label=f"source of {visible(name)}{visible(where)}{more}",
+            text=visible(text),
+            about=name,
+            required=is_marked,
+        )
+
+
+def _root(path: str) -> str:
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+# -- who decides ------------------------------------------------------------------------------
+
+
+def _team(request: ApprovalRequest, so_far: Iterable[Event]) -> Iterator[Fact]:
+    rule = ApprovalRule.of(request.rule)
+    if rule is not None:
+        yield Fact(kind=FactKind.RULE, label="rule", text=visible("; ".join(_rule(request, rule))))
+    for event in so_far:
+        if isinstance(event, ApprovalVoted) and event.request_id == request.request_id:
+            instead = f", in the place of {', '.join(event.instead_of)}" if event.instead_of else ""
+            why = f": {event.reason}" if event.reason else ""
+            text = visible(f"{event.by}{instead}{why}")
+            yield Fact(kind=FactKind.VOTE, label="approved by", text=text, note="another is needed")
+        if isinstance(event, ApprovalEscalated) and event.request_id == request.request_id:
+            text = f"nobody decided in time, so {' or '.join(event.to)} may decide, too"
+            yield Fact(kind=FactKind.ESCALATED, label="waits long", text=visible(text))
+
+
+def _rule(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:
+    if rule.approvers:
+        yield f"{' or '.join(rule.approvers)} may decide"
+    if rule.two_of:
+        yield f"two of {', '.join(rule.two_of)} have to approve"
+    if rule.four_eyes:
+        yield f"{request.asked_by} asked for the task and may not approve"
+    if rule.escalate_after is not None:
+        also = " or ".join(rule.escalate_to)
+        yield f"after {rule.escalate_after:g} minutes without a decision {also} may decide, too"
+
+
+def _expiry(request: ApprovalRequest) -> Iterator[Fact]:
+    if request.expires_after is not None:
+        seconds = request.expires_after
+        long = seconds >= 120
+        time = f"{seconds / 60:g} minutes" if long else f"{seconds:g} seconds"
+        yield Fact(
+            kind=FactKind.EXPIRY,
+            label="expires",
+            text=f"without an answer within {time} it counts as rejected",
+            required=False,
+        )

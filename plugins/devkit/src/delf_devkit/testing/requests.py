@@ -1,0 +1,148 @@
+"""Requests for approval that hold each fact once, and a check that a person can read them all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from delf.events import ApprovalEscalated, ApprovalVoted, Event
+from delf.protocols.approval import ApprovalRequest
+from delf.protocols.facts import Fact, FactKind, facts
+
+_LONG: Final = " ".join(f"word{n:04}" for n in range(1_112))
+"""10,007 characters, no two words of which are the same."""
+_JSON: Final = {"None": "null", "True": "true", "False": "false"}
+
+
+def request_for(action: str = "bank.pay", **arguments: Any) -> ApprovalRequest:
+    """A request as the gate makes it.
+
+    Args:
+        action: ``connection.method``.
+        arguments: What it would be called with.
+    """
+    return ApprovalRequest(
+        request_id=f"req_{action}",
+        task_id="task_1",
+        task="Pay the bills.",
+        action=action,
+        permission=action.rpartition(".")[2],
+        effect="irreversible",
+        arguments=arguments or {"to": "Ann", "amount": 12},
+        description="the rent",
+        digest="ab" * 32,
+    )
+
+
+def sample_requests() -> dict[str, ApprovalRequest]:
+    """Requests by what each of them has: every kind of fact, and what is hard to show.
+
+    Votes and escalations are no part of a request; :data:`AFTERWARDS` has them.
+    """
+    asked = request_for()
+    others = {
+        "kind": "result",
+        "trust": "outside",
+        "text": "from web.read (call 7); others wrote it",
+        "action": "web.read",
+        "path": "body",
+    }
+    code = "amount = 4711\nbank.pay('landlord', amount)\nprint('both were paid')"
+    found: dict[FactKind, Mapping[str, Any]] = {
+        FactKind.QUESTION: {"action": "treasury.wire_abroad"},
+        FactKind.EFFECT: {"effect": "write"},
+        FactKind.OUTCOME_UNKNOWN: {"outcome_unknown": True},
+        FactKind.CHANGED: {"changed": True},
+        FactKind.MADE_BEFORE: {"made_before": 23},
+        FactKind.OTHERS_WORDS: {"flow": f"to: {others['text']}", "origins": {"to": others}},
+        FactKind.HIDDEN: {"arguments": {"to": "ann\u202eelgoog@evil.example\u202c", "amount": 1}},
+        FactKind.WARNING: {"reason": "no earlier payment went to this receiver"},
+        FactKind.TASK: {"task": "Settle every invoice of Quebec.\nDo not forget Yukon."},
+        FactKind.ASKER: {"asked_by": "margarethe"},
+        FactKind.WORKER: {"worker": "bookkeeper"},
+        FactKind.PARENT: {"parent": "task_0123456789"},
+        FactKind.SCRIPT: {"script": 2, "because": "the one before failed: Timeout: bank is down"},
+        FactKind.LINE: {"line": 4242},
+        FactKind.DESCRIPTION: {"description": "a harmless reminder for the landlord"},
+        FactKind.PERMISSION: {"permission": "transfers_abroad"},
+        FactKind.ACTION: _script(code),
+        FactKind.CODE: _script(code),
+        FactKind.ARGUMENT: {"arguments": {"receiver": "landlord@example.org", "amount": 815}},
+        FactKind.DEFAULT: {"defaults": {"currency": "bitcoin", "express_fee": 9000}},
+        FactKind.ORIGIN: {"origins": {"to": others}},
+        FactKind.FILE: {"files": {"salaries.xlsx": 48_213}},
+        FactKind.PREVIEW: {"preview": "From: savings\nTo: 12,000 households\nTotal: 1,440,000"},
+        FactKind.CHANGES: {"changes": ("bank.open(name='x17')", "bank.limit(9100)")},
+        FactKind.RULE: {"rule": {"two_of": ["finance", "directors"], "four_eyes": True}},
+        FactKind.EXPIRY: {"expires_after": 2580.0},
+    }
+    samples = {kind.value: replace(asked, **fields) for kind, fields in found.items()}
+    many = {f"parameter_{n:02}": f"value-{n * 7919}-end" for n in range(30)}
+    odd = {"text": "Grüße\x1b[2J\x00\n\u202eevil", "html": "<b>&amp;*_`", "\u200bname": "zero"}
+    return samples | {
+        "a plain request": asked,
+        "thirty arguments": replace(asked, arguments=many),
+        "a long argument": replace(asked, arguments={"body": _LONG, "to": "ann"}),
+        "a long preview": replace(asked, preview=_LONG.replace(" ", "\n")),
+        "a long script": replace(asked, **_script("\n".join(f"{w} = 1" for w in _LONG.split()))),
+        "escapes": replace(asked, arguments=odd, preview="one\x1b[2J\u2028two"),
+        "nested values": replace(asked, arguments={"to": [{"name": f"n{n}x"} for n in range(90)]}),
+        "everything": replace(
+            asked,
+            **{
+                name: value
+                for kind, fields in found.items()
+                if kind not in (FactKind.CODE, FactKind.ACTION)
+                for name, value in fields.items()
+            },
+        ),
+    }
+
+
+AFTERWARDS: Final[Mapping[FactKind, Event]] = {
+    FactKind.VOTE: ApprovalVoted(
+        task_id="task_1", seq=9, at=1.0, request_id="req_bank.pay", by="wilhelmina"
+    ),
+    FactKind.ESCALATED: ApprovalEscalated(
+        task_id="task_1", seq=10, at=2.0, request_id="req_bank.pay", to=("auditors",)
+    ),
+}
+"""Events that are facts about a request of :func:`request_for`, once it waits."""
+
+
+def unseen_facts(
+    request: ApprovalRequest, text: str, so_far: Sequence[Event] = ()
+) -> Sequence[Fact]:
+    """List the facts of a request that a text does not hold in full.
+
+    Only letters and digits are compared, so a channel is free to quote, break and indent.
+
+    Args:
+        request: The request.
+        text: All that a person can read of it.
+        so_far: Votes and escalations that were shown, too.
+    """
+    seen = _bare(text)
+    return [
+        fact
+        for fact in facts(request, so_far)
+        if _bare(fact.text) not in seen or _bare(fact.label) not in seen
+    ]
+
+
+def _bare(text: str) -> str:
+    json = re.sub(r"\b(None|True|False)\b", lambda found: _JSON[found[0]], text)
+    return re.sub(r"[\W_]+", "", json).casefold()
+
+
+def _script(code: str) -> dict[str, Any]:
+    return {
+        "action": "script",
+        "permission": "script",
+        "arguments": {},
+        "code": code,
+        "actions": ("bank.pay", "bank.close_account"),
+        "effects": {"bank.pay": "write", "bank.close_account": "irreversible"},
+    }
