@@ -10,12 +10,12 @@ import io
 import logging
 import os
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, ParamSpec, Self, TypeAlias, TypeVar
 
 from delf.errors import ConfigurationError
 from delf.records import dataclass
@@ -23,6 +23,8 @@ from delf.trust.decisions import Trust
 from delf.trust.folders import ENV_FILE, project_folder, read_file, working_folder
 
 _log = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Source: TypeAlias = Literal["command line", "environment", "program", "project"]
 """The source of a value: a person at the command line, the environment, code, or a file."""
@@ -213,6 +215,16 @@ def _own_variables() -> dict[str, str]:
         _warn(f"{path} is not read: {error.describe()}")
         return {}
     return file.variables(os.environ)
+
+
+def apart(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in a context that holds this environment, and nothing else of the caller's.
+
+    Whatever the function makes may serve others, who must not see the caller's ContextVars.
+    """
+    context = Context()
+    context.run(_current.set, _current.get())
+    return context.run(function, *args, **kwargs)
 
 
 @cache

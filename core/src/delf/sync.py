@@ -7,9 +7,12 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from delf.errors import AgentStateError, DelfError
+from delf.machine.contexts import shared_task, without_context
 
 if TYPE_CHECKING:
     from delf.engine.runtime import Runtime
@@ -29,7 +32,8 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        run = partial(without_context, self._run)
+        self._thread = threading.Thread(target=run, name=name, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -120,7 +124,7 @@ class RuntimeHome:
         name: The name of a thread that is started.
     """
 
-    def __init__(self, make: Callable[[], Awaitable[Runtime]], name: str) -> None:
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, Runtime]], name: str) -> None:
         self._make = make
         self._name = name
         self._lock = threading.RLock()
@@ -193,7 +197,8 @@ class RuntimeHome:
             return self.call(work)
         # The loop's thread waits here, so the loop cannot do it.
         with ThreadPoolExecutor(1, f"{self._name}-journal") as beside:
-            return beside.submit(asyncio.run, work(runtime)).result()
+            run = copy_context().run
+            return beside.submit(run, asyncio.run, work(runtime)).result()
 
     def post_after(
         self, first: Work[U], then: Callable[[Runtime, U], Coroutine[Any, Any, T]]
@@ -295,7 +300,8 @@ class RuntimeHome:
         if self._runtime is None:
             ending = self._ending = _at_end_of_loop(lambda: self._loop_ends(ending))
             await anext(ending)
-            self._runtime = asyncio.ensure_future(self._make())
+            # What it holds serves all tasks, whoever's is the first.
+            self._runtime = shared_task(self._make())
         starting = self._runtime
         if starting.done() and starting.exception() is None:
             return starting.result()

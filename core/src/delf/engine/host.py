@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from contextvars import Context
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.changes import changes_of, used_tools
 from delf.engine.models.drafts import Draft
+from delf.engine.own_context import awaited_in_own_context, in_own_context
 from delf.engine.repair import repaired
 from delf.engine.scripts import ScriptRunner
 from delf.engine.task_run import TaskRun
@@ -91,6 +93,11 @@ class TaskHost:
     # -- what there is ------------------------------------------------------------------
 
     @property
+    def context(self) -> Context:
+        """The ContextVars of the task's caller."""
+        return self._run.log.context
+
+    @property
     def task(self) -> str:
         """The user's task in plain words."""
         return self._run.request.task
@@ -151,6 +158,7 @@ class TaskHost:
         model = self._run.models.pool.get(self._run.config.main_llm)
         return isinstance(model, SupportsTools) and model.takes_tools
 
+    @awaited_in_own_context
     async def ask(
         self,
         messages: Sequence[Message],
@@ -177,6 +185,7 @@ class TaskHost:
         finally:
             self._drafts.remove(draft)
 
+    @awaited_in_own_context
     async def connect(self, *, needed: bool = False) -> ModelSession | None:
         """A session of the main model, if it has sessions. What is recorded is said without one."""
         if self._run.replay.has_reply("generate"):
@@ -192,6 +201,7 @@ class TaskHost:
 
     # -- calls --------------------------------------------------------------------------
 
+    @awaited_in_own_context
     async def call(
         self, name: str, arguments: Mapping[str, Any], description: str | None = None
     ) -> CallAnswer:
@@ -244,6 +254,7 @@ class TaskHost:
         """Another strategy, which can do a part of the task."""
         return self._run.resources.agent.installed_strategy(name)
 
+    @awaited_in_own_context
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
         """Run a script in the task's sandbox, as a whole approved if the agent asks like that."""
         if self._running or self._open_calls:
@@ -331,6 +342,7 @@ class TaskHost:
         """The answer so far, without secrets."""
         return self._clean("".join(self._answer)) + self._printed()
 
+    @in_own_context
     def say(self, text: str) -> None:
         """Add to the answer."""
         self._take_printed()
@@ -389,6 +401,7 @@ class TaskHost:
         """Let people see what goes on, and how long it takes."""
         return self._run.log.step(name, self._next_attempt())
 
+    @awaited_in_own_context
     async def note(self, topic: str, source: Callable[[], Awaitable[str]]) -> str:
         """Take something from elsewhere that the journal keeps."""
         past = self._run.replay.note(topic)
@@ -398,10 +411,12 @@ class TaskHost:
         await self._run.log.record(Noted, topic=topic, text=text)
         return text
 
+    @awaited_in_own_context
     async def warn(self, message: str) -> None:
         """Tell people of something that they should look at."""
         await self._run.log.record(Warned, message=message)
 
+    @awaited_in_own_context
     async def retrying(self, reason: str) -> None:
         """Record that something failed and is tried once more."""
         attempt = self._attempt

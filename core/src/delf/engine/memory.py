@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from delf.errors import DelfError, MemoryRetrievalError
+from delf.machine.contexts import without_context
 from delf.machine.threads import in_own_thread
 from delf.plugins.shapes import need
 from delf.protocols.memory import DoneTask, Fact, MemoryStore
@@ -85,7 +86,7 @@ class AgentMemory:
         """Begin to open the store, or again after that failed."""
         failed = self._opening is not None and self._opening.done() and self.store is None
         if self._opening is None or failed:
-            self._opening = in_own_thread(self._make, "delf-memory")
+            self._opening = without_context(in_own_thread, self._make, "delf-memory")
         return self._opening
 
     async def recall(self, query: str, seconds: float = _MOST_SECONDS) -> Sequence[str]:

@@ -6,12 +6,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
 from dataclasses import replace
 from typing import Final, NoReturn
 
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.journal.recording import RecordedScript
+from delf.engine.own_context import awaited_in_own_context, in_own_context
 from delf.engine.task_run import TaskRun
 from delf.engine.task_sandbox import TaskSandbox
 from delf.errors import TaskLeftError
@@ -103,6 +105,11 @@ class ScriptRunner:
         if not isinstance(outcome, Failed) or outcome.call_id is None:
             return None
         return self._raised.get(outcome.call_id)
+
+    @property
+    def context(self) -> Context:
+        """The ContextVars of the task's caller."""
+        return self._log.context
 
     @property
     def may_go_on(self) -> bool:
@@ -241,6 +248,7 @@ class ScriptRunner:
 
     # -- ScriptHost ---------------------------------------------------------------------
 
+    @awaited_in_own_context
     async def call(self, request: CallRequest) -> CallAnswer:
         """A call of the script takes the gate."""
         self._budget.called()
@@ -271,6 +279,7 @@ class ScriptRunner:
         if self._stopped is not None and not self._stopped.done():
             self._stopped.set_result(why)
 
+    @in_own_context
     def printed(self, text: str) -> None:
         """The script printed. What its sandbox should have held back ends it."""
         most = self.sandbox.limits.output_bytes
@@ -282,23 +291,28 @@ class ScriptRunner:
         self.printed_text.append(text)
         self._log.say(text)
 
+    @in_own_context
     def clock_read(self, readings: Sequence[int]) -> None:
         """The script looked at the clock."""
         self._log.clock_read(readings)
 
+    @in_own_context
     def turns_taken(self, turns: Sequence[int]) -> None:
         """The script got answers."""
         self._log.turns_taken(turns)
 
+    @in_own_context
     def gave_up(self, call_id: int) -> None:
         """The script does not wait for a call any more."""
         self._gate.gave_up(call_id)
 
+    @in_own_context
     def wrote_file(self, name: str, data: bytes) -> None:
         """The script handed a file over."""
         self._budget.handed_over(len(data))
         self.output.take(name, data)
 
+    @in_own_context
     def wrote_rows(self, name: str, data: bytes) -> None:
         """The script handed over the rows of a file that is made here."""
         self._budget.handed_over(len(data))

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from delf.errors import DelfError
 from delf.events import StoppedBy
+from delf.machine.contexts import without_context
 from delf.network.outages import Outage
 from delf.protocols.journal import Journal, SharedJournal
 
@@ -239,7 +240,8 @@ class Stops:
         def look() -> None:
             self._looking = asyncio.ensure_future(self._look(journal))
 
-        self._next = asyncio.get_running_loop().call_later(_LOOK_SECONDS, look)
+        loop = asyncio.get_running_loop()
+        self._next = without_context(loop.call_later, _LOOK_SECONDS, look)
 
     async def _look(self, journal: SharedJournal) -> None:
         asked: Mapping[str, StoppedBy] = {}

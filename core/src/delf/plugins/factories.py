@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
+from delf.environment import apart
 from delf.errors import ConfigurationError
 from delf.plugins.host import PluginHost
 from delf.plugins.shapes import PROTOCOLS, faults
@@ -46,7 +47,7 @@ def make(
         signature.bind(**arguments)
     except TypeError as error:
         raise ConfigurationError(f"{_place(host, spec)}: {error}") from None
-    made = factory(**arguments)
+    made = apart(factory, **arguments)
     check_made(spec.kind, made, f"the {spec.kind} {spec.name!r}")
     return made
 

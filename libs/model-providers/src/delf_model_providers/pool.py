@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
+from delf.machine.contexts import shared_task
 from delf.network.bodies import ACCEPTED
 from delf.network.tls import trusted
 from delf_model_providers.http import RefusedError, read
@@ -49,7 +50,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         making = self._clients.get(loop)
         if making is None or (making.done() and (making.cancelled() or making.exception())):
-            making = loop.create_task(asyncio.to_thread(self._make))
+            making = shared_task(asyncio.to_thread(self._make))
             self._clients[loop] = making
         return making.result() if making.done() else await asyncio.shield(making)
 

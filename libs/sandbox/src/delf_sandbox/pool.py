@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, Final, Generic, TypeVar
 
 from delf.errors import SandboxUnavailableError
+from delf.machine.contexts import shared_task
 from delf_sandbox.session import WireSession
 
 _log = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class SessionPool(Generic[S, K]):
         """Start sessions of a kind in the background until enough wait."""
         self.follow_loop()
         if not self.closed and self._size > 0 and (self._filling is None or self._filling.done()):
-            self._filling = asyncio.get_running_loop().create_task(self._fill(kind))
+            self._filling = shared_task(self._fill(kind))
 
     async def filled(self) -> None:
         """Wait until enough sessions wait."""
@@ -83,8 +84,8 @@ class SessionPool(Generic[S, K]):
             await asyncio.wait({self._filling})
 
     def in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Do something that is over before the pool is closed."""
-        task = asyncio.get_running_loop().create_task(work)
+        """Do something that is over before the pool is closed, in no task's context."""
+        task = shared_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         return task

@@ -8,11 +8,14 @@ import os
 import re
 import secrets
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from delf.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from delf_mcp.serving import Served
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _KEY = "DELF_MCP_KEY"
@@ -116,7 +119,16 @@ async def _serve(project: Any, options: dict[str, Any], http: str | None) -> Non
     def make_agent(**more: Any) -> Agent:
         return Agent.from_project(project, **{**options, **more})
 
-    served = Served(make_agent)
+    await serve_on(Served(make_agent), http)
+
+
+async def serve_on(served: Served, http: str | None) -> None:
+    """Serve on the standard input and output, or by HTTP, until that ends.
+
+    Args:
+        served: The tools.
+        http: The address, as ``[HOST:]PORT``; None for the standard input and output.
+    """
     try:
         if http is None:
             await _on_streams(served)
@@ -126,7 +138,7 @@ async def _serve(project: Any, options: dict[str, Any], http: str | None) -> Non
         await served.aclose()
 
 
-async def _on_streams(served: Any) -> None:
+async def _on_streams(served: Served) -> None:
     from mcp.server.stdio import stdio_server
 
     server = served.server()
@@ -134,7 +146,7 @@ async def _on_streams(served: Any) -> None:
         await server.run(read, write, server.create_initialization_options())
 
 
-async def _on_http(served: Any, address: str) -> None:
+async def _on_http(served: Served, address: str) -> None:
     import uvicorn
 
     host, _, port = address.rpartition(":")

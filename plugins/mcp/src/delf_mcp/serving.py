@@ -16,6 +16,7 @@ import mcp_types as types
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
+from pydantic import ValidationError
 
 from delf import Agent, __version__
 from delf.errors import DelfError
@@ -39,6 +40,10 @@ _INSTRUCTIONS: Final = (
     "may use all of them. The user is asked, by elicitation, before what matters."
 )
 _CANNOT_ASK: Final = "it needs approval, and the client cannot ask its user"
+_GIVEN_UP: Final = (
+    "nothing waits for this answer: the call has ended, or was given up because the answer took "
+    "too long; what it did until then is done, so look before you call it again"
+)
 _MOST_TOLD: Final = 500
 MakeAgent = Callable[..., Agent]
 
@@ -52,6 +57,7 @@ class Work:
         self.asked: tuple[ApprovalRequest, asyncio.Future[Decision]] | None = None
         self._told: asyncio.Queue[str | None] = asyncio.Queue()
         self._steps = 0
+        self._end: asyncio.TimerHandle | None = None
         token = _work.set(self)
         try:
             self.task = asyncio.ensure_future(begun)
@@ -72,6 +78,16 @@ class Work:
     def answer(self, result: Any) -> None:
         """Take the client's answer to the last question."""
         self._decide(lambda request: decision_of(request, result))
+
+    def give_up_after(self, seconds: float, give_up: Callable[[], None]) -> None:
+        """Have the work given up unless its client comes back within some seconds."""
+        self._end = asyncio.get_running_loop().call_later(seconds, give_up)
+
+    def come_back(self) -> None:
+        """The client is here again."""
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
 
     def refuse(self, reason: str) -> None:
         """The last question cannot be asked."""
@@ -179,44 +195,59 @@ class Served:
         """Make a call, or have a task done; asks the user on the way."""
         await self._listed()
         key = params.request_state
-        work = self._working.get(key) if key else None
-        if work is None:
-            if params.name not in self._tools:
-                return _failed(f"there is no tool {params.name!r}")
+        work = self._working.pop(key, None) if key else None
+        if work is not None:
+            work.come_back()
+            if params.input_responses and _ANSWER in params.input_responses:
+                work.answer(params.input_responses[_ANSWER])
+        elif key:  # to begin anew could do twice what was done before the question
+            return _failed(_GIVEN_UP)
+        elif params.name not in self._tools:
+            return _failed(f"there is no tool {params.name!r}")
+        else:
             work = Work(self._begin(params.name, params.arguments or {}))
-        elif params.input_responses and _ANSWER in params.input_responses:
-            work.answer(params.input_responses[_ANSWER])
         try:
             async with work.telling(context):
-                return await self._go_on(context, work, key)
-        except asyncio.CancelledError:
+                return await self._go_on(context, work)
+        except BaseException:  # the client has left, or cannot be spoken to
             work.task.cancel()
             raise
 
     async def _go_on(
-        self, context: ServerRequestContext[Any], work: Work, key: str | None
+        self, context: ServerRequestContext[Any], work: Work
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Wait for the end, or for a question that the client has to come back with."""
         while (request := await work.next_question()) is not None:
             if not _can_ask(context):
                 work.refuse(_CANNOT_ASK)
             elif context.session.can_send_request:
-                form = question_of(request)
-                work.answer(await context.session.elicit_form(form.message, form.requested_schema))
+                await _elicit(context, work, request)
             else:
-                key = key or secrets.token_urlsafe(24)
-                self._working[key] = work
                 elicit = types.ElicitRequest(params=question_of(request))
                 return types.InputRequiredResult(
-                    input_requests={_ANSWER: elicit}, request_state=key
+                    input_requests={_ANSWER: elicit}, request_state=self._keep(work)
                 )
-        if key:
-            self._working.pop(key, None)
         try:
             content = work.task.result()
         except DelfError as error:
             return _failed(f"{error.message} ({error.hint})" if error.hint else error.message)
         return types.CallToolResult(content=content)
+
+    def _keep(self, work: Work) -> str:
+        """Keep work until its client comes back with an answer, and give it up if none does.
+
+        Returns:
+            What the client comes back with.
+        """
+        key = secrets.token_urlsafe(24)
+        self._working[key] = work
+
+        def give_up() -> None:
+            if self._working.pop(key, None) is not None:
+                work.task.cancel()
+
+        work.give_up_after(self._tasks.config.approval_timeout, give_up)
+        return key
 
     async def _begin(self, tool: str, arguments: Mapping[str, Any]) -> list[types.ContentBlock]:
         work = _work.get()
@@ -290,9 +321,21 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
     return found
 
 
+async def _elicit(context: ServerRequestContext[Any], work: Work, request: ApprovalRequest) -> None:
+    """Ask the client's user during the call, and take the answer."""
+    form = question_of(request)
+    try:
+        work.answer(await context.session.elicit_form(form.message, form.requested_schema))
+    except (MCPError, ValidationError) as error:
+        told = error.error.message if isinstance(error, MCPError) else "its answer is none"
+        work.refuse(f"{_CANNOT_ASK}: {told}")
+
+
 def _can_ask(context: ServerRequestContext[Any]) -> bool:
-    able = context.session.client_capabilities
-    return able is not None and able.elicitation is not None
+    """Tell whether a client shows forms; one that names no mode does."""
+    client = context.session.client_capabilities
+    able = None if client is None else client.elicitation
+    return able is not None and (able.form is not None or able.url is None)
 
 
 def _failed(message: str) -> types.CallToolResult:

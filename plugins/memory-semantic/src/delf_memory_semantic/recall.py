@@ -13,6 +13,7 @@ from pydantic import Field
 
 from delf import Connection, action, plugin_context
 from delf.errors import DelfError, ToolRefusedError
+from delf.machine.contexts import shared_task
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import ChatMessage, ConversationStore, SupportsConversations
 from delf.settings import PluginSettings, SecretStr
@@ -150,7 +151,7 @@ class Recall(Connection):
         if embedder is None:
             return None
         if self._embedding is None or self._embedding.done():
-            self._embedding = asyncio.ensure_future(self._embed(index, embedder))
+            self._embedding = shared_task(self._embed(index, embedder))
             self._embedding.add_done_callback(_tell_failure)
         await asyncio.wait({self._embedding}, timeout=_PATIENCE)
         try:

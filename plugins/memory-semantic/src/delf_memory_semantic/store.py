@@ -13,6 +13,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import numpy as np
 
 from delf.errors import DelfError, PluginError
+from delf.machine.contexts import shared_task
 from delf.notes import note
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder
@@ -125,7 +126,7 @@ class SemanticStore:
         if vector is None:
             return None, {}
         if self._filling is None:
-            self._filling = asyncio.ensure_future(self.fill())
+            self._filling = shared_task(self.fill())
             self._filling.add_done_callback(_tell_failure)
             await asyncio.wait({self._filling}, timeout=PATIENCE)
         return vector, await self._in_thread(self._nearest.find, vector, self._model, LOOKED_AT)

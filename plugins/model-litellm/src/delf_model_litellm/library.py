@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from delf.machine.contexts import shared_task
+
 _QUIET: Final = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
@@ -45,7 +47,7 @@ async def load() -> Any:
         return sys.modules["litellm"]
     loop = asyncio.get_running_loop()
     if loop not in _loading:
-        _loading[loop] = loop.create_task(asyncio.to_thread(load_now))
+        _loading[loop] = shared_task(asyncio.to_thread(load_now))
     loading = _loading[loop]
     try:
         return await asyncio.shield(loading)

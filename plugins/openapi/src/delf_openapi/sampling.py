@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
+from delf.machine.contexts import shared_task
 from delf_openapi.cache import Cache
 from delf_openapi.compiler import GUESSED, Entry
 from delf_openapi.document import Document, Trees
@@ -74,7 +75,7 @@ class Samples:
             return
         self._dirty = True
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.get_running_loop().create_task(self._write(self._cache))
+            self._writing = shared_task(self._write(self._cache))
 
     async def _write(self, cache: Cache) -> None:
         while self._dirty:

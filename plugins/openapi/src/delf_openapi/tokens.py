@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 from delf.errors import ToolExecutionError
+from delf.machine.contexts import shared_task
 from delf_openapi.answers import Answer
 from delf_openapi.requests import Request
 from delf_openapi.settings import OpenAPISettings
@@ -56,7 +57,7 @@ class Tokens:
             return known[0]
         asking = self._asking.get(url)
         if asking is None or asking.done() or asking.get_loop() is not asyncio.get_running_loop():
-            asking = self._asking[url] = asyncio.ensure_future(self._ask(url))
+            asking = self._asking[url] = shared_task(self._ask(url))
         # One call that is cancelled takes the token from no other.
         return await asyncio.shield(asking)
 

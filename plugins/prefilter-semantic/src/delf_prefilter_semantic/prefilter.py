@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from delf.errors import DelfError, PluginError, PrefilterError
+from delf.machine.contexts import shared_task
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder
 from delf.protocols.prefilter import Ask, Catalog, Selection
@@ -95,7 +96,7 @@ class SemanticPrefilter:
                 self._making.cancel()
             self._catalog = catalog
             made = CatalogVectors.make(catalog, self._embedder, self._folder)
-            self._making = asyncio.ensure_future(made)
+            self._making = shared_task(made)
             self._making.add_done_callback(_tell_failure)
         await asyncio.wait({self._making}, timeout=self._patience)
         if not self._making.done() or self._making.cancelled() or self._making.exception():

@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute, Match, Route, Router
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from delf.errors import ConfigurationError
+from delf.machine.contexts import shared_task
 from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
 from delf_serve.away import Deputies
@@ -134,9 +135,9 @@ class Application:
                     self.service.uploads.keep_forgetting(),
                     keep_indexing(self.tasks.journal),
                 ):
-                    self._work.add(asyncio.create_task(work))
+                    self._work.add(shared_task(work))
                 self._end = _End(self.agent)
-                self._work.add(asyncio.create_task(self._end.wait()))
+                self._work.add(shared_task(self._end.wait()))
                 self._started = True
                 for task in self.first_tasks:
                     await self.tasks.submit(RunRequest(task=task), ANYBODY)

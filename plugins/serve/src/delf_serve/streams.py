@@ -22,6 +22,7 @@ from delf.events import (
     TaskStarted,
     encode,
 )
+from delf.machine.contexts import shared_task
 from delf.protocols.journal import TaskRecord
 from delf_serve.keys import Key
 from delf_serve.plain import json_bytes
@@ -123,7 +124,7 @@ class Streams:
     async def changes(self, key: Key) -> AsyncGenerator[bytes]:
         """Tasks as lists show them to somebody, when one begins, waits, goes on or ends."""
         if self._watching is None or self._watching.done():
-            self._watching = asyncio.create_task(self._watch())
+            self._watching = shared_task(self._watch())
         queue: asyncio.Queue[Listed | None] = asyncio.Queue()
         self._readers.add(queue)
         self.open += 1

@@ -29,6 +29,7 @@ from delf.events import (
     TaskResumed,
     TaskStarted,
 )
+from delf.machine.contexts import shared_task
 from delf.network.outages import Outage
 from delf.outputs import Output
 from delf.protocols.journal import (
@@ -226,10 +227,10 @@ class Tasks:
     def start(self) -> None:
         """Take up what other processes left, and forget what is old."""
         self._is_ending = False
-        self._work.add(asyncio.create_task(self._keep_looking()))
+        self._work.add(shared_task(self._keep_looking()))
         journal = self.journal
         if isinstance(journal, SupportsUpkeep) and journal.keep:
-            self._work.add(asyncio.create_task(self._keep_forgetting(journal.keep)))
+            self._work.add(shared_task(self._keep_forgetting(journal.keep)))
 
     async def stop(self, seconds: float) -> None:
         """Let what runs end for some time; what has not ended by then can be gone on with.

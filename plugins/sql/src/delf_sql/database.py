@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from delf.errors import DelfError
@@ -73,7 +74,8 @@ class Database:
                 loop.call_soon_threadsafe(begun)
 
         job = _Job(tell)
-        future = self._executor(reader).submit(self._in_thread, job, work, reader)
+        run = copy_context().run
+        future = self._executor(reader).submit(run, self._in_thread, job, work, reader)
         try:
             async with clock:
                 return await asyncio.wrap_future(future)

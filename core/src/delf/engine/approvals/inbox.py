@@ -22,6 +22,7 @@ from delf.errors import (
     JournalUnavailableError,
     UnknownRequestError,
 )
+from delf.machine.contexts import shared_task
 from delf.protocols.approval import Decider, Decision, Edited
 from delf.protocols.journal import (
     Journal,
@@ -124,7 +125,7 @@ class Inbox:
         self._watchers += 1
         if self._watch is None or self._watch.done():
             notes = self._journal.subscribe_notes()
-            self._watch = asyncio.create_task(self._pass_on(notes, self._journal))
+            self._watch = shared_task(self._pass_on(notes, self._journal))
         try:
             yield
         finally:

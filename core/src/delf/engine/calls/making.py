@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 import logging
 import threading
@@ -76,8 +75,7 @@ class CallMaker:
                     if action.is_async:
                         result = await action.call(**arguments)
                     else:
-                        run = contextvars.copy_context().run
-                        plain = functools.partial(run, action.call, **arguments)
+                        plain = functools.partial(action.call, **arguments)
                         result = await self._threads.run(plain, lambda: call.given_up)
                         if asyncio.iscoroutine(result):
                             result = await result

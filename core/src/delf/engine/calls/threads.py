@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 Ended = tuple[Any, BaseException | None]
@@ -25,7 +27,9 @@ class ToolThreads:
     async def run(
         self, function: Callable[[], Any], given_up: Callable[[], bool] = lambda: False
     ) -> Any:
-        """Call a function in a thread. Cancelled before it began, it is never called.
+        """Call a function in a thread, in a copy of this context.
+
+        Cancelled before it began, it is never called.
 
         One that has begun cannot be stopped. Its end is waited for, until a second cancellation.
 
@@ -37,7 +41,8 @@ class ToolThreads:
         Raises:
             RuntimeError: After :meth:`close`, and when no thread can be started and none runs.
         """
-        held = [function]  # until it is called or withdrawn: the pool keeps what it has not begun
+        # Until it is called or withdrawn: the pool keeps what it has not begun.
+        held: list[Callable[[], Any]] = [partial(copy_context().run, function)]
         del function
         job: Future[Ended] = Future()
         try:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from typing import Any
 
 from delf.engine.journal.replay import Replay
@@ -23,6 +24,7 @@ from delf.events import (
     TaskFinished,
     TaskPostponed,
 )
+from delf.machine.contexts import in_context
 from delf.messages import Message
 from delf.protocols.journal import Journal
 
@@ -33,7 +35,7 @@ Listener = Callable[[Event], None]
 
 
 class TaskLog:
-    """Writes one task's events, without secrets.
+    """Writes one task's events, without secrets; made in the context of the task.
 
     Args:
         task_id: The task.
@@ -52,6 +54,8 @@ class TaskLog:
         replay: Replay | None = None,
     ) -> None:
         self.task_id = task_id
+        self.context = copy_context()
+        """The ContextVars of the task's caller: what is done for the task runs in a copy."""
         self._journal = journal
         self._listeners = tuple(listeners)
         self.redactor = Redactor() if redactor is None else redactor
@@ -229,7 +233,8 @@ class TaskLog:
 
     def _flush_soon(self) -> None:
         if self._flushing is None or self._flushing.done():
-            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+            loop = asyncio.get_running_loop()
+            self._flushing = loop.create_task(self._flush(), context=self.context.copy())
             self._flushing.add_done_callback(self._look_at)
 
     def _look_at(self, flushing: asyncio.Task[None]) -> None:
@@ -309,7 +314,7 @@ class TaskLog:
         """Let the listeners see an event that is in the journal."""
         for listener in self._listeners:
             try:
-                listener(event)
+                in_context(self.context, listener, event)
             except Exception as error:
                 message = f"a listener failed on {type(event).__name__}"
                 self.redactor.log_failure(_log, message, error)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context, copy_context
 from dataclasses import replace
 from typing import Any
 
 from delf.engine.redact import Redactor
 from delf.events import Event
+from delf.machine.contexts import awaited_in, shared_task
 from delf.plugins.host import PluginHost
 from delf.protocols.observer import Observer, SupportsPeopleChanges
 from delf.protocols.people import PersonChange
@@ -67,6 +69,8 @@ def open_observers(
 class ObserverFeed:
     """One observer with its queue; it is dropped when it fails.
 
+    It observes each event in the context in which that was queued: the task's own.
+
     Args:
         name: The observer's name, for the log.
         observer: The observer.
@@ -77,27 +81,38 @@ class ObserverFeed:
         self._name = name
         self._redactor = redactor
         self._observer = observer
-        self._queue: asyncio.Queue[Event | PersonChange | None] = asyncio.Queue()
-        self._task = asyncio.get_running_loop().create_task(self._work())
+        self._queue: asyncio.Queue[tuple[Event | PersonChange, Context] | None] = asyncio.Queue()
+        self._task = shared_task(self._work())
         self._failed = False
 
     def __call__(self, event: Event | PersonChange) -> None:
         """Queue an event, or a change of a person."""
         if not self._failed:
-            self._queue.put_nowait(event)
+            self._queue.put_nowait((event, copy_context()))
 
     async def _work(self) -> None:
-        while (event := await self._queue.get()) is not None:
-            try:
-                if not isinstance(event, PersonChange):
-                    await self._observer.observe(event)
-                elif isinstance(self._observer, SupportsPeopleChanges):
-                    await self._observer.observe_person(event)
-            except Exception as error:
-                self._failed = True
-                message = f"the observer {self._name!r} failed and is left out from now on"
-                self._redactor.log_failure(_log, message, error)
-                return
+        while await self._take():
+            pass
+
+    async def _take(self) -> bool:
+        """Wait for an event and have it observed; False at the end."""
+        queued = await self._queue.get()
+        if queued is None:
+            return False
+        event, context = queued
+        try:
+            await awaited_in(context, self._observe(event))
+        except Exception as error:
+            self._failed = True
+            message = f"the observer {self._name!r} failed and is left out from now on"
+            self._redactor.log_failure(_log, message, error)
+        return not self._failed
+
+    async def _observe(self, event: Event | PersonChange) -> None:
+        if not isinstance(event, PersonChange):
+            await self._observer.observe(event)
+        elif isinstance(self._observer, SupportsPeopleChanges):
+            await self._observer.observe_person(event)
 
     async def aclose(self) -> None:
         """Pass on what is queued, then close the observer."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import Context
 from dataclasses import replace
 
 from delf.engine.task_run import TaskRun
 from delf.events import Step
 from delf.llm import LLMConfig, as_llm_config
+from delf.machine.contexts import awaited_in
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.connection import SetupAsk, SupportsSetup
 
@@ -31,10 +33,15 @@ async def set_up(run: TaskRun) -> None:
 async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
     is_failure = f"{connection.name} is not wholly set up"
     async with run.unharmed(is_failure):
-        if not await connection.setup(_asker(run)):
+        # All tasks share what a connection opens here, whoever's is the first.
+        if not await awaited_in(Context(), _begin(connection, _asker(run))):
             return
     async with run.unharmed(is_failure):  # what was done before a failure is used, too
         run.agent_tools.tools = await run.agent_tools.tools.with_reloaded(connection)
+
+
+async def _begin(connection: SupportsSetup, ask: SetupAsk) -> bool:
+    return await connection.setup(ask)
 
 
 def _asker(run: TaskRun) -> SetupAsk:
@@ -42,6 +49,7 @@ def _asker(run: TaskRun) -> SetupAsk:
 
     async def ask(messages: Sequence[Message], llm: str | LLMConfig | None = None) -> ModelReply:
         config = run.config.quick_llm if llm is None else as_llm_config(llm)
-        return await asker.ask(config, ModelRequest(messages=tuple(messages), purpose="setup"))
+        request = ModelRequest(messages=tuple(messages), purpose="setup")
+        return await awaited_in(run.log.context, asker.ask(config, request))
 
     return ask

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from delf.engine.redact import Redactor
+from delf.environment import apart
 from delf.errors import DelfError, PluginError
 from delf.llm import LLMConfig
 from delf.messages import Price
@@ -82,7 +83,7 @@ class ModelPool:
         """Make a model; whatever is wrong with its factory is told with the plugin's name."""
         factory = self._host.resolve(spec)
         try:
-            return factory(config, self._context)
+            return apart(factory, config, self._context)
         except DelfError:
             raise
         except Exception as error:

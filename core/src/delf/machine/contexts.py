@@ -1,0 +1,69 @@
+"""Contexts of tasks: what is done for a task sees the ContextVars of its caller, and no others.
+
+An event loop runs a callback in the context in which it was registered. So work that is registered
+by one task and serves another, as the reader of a sandbox that was started ahead, would show the
+ContextVars of the first to the tools of the second. Two rules keep tasks apart: what several tasks
+share is started by :func:`shared_task` or :func:`without_context`, and what is done for one task
+enters the context of that task again by :func:`in_context` or :func:`awaited_in`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def without_context(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in an empty context, which whatever it registers or starts inherits."""
+    return Context().run(function, *args, **kwargs)
+
+
+def shared_task(work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+    """Start a task for work that several tasks share, in an empty context.
+
+    Args:
+        work: The work.
+        name: The name of the task.
+    """
+    return asyncio.get_running_loop().create_task(work, name=name, context=Context())
+
+
+def in_context(
+    context: Context, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Call a function in a copy of a context; many calls at once may use the same one."""
+    return context.copy().run(function, *args, **kwargs)
+
+
+@types.coroutine
+def awaited_in(context: Context, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    """Await a coroutine in a copy of a context, within the running asyncio task.
+
+    A task of its own would begin later than its caller expects, and cost more than the rest of a
+    call. So each step of the coroutine is run in the copy; cancellation reaches it as usual.
+
+    Args:
+        context: Where the coroutine runs.
+        work: The coroutine, which was not awaited before.
+    """
+    run = context.copy().run
+    try:
+        waits_for = run(work.send, None)
+        while True:
+            try:
+                given = yield waits_for
+            except GeneratorExit:
+                run(work.close)
+                raise
+            except BaseException as error:
+                waits_for = run(work.throw, error)
+            else:
+                waits_for = run(work.send, given)
+    except StopIteration as end:
+        return end.value

@@ -1,0 +1,165 @@
+"""A served project as clients meet it: a program on standard streams, or an address."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitResult
+
+from support.server import free_port
+from support.until import until, until_now
+
+PROGRAM = str(Path(__file__).with_name("serving_program.py"))
+READ, WAIT = "print(shop.price('anna'))", "print(shop.wait())"
+
+
+class Place:
+    """Where a project is served, and the file that tells what happened there.
+
+    Args:
+        transport: Makes the client's side of a new connection.
+        log: The file.
+    """
+
+    def __init__(self, transport: Callable[[], Any], log: Path) -> None:
+        self._transport = transport
+        self._log = log
+
+    def client(self, mode: str, ask: Any = None) -> Client:
+        """A client, with what asks its user."""
+        return Client(self._transport(), mode=mode, elicitation_callback=ask)
+
+    @property
+    def lines(self) -> list[str]:
+        """What happened."""
+        return self._log.read_text().splitlines() if self._log.exists() else []
+
+    async def until(self, line: str) -> None:
+        """Wait until something has happened."""
+        await until(lambda: line in self.lines)
+
+
+def listens(port: int) -> bool:
+    """Tell whether somebody listens at a port of this machine."""
+    with socket.socket() as knocking:
+        return knocking.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(params=["stdio", "http"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A project that is served in each way."""
+    log = tmp_path / "log"
+    if request.param == "stdio":
+        started = StdioServerParameters(command=sys.executable, args=[PROGRAM, str(log)])
+        yield Place(lambda: stdio_client(started), log)
+        return
+    port = free_port()
+    with subprocess.Popen(
+        [sys.executable, PROGRAM, str(log), str(port)], stderr=subprocess.DEVNULL
+    ) as server:
+        until_now(lambda: listens(port))
+        yield Place(lambda: streamable_http_client(f"http://127.0.0.1:{port}/mcp"), log)
+        server.kill()
+
+
+every_era = pytest.mark.parametrize("mode", ["legacy", "auto"])
+
+
+async def have_done(client: Client, script: str) -> Any:
+    """Have a task done whose script is given; its answer."""
+    async with asyncio.timeout(20):
+        return await client.call_tool("run", {"task": f"Do this:\n{script}"})
+
+
+@every_era
+async def test_the_client_is_asked_for_every_task(place: Place, mode: str) -> None:
+    asked: list[str] = []
+
+    async def yes(context: Any, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"approve": True})
+
+    async with place.client(mode, yes) as client:
+        assert (await have_done(client, READ)).content[0].text == "40.0"
+        for name in ("anna", "bert", "carl"):
+            done = await have_done(client, f"print(shop.sell('{name}'))")
+            assert done.content[0].text == f"sold {name}"
+            assert f"lamp = '{name}'" in asked[-1]
+    assert len(asked) == 3
+
+
+@every_era
+async def test_clients_at_once_are_each_asked_about_their_own(place: Place, mode: str) -> None:
+    async def one(name: str) -> list[str]:
+        asked: list[str] = []
+
+        async def yes(context: Any, params: Any) -> ElicitResult:
+            asked.append(params.message)
+            return ElicitResult(action="accept", content={"approve": True})
+
+        async with place.client(mode, yes) as client:
+            for number in range(3):
+                done = await have_done(client, f"print(shop.sell('{name}-{number}'))")
+                assert done.content[0].text == f"sold {name}-{number}"
+        return asked
+
+    names = ("anna", "bert", "carl")
+    for name, asked in zip(names, await asyncio.gather(*map(one, names)), strict=True):
+        assert len(asked) == 3
+        assert all(f"lamp = '{name}-" in message for message in asked)
+
+
+@every_era
+async def test_a_client_that_cannot_ask_gets_an_error_each_time(place: Place, mode: str) -> None:
+    async with place.client(mode) as client:
+        assert (await have_done(client, READ)).content[0].text == "40.0"
+        for _ in range(2):
+            done = await have_done(client, "print(shop.sell('anna'))")
+            assert done.is_error
+            assert "cannot ask its user" in done.content[0].text
+    assert "sold anna" not in place.lines
+
+
+async def test_a_client_whose_question_fails_gets_an_error(place: Place) -> None:
+    async def fail(context: Any, params: Any) -> ElicitResult:
+        raise RuntimeError("there is no window")
+
+    async with place.client("legacy", fail) as client:
+        for _ in range(2):
+            done = await have_done(client, "print(shop.sell('anna'))")
+            assert done.is_error
+            assert "cannot ask its user" in done.content[0].text
+    assert "sold anna" not in place.lines
+
+
+@every_era
+@pytest.mark.parametrize("script", ["print(shop.sell('anna'))", WAIT], ids=["asked", "waiting"])
+async def test_a_client_that_leaves_ends_what_it_asked_for(
+    place: Place, mode: str, script: str
+) -> None:
+    """One of 2026 that does not come back with an answer has left once that took too long."""
+
+    async def think(context: Any, params: Any) -> ElicitResult:
+        return await asyncio.get_running_loop().create_future()
+
+    async def begin() -> None:
+        async with place.client(mode, think) as client:
+            await client.call_tool("run", {"task": READ})
+            await client.call_tool("run", {"task": script})
+
+    leaving = asyncio.create_task(begin())
+    await place.until("waits" if script == WAIT else "asks")
+    leaving.cancel()
+    await asyncio.wait({leaving})
+    await place.until("ended False")
+    assert "sold anna" not in place.lines
