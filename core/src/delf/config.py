@@ -29,6 +29,7 @@ from delf.errors import (
 )
 from delf.llm import HIDDEN, SETTINGS, LLMConfig, as_llm_config
 from delf.protocols.rules import ApprovalRule
+from delf.protocols.strategy import TOOLS_BUDGET
 from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
 
 PREFIX: Final = "DELF_"
@@ -124,6 +125,11 @@ class AgentConfig(FixedAttributes, BaseModel):
         default="auto",
         min_length=1,
         description="The choice of tools that the model sees: auto, off, or a plugin's mode.",
+    )
+    tools_budget: int = Field(
+        default=TOOLS_BUDGET,
+        ge=1000,
+        description="The most characters of a prompt that tools take; all are shown if they fit.",
     )
     embedder: str | None = Field(
         default=None, description="The embedding model that memory and prefilters share."

@@ -27,6 +27,7 @@ class AgentOptions(TypedDict, total=False):
     api_key_for: Mapping[str, str] | None
     verbose: bool | None
     prefilter_mode: str | None
+    tools_budget: int | None
     embedder: str | None
     memory_namespace: str | None
     memory_scope: Literal["person", "agent"] | None

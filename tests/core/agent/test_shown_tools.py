@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
-from delf import tool
+from delf import Connection, tool
 from delf.errors import PluginError, PrefilterError
 from delf.protocols.approval import Rejected
 from delf.protocols.prefilter import Selection
 from delf.specs import PrefilterSpec
 from delf.testing import TestHost
+from delf.tools.action import action_from_function
 
 
 class Keeps:
@@ -26,7 +28,7 @@ class Keeps:
         self.tasks.append(task)
         if self.error is not None:
             raise self.error
-        return Selection(names=frozenset(self.names))
+        return Selection(names=self.names)
 
 
 @pytest.fixture
@@ -145,21 +147,83 @@ def test_a_mode_that_nobody_serves_raises_at_once(make_agent, delf_host, mode, s
         make_agent(pay, prefilter_mode=mode).start()
 
 
-@pytest.mark.parametrize(("count", "by"), [(9, "all"), (10, "made-up"), (60, "made-up")])
-def test_auto_takes_what_there_is(make_agent, delf_host, scripted_model, count, by):
-    _, factory = keeping("look_1")
-    add(delf_host, factory, "semantic")
+@pytest.mark.parametrize(("budget", "by"), [(21_000, "all"), (2_000, "free")])
+def test_auto_takes_a_prefilter_that_asks_no_model_where_tools_do_not_fit(
+    make_agent, delf_host, scripted_model, budget, by
+):
+    _, factory = keeping("look_41")
+    add(delf_host, lambda: Keeps(error=PrefilterError("it asks a model")), "filter")
+    spec = PrefilterSpec(name="free", summary="s", factory="a:b", modes=("own",), asks=False)
+    delf_host.provide(spec, factory)
     scripted_model.writes("print(1)")
-    response = make_agent(*tools(count)).run("Go.")
+    response = make_agent(*tools(60), tools_budget=budget).run("Go.")
     assert response.trace.tools_chosen_by == by
-    assert len(response.trace.tools_shown) == (count if by == "all" else 1)
+    assert (len(response.trace.tools_shown) < 60) == (by == "free")
+    assert "look_41" in response.trace.tools_shown
 
 
-@pytest.mark.parametrize(("count", "told"), [(49, []), (60, ["all 60 tools are shown"])])
-def test_many_tools_without_a_prefilter_are_told(make_agent, scripted_model, count, told):
+class Desk(Connection):
+    """The support desk."""
+
+    def __init__(self, nouns=40):
+        super().__init__()
+        self.nouns = nouns
+
+    async def actions(self):
+        async def act(number: int, state: str = "open") -> list[dict]:
+            """Do what the name says with what there is at the desk, as it is kept there."""
+            return []
+
+        nouns = ["ticket", *(f"thing{n}" for n in range(self.nouns))]
+        reads = [f"{verb}_{noun}" for noun in nouns for verb in ("list", "get")]
+        writes = [f"{verb}_{noun}" for noun in nouns for verb in ("close", "assign")]
+        return [
+            action_from_function(act, name=name, effect=effect)
+            for effect, names in (("write", writes), ("read", reads))
+            for name in names
+        ]
+
+
+def shown_text(prompt):
+    return prompt.partition("# More tools")
+
+
+def test_words_choose_where_no_prefilter_is_installed(make_agent, delf_host, scripted_model):
     scripted_model.writes("print(1)")
-    response = make_agent(*tools(count)).run("Go.")
-    assert [text.partition(" to the model")[0] for text in response.trace.warnings] == told
+    agent = make_agent(Desk(), prefilter_mode="auto", tools_budget=8_000)
+    response = agent.run("Close it: the ticket 5")
+    stubs, _, names = shown_text(scripted_model.prompts[0])
+    assert response.trace.tools_chosen_by == "words"
+    assert response.trace.warnings == []
+    # Who closes a ticket has to find it first.
+    for name in ("close_ticket", "list_ticket", "get_ticket"):
+        assert f"async def {name}(" in stubs
+    # The budget is used, and the names of all others follow.
+    tools = scripted_model.prompts[0].partition("Tools:")[2]
+    assert 6_500 < len(tools) < 8_600
+    rest = {f"{verb}_thing{n}" for n in range(40) for verb in ("list", "get", "close", "assign")}
+    listed = set(re.findall(r"\w+", names))
+    assert all((f"def {name}(" in stubs) != (name in listed) for name in rest)
+
+
+def test_what_is_shown_is_the_same_for_every_task_while_it_fits(
+    make_agent, delf_host, scripted_model
+):
+    scripted_model.writes("print(1)").writes("print(2)")
+    agent = make_agent(Desk(10))
+    first, second = "Close the ticket 5", "Which things are open?"
+    agent.run(first)
+    agent.run(second)
+    one, two = scripted_model.prompts
+    assert one.partition("Now:")[0] == two.partition("Now:")[0]
+    assert "find_tools" not in one
+    assert one.count("async def ") >= 44
+
+
+def test_off_shows_all_of_any_number(make_agent, delf_host, scripted_model):
+    scripted_model.writes("print(1)")
+    make_agent(Desk(), prefilter_mode="off", tools_budget=2_000).run("Go.")
+    assert scripted_model.prompts[0].count("async def") >= 164
 
 
 # -- what goes wrong with it ----------------------------------------------------------------
@@ -188,17 +252,16 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("factory", "says"), FAILURES)
-def test_a_failure_is_told_and_all_tools_are_shown(
-    make_agent, delf_host, scripted_model, factory, says
-):
-    add(delf_host, factory, "filter")
+def test_a_failure_is_told_and_words_choose(make_agent, delf_host, scripted_model, factory, says):
+    spec = PrefilterSpec(name="made-up", summary="s", factory="a:b", modes=("own",), asks=False)
+    delf_host.provide(spec, factory)
     scripted_model.writes("print(await look_7())")
-    response = make_agent(*tools(12), timeout=2).run("Go.")
+    response = make_agent(*tools(60), tools_budget=2_000, timeout=2).run("Use look 7.")
     assert response.text == "7"
     (warning,) = response.trace.warnings
     assert says in warning
-    assert warning.startswith("all tools are shown: the prefilter 'made-up' failed")
-    assert response.trace.tools_chosen_by == "all"
+    assert warning.startswith("tools are chosen by their words: the prefilter 'made-up' failed")
+    assert "look_7" in response.trace.tools_shown
 
 
 @pytest.mark.parametrize(("factory", "says"), FAILURES)

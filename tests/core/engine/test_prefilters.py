@@ -29,37 +29,25 @@ class NamedPrefilter:
         return Selection(names=(self.name,))
 
 
-@pytest.mark.parametrize(
-    ("mode", "actions", "served"),
-    [
-        ("auto", 9, None),
-        ("auto", 10, "filter"),
-        ("auto", 49, "filter"),
-        ("auto", 50, "search"),
-        ("off", 500, None),
-        ("filter", 1, "filter"),
-        ("search", 1, "search"),
-    ],
-)
-def test_when_tools_are_filtered(host, mode, actions, served):
+@pytest.mark.parametrize("mode", ["filter", "search"])
+def test_a_mode_that_was_asked_for_is_forced(host, mode):
     for name in ("filter", "search"):
         spec = PrefilterSpec(name=name, summary="s", factory="x:y", modes=(name,))
         host.provide(spec, lambda name=name: NamedPrefilter(name))
-    chosen = prefilters(host, mode)
-    choice = chosen.choose(actions)
-    assert (None if choice is None else choice.made().name) == served
+    choice = prefilters(host, mode).choose()
+    assert (choice.made().name, choice.forced) == (mode, True)
 
 
-def test_auto_prefers_a_prefilter_that_asks_no_model(host):
+def test_auto_takes_a_prefilter_that_asks_no_model_and_no_other(host):
     for name, asks in (("search", True), ("semantic", False)):
+        chosen = prefilters(host, "auto").choose()
+        assert chosen is None
         spec = PrefilterSpec(name=name, summary="s", factory="x:y", modes=(name,), asks=asks)
         host.provide(spec, lambda name=name: name)
-    chosen = prefilters(host, "auto")
-    assert chosen.choose(9) is None
-    assert chosen.choose(500).mode == "semantic"
+    chosen = prefilters(host, "auto").choose()
+    assert (chosen.mode, chosen.forced) == ("semantic", False)
 
 
-def test_without_a_plugin_auto_filters_nothing_and_a_wish_is_an_error(host):
-    assert prefilters(host, "auto").choose(100) is None
+def test_a_mode_that_no_plugin_serves_is_an_error(host):
     with pytest.raises(PluginError, match="no plugin serves prefilter_mode 'semantic'"):
         prefilters(host, "semantic")

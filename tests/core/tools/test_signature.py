@@ -101,9 +101,9 @@ Key = NewType("Key", str)
         (Decimal, "Decimal"),
         (Callable[[int], str], "Callable"),
         (AsyncIterator[int], "AsyncIterator"),
-        (Row, '{"id": int, "note"?: str}'),
-        (Plain, '{"id"?: int}'),
-        (list[Ticket], 'list[{"id": int, "row": {"id": int, "note"?: str}}]'),
+        (Row, '{"id": int, ?"note": str}'),
+        (Plain, '{?"id": int}'),
+        (list[Ticket], 'list[{"id": int, "row": {"id": int, ?"note": str}}]'),
         (Model, '{"x": int, "when": date | None}'),
         (Point, "tuple[int, str]"),
         ("Unresolved", "Unresolved"),
@@ -123,9 +123,9 @@ def test_a_record_within_itself_is_written_once():
 
 
 def test_what_has_a_default_may_be_left_out_of_what_a_script_gives():
-    assert type_text(Defaults, given=True) == '{"a": int, "b"?: list[int]}'
+    assert type_text(Defaults, given=True) == '{"a": int, ?"b": list[int]}'
     assert type_text(Defaults) == '{"a": int, "b": list[int], "c": str}'
-    assert type_text(Model, given=True) == '{"x": int, "when"?: date | None}'
+    assert type_text(Model, given=True) == '{"x": int, ?"when": date | None}'
 
 
 def test_a_signature_is_read_with_its_docstring():

@@ -1,13 +1,20 @@
 """Tools as Python stubs."""
 
+import ast
+import re
+from typing import Literal
+
 import pytest
+from typing_extensions import TypedDict
 
 from delf import Connection, action
 from delf.engine.toolset import load_toolset
 from delf.tools.action import Action, action_from_function
+from delf.tools.catalogs import best_first
 from delf.tools.find_tools import own_tools
 from delf.tools.function import tool
-from delf.tools.stubs import render_stubs, stubs_of
+from delf.tools.stubs import fill, render_stubs, stubs_of
+from delf.tools.type_texts import shorten
 
 
 async def stubs(connections):
@@ -39,8 +46,6 @@ def add(a: int, b: int = 1) -> int:
 
 
 async def test_stubs_are_compact_and_parse():
-    import ast
-
     text = await stubs([Shop(), add])
     assert text == (
         'async def add(a: int, b: int = 1) -> int:  """Add two numbers. [asks]"""\n'
@@ -54,8 +59,6 @@ async def test_stubs_are_compact_and_parse():
 
 
 async def test_stubs_survive_quotes_and_long_words_in_descriptions():
-    import ast
-
     @tool(description='say """hi""" and\n\n' + "x" * 1_000)
     def odd(a: int) -> None:
         """Odd."""
@@ -83,22 +86,90 @@ class Huge(Connection):
         return list(made)
 
 
+async def choice_of(connections, budget=21_000):
+    return (await load_toolset(connections)).choice(budget)
+
+
+@pytest.mark.parametrize(("count", "least"), [(200, 20_000), (1_000, 20_000), (5_000, 18_000)])
+async def test_the_stubs_and_the_names_of_many_tools_use_the_budget(count, least):
+    tools = await load_toolset([Huge(count)])
+    everything = tools.choice(10_000 if count == 200 else 21_000)
+    names = best_first(everything.catalog, "get thing 7")
+    shown = tools.showing(fill(everything, names, "get thing 7"))
+    text = stubs_of(shown.choice(everything.budget), "get thing 7")
+    assert min(least, everything.budget * 0.85) < len(text) <= everything.budget
+    assert "async def get_7(key: str, deep: bool = False) -> dict:" in text
+    ast.parse(text.partition("# More tools")[0])
+
+
+class Seasoned(TypedDict):
+    salt: float
+    pepper: float
+
+
+Part = TypedDict("Part", {f"part_{n}": Seasoned for n in range(30)} | {"vinegar": Seasoned})
+
+
+class Recipe(TypedDict, total=False):
+    name: str
+    first: Part
+    dressing: Part
+
+
+Spice = Literal["anise", "basil", "cumin", "dill", "fennel", "ginger", "mace", "nutmeg", "sumac"]
+
+
+class Kitchen(Connection):
+    """A kitchen."""
+
+    @action(effect="write")
+    async def cook(self, recipe: Recipe, spice: Spice = "anise") -> Recipe:
+        """Cook."""
+
+    @action(effect="read")
+    async def look(self, name: str) -> Recipe:
+        """Look a recipe up."""
+
+
+async def test_what_the_task_names_is_not_cut():
+    choice = await choice_of([Kitchen()], 1_500)
+    without = stubs_of(choice, "Cook something").partition("async def cook")[2]
+    assert '"vinegar"' not in without
+    assert '?"dressing": dict' in without
+    task = "Cook with more of the vinegar, and sumac"
+    named = stubs_of(choice, task).partition("async def cook")[2]
+    assert named.count('"vinegar": {"salt": float, "pepper": float}') == 2
+    assert '"part_0": dict' not in named
+    assert "'sumac'" in named
+
+
+async def test_a_record_that_several_tools_give_is_told_once():
+    text = stubs_of(await choice_of([Kitchen()]), "Cook something")
+    (name,) = re.findall(r"^    (\w+) = \{", text, re.MULTILINE)
+    assert text.count(f") -> {name}:") == 2
+    ast.parse(text.replace('?"', '"'))
+
+
+async def test_there_is_nothing_to_find_where_all_is_shown_whole():
+    tools = await load_toolset([read(1), read(2)])
+    assert own_tools(tools.choice()) == ()
+    (find,) = own_tools(tools.showing(frozenset({"read_1"})).choice())
+    (found,) = await find.actions()
+    assert "1 more tools" in found.summary
+    assert "def read_2(" in await found.call(words="read 2")
+
+
 @pytest.mark.parametrize(
-    ("count", "line"),
-    [
-        (200, "async def get_7(key: str, deep: bool = False) -> dict:"),
-        (
-            240,
-            'async def get_7(key: str, deep=...) -> dict:  """Get one of the many things. [asks]"""',
-        ),
-        (400, "get_7(key, ...)  # Get one of the many things. [asks]"),
-        (5000, "    # ... and "),
-    ],
+    "words", ["cook", "kitchen.cook", "cook, kitchen.look", "`kitchen.cook()`"]
 )
-async def test_the_stubs_of_a_connection_stay_within_a_budget(count: int, line: str) -> None:
-    text = await stubs([Huge(count)])
-    assert line in text
-    assert len(text) < 25_000
+async def test_a_tool_that_is_named_is_found_whole(words):
+    choice = await choice_of([Kitchen(), *map(read, range(30))], 1_500)
+    (find,) = own_tools(choice)
+    (action,) = await find.actions()
+    found = await action.call(words=words)
+    assert '?"dressing": {' in found
+    assert found.count('"vinegar"') >= 2
+    assert "def read_" not in found
 
 
 def read(number):
@@ -109,27 +180,28 @@ def read(number):
     return made
 
 
-async def test_what_was_chosen_of_many_is_shown_in_little_room_what_fits_best_whole():
-    @tool(effect="read", confirm=False)
-    async def pay_invoice(number: int, note: str = "") -> str:
-        """Pay an invoice."""
+@pytest.mark.parametrize(
+    ("text", "limit", "short"),
+    [
+        ("list[str]", 5, "list[str]"),
+        ('{"a": {"b": {"c": int}}}', 20, '{"a": {"b": dict}}'),
+        ('{"a": {"b": {"c": int}}}', 5, '{"a": dict}'),
+        (
+            'list[{"a": dict[str, {"b": int}], ?"c]{": str}] | None',
+            42,
+            'list[{"a": dict[str, dict], ?"c]{": str}] | None',
+        ),
+        ('{"a": {"deep": int, "b": int}}', 5, '{"a": {"deep": int, ...}}'),
+        ("Literal['a', 'b', 'c', 'd', 'deep']", 5, "Literal['a', 'b', 'deep', ...]"),
+        ('{"a": int', 5, '{"a": int'),
+    ],
+)
+def test_a_long_type_loses_depth(text, limit, short):
+    assert shorten(text, limit, lambda name: name == "deep", 60, 2) == short
 
-    tools = await load_toolset([*map(read, range(36)), pay_invoice])
-    chosen = tools.showing(frozenset(bound.name for bound in tools))
-    own = own_tools(chosen.choice())
-    shown = [b.describe() for b in await chosen.with_builtins(own)]
-    text = stubs_of(shown, "pay the invoice 7")
-    assert "async def find_tools(words: str) -> str:" in text
-    assert 'async def pay_invoice(number: int, note: str = "") -> str:' in text.replace("''", '""')
-    assert len(text) < 3_500
-    assert len(stubs_of([b.describe() for b in tools], "pay the invoice 7")) > 3_500
 
-
-async def test_there_is_nothing_to_find_where_all_is_shown_whole():
-    tools = await load_toolset([read(1), read(2)])
-    chosen = tools.showing(frozenset({"read_1", "read_2"}))
-    assert own_tools(chosen.choice()) == ()
-    (find,) = own_tools(tools.showing(frozenset({"read_1"})).choice())
-    (found,) = await find.actions()
-    assert "1 more tools" in found.summary
-    assert "def read_2(" in await found.call(words="read 2")
+def test_keys_go_only_where_there_are_more_than_told():
+    text = "{" + ", ".join(f'"key_{n}": {{"x": int}}' for n in range(20)) + "}"
+    assert shorten(text, 10, lambda name: False).count("key_") == 20
+    cut = shorten(text, 10, lambda name: name == "key_19", 5)
+    assert cut.endswith('"key_4": dict, "key_19": {"x": int}, ...}')

@@ -65,7 +65,7 @@ def test_the_stub_says_what_it_takes_and_gives():
     assert action.effect == "write"
     assert action.signature == (
         "(title: str, priority: Literal['low', 'high'] = 'low', due_date: str = ..., "
-        'class_: int = ..., owner: (Person := {"name": str, "boss"?: Person}) = ..., '
+        'class_: int = ..., owner: (Person := {"name": str, ?"boss": Person}) = ..., '
         'note: str | None = ...) -> {"id": int}'
     )
     assert action.parameters[0].doc == "A short title."

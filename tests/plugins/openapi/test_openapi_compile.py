@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
+import re
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ async def test_a_small_api() -> None:
             "write",
             (
                 "(name: str, kind: Literal['cat', 'dog'] = ..., parent: (Pet := {\"name\": str, "
-                "\"kind\"?: Literal['cat', 'dog'], \"parent\"?: Pet}) = ...) -> "
+                "?\"kind\": Literal['cat', 'dog'], ?\"parent\": Pet}) = ...) -> "
                 '(Pet := {"id": int, "name": str, "kind": Literal[\'cat\', \'dog\'], "parent": Pet})'
             ),
         ),
@@ -266,10 +267,10 @@ TYPES: list[tuple[Any, str, str]] = [
     (
         {"allOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {}}}]},
         "3.0.3",
-        '{"a"?: str, "b"?: Any}',
+        '{?"a": str, ?"b": Any}',
     ),
     ({"type": "string", "format": "binary"}, "3.0.3", "bytes"),
-    ({"properties": {"$ref": {"type": "string"}}}, "3.0.3", '{"$ref"?: str}'),
+    ({"properties": {"$ref": {"type": "string"}}}, "3.0.3", '{?"$ref": str}'),
     (True, "3.1.0", "Any"),
     ({}, "3.0.3", "Any"),
 ]
@@ -408,7 +409,7 @@ async def test_external_references(tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "api/spec.json")
     (action,) = (await actions_of(path)).values()
     types = {p.name: p.type_text for p in action.parameters}
-    assert types == {"pet": '(Pet := {"name"?: str, "mum"?: Pet})', "out": "Any"}
+    assert types == {"pet": '(Pet := {?"name": str, ?"mum": Pet})', "out": "Any"}
     (action,) = (await actions_of(path, refs=[str(tmp_path)])).values()
     assert action.parameters[1].type_text == "str"
 
@@ -607,3 +608,92 @@ async def test_patterns_are_checked(pattern: str, good: str, bad: str) -> None:
     assert action.validate({"q": good}) == {"q": good}
     with pytest.raises(ToolRefusedError, match="does not match"):
         action.validate({"q": bad})
+
+
+FASTAPI = {
+    "openapi": "3.1.0",
+    "info": {"title": "Runs", "version": "1"},
+    "paths": {
+        f"/{path}": {
+            method: {
+                "operationId": operation,
+                "parameters": [
+                    {"name": "X-Version", "in": "header", "schema": {"type": "string"}},
+                    *(
+                        {"name": name, "in": "path", "required": True, "schema": {}}
+                        for name in re.findall(r"\{(\w+)\}", path)
+                    ),
+                ],
+                "responses": {"200": {"description": "", "content": {}}},
+            }
+        }
+        for path, method, operation in (
+            ("runs/filter", "post", "read_runs_runs_filter_post"),
+            ("runs/{id}", "get", "read_run_runs__id__get"),
+            ("pools/{pool}/queues", "post", "create_queue_pools__pool__queues_post"),
+            ("queues", "post", "create_queue_queues_post"),
+            ("health", "get", "health_health_get"),
+            ("version", "get", "_version_get"),
+        )
+    },
+}
+
+
+async def test_names_are_without_the_path_and_method_that_fastapi_adds() -> None:
+    assert set(await actions_of(FASTAPI)) == {
+        "read_runs",
+        "read_run",
+        # Two that would have one name keep their own.
+        "create_queue_pools_pool_queues_post",
+        "create_queue_queues_post",
+        "health",
+        "version_get",
+    }
+    tool = APITool(FASTAPI, base_url="http://127.0.0.1:9", allow=["read_run_runs__id__get"])
+    assert [action.name for action in await tool.actions()] == ["read_run"]
+
+
+async def test_optional_headers_of_most_operations_are_not_shown() -> None:
+    actions = await actions_of(FASTAPI)
+    assert actions["read_run"].signature.startswith("(id: Any)")
+    assert actions["read_run"].validate({"id": "5", "x_version": "2"})
+
+
+async def test_types_in_full_tell_all_that_shorter_ones_cut() -> None:
+    part = {"type": "object", "properties": {f"p{n}": {"type": "integer"} for n in range(40)}}
+    shape = {"type": "object", "properties": {f"k{n}": part for n in range(3)}}
+    values = [f"VALUE_{n}" for n in range(40)]
+    spec = {
+        "openapi": "3.1.0",
+        "info": {"title": "Wide", "version": "1"},
+        "paths": {
+            "/a": {
+                "post": {
+                    "operationId": "send",
+                    "requestBody": {
+                        "content": {
+                            "application/json": {
+                                "schema": {
+                                    "type": "object",
+                                    "properties": {"deep": shape, "kind": {"enum": values}},
+                                }
+                            }
+                        }
+                    },
+                    "responses": {
+                        "200": {
+                            "description": "",
+                            "content": {"application/json": {"schema": shape}},
+                        }
+                    },
+                }
+            }
+        },
+    }
+    action = (await actions_of(spec))["send"]
+    assert "p39" not in action.signature
+    assert action.full_types is not None
+    full = action.full_types()
+    deep, kind = full.parameters
+    assert deep.type_text.count('"p39": int') == full.returns.count('"p39": int') == 3
+    assert "'VALUE_39'" in kind.type_text

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from delf.errors import ConnectionUnavailableError, PluginError, PrefilterError
+from delf.errors import ConnectionUnavailableError, PluginError
 from delf.protocols.context import PluginContext
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.testing import PluginContract, PrefilterContract
+from delf.tools.steps import short_steps_of, steps_of
 from delf_prefilter_semantic.prefilter import SemanticPrefilter
-from delf_prefilter_semantic.steps import steps_of
 from support.until import until
 
 CATALOG = Catalog(
@@ -89,7 +89,7 @@ def one_less(context: PluginContext, **options: Any) -> SemanticPrefilter:
 async def chosen(prefilter: SemanticPrefilter, task: str) -> frozenset[str]:
     selection = await prefilter.select(task, CATALOG, ask)
     await prefilter.aclose()
-    return selection.names
+    return frozenset(selection.names)
 
 
 async def test_words_of_names_summaries_and_parameters_count(without: PluginContext) -> None:
@@ -122,9 +122,13 @@ def test_steps(task: str, steps: int) -> None:
     assert len(steps_of(task)) == steps
 
 
-async def test_nothing_in_common_is_told(without: PluginContext) -> None:
-    with pytest.raises(PrefilterError, match="no tool has a word in common"):
-        await chosen(one_less(without), "Quo vadis?")
+async def test_a_task_with_nothing_in_common_needs_no_tool(without: PluginContext) -> None:
+    assert await chosen(one_less(without), "Quo vadis?") == frozenset()
+
+
+def test_short_steps_are_apart() -> None:
+    assert short_steps_of("Create the deployment nightly, and pause it.") == ["pause it"]
+    assert short_steps_of("Pause it") == []
 
 
 async def test_where_all_may_be_shown_nothing_is_left_out(
@@ -174,21 +178,14 @@ async def test_a_task_does_not_wait_for_vectors(context: PluginContext, meaning:
 
     meaning.embed = slow  # type: ignore[method-assign]
     prefilter = one_less(context, patience=0.01)
-    assert (await prefilter.select("feed it", CATALOG, ask)).names == {"zoo.feed"}
+    assert (await prefilter.select("feed it", CATALOG, ask)).names == ("zoo.feed",)
     release.set()
 
     async def happened() -> bool:
-        return "bank.invoices" in await _or_nothing(prefilter, "bills")
+        return "bank.invoices" in (await prefilter.select("bills", CATALOG, ask)).names
 
     await until(happened)
     await prefilter.aclose()
-
-
-async def _or_nothing(prefilter: SemanticPrefilter, task: str) -> frozenset[str]:
-    try:
-        return (await prefilter.select(task, CATALOG, ask)).names
-    except PrefilterError:
-        return frozenset()
 
 
 async def test_words_decide_where_the_embedder_fails(

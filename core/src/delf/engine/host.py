@@ -54,6 +54,7 @@ from delf.protocols.strategy import (
     OnDelta,
     ScriptResult,
     Strategy,
+    ToolChoice,
     ToolDescription,
 )
 
@@ -106,6 +107,11 @@ class TaskHost:
     def tools(self) -> Sequence[ToolDescription]:
         """The tools that the model is shown."""
         return [bound.describe() for bound in self._run.tools.shown]
+
+    @property
+    def choice(self) -> ToolChoice:
+        """The same tools with those that are left out."""
+        return self._run.tool_choice()
 
     @property
     def libraries(self) -> Sequence[str]:

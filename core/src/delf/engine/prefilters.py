@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from delf.environment import using_environ
 from delf.errors import PluginError, did_you_mean
@@ -16,11 +16,6 @@ from delf.protocols.context import PluginContext
 from delf.protocols.prefilter import Choice, Prefilter
 from delf.specs import PrefilterSpec
 
-FILTER_FROM: Final = 10
-"""Fewer actions are all shown: choosing costs a model's answer and could leave one out."""
-SEARCH_FROM: Final = 50
-"""From so many actions on they are searched: a list of all would be longer than the task."""
-
 
 class Prefilters:
     """The prefilters of an agent, each made once, when it is first needed.
@@ -29,9 +24,8 @@ class Prefilters:
         host: Where they come from.
         options: Options by plugin name.
         context: What their factories are given.
-        mode: ``auto`` (off under 10 actions; then a prefilter that asks no model; without one
-            filter under 50 and search from there, or what else is installed), a mode that a
-            plugin serves, ``off``.
+        mode: ``auto`` (all while they fit; then a prefilter that asks no model, or words alone),
+            a mode that a plugin serves, ``off``.
 
     Raises:
         PluginError: When a mode was asked for that no plugin serves, or several do.
@@ -52,18 +46,12 @@ class Prefilters:
         if mode not in ("auto", "off"):
             self._forced(mode)
 
-    def choose(self, actions: int) -> Choice | None:
-        """Choose the prefilter for a number of actions; None where all of them are shown."""
-        if self._mode == "off" or (self._mode == "auto" and actions < FILTER_FROM):
-            return None
-        if self._mode != "auto":
+    def choose(self) -> Choice | None:
+        """Choose the prefilter for tools that do not fit; None where their words decide."""
+        if self._mode not in ("auto", "off"):
             return self._choice(self._forced(self._mode), self._mode, forced=True)
-        specs = self._host.specs(PrefilterSpec)
-        first = "search" if actions >= SEARCH_FROM else "filter"
-        free = sorted({mode for spec in specs if not spec.asks for mode in spec.modes})
-        modes = [*free, first, *sorted({mode for spec in specs for mode in spec.modes})]
-        found = ((spec, mode) for mode in modes for spec in specs if mode in spec.modes)
-        return next((self._choice(spec, mode, forced=False) for spec, mode in found), None)
+        free = [spec for spec in self._host.specs(PrefilterSpec) if not spec.asks and spec.modes]
+        return next((self._choice(spec, spec.modes[0], forced=False) for spec in free), None)
 
     def _choice(self, spec: PrefilterSpec, mode: str, *, forced: bool) -> Choice:
         made = functools.partial(self._prefilter, spec, mode)

@@ -37,6 +37,7 @@ from delf.messages import ModelRequest, Purpose, user
 from delf.plugins.strategies import with_strategy
 from delf.protocols.formats import InputFile
 from delf.protocols.sandbox import SessionSpec
+from delf.protocols.strategy import ToolChoice
 from delf.tools.stubs import stubs_of
 from delf.types import Trust
 
@@ -181,6 +182,10 @@ class TaskRun:
         own = None if request.child is None else request.child.ledger
         return resources.agent.ledger if own is None else own
 
+    def tool_choice(self) -> ToolChoice:
+        """The tools that the model is shown, and those that are left out."""
+        return self.tools.choice(self.config.tools_budget)
+
     @property
     def memory(self) -> AgentMemory | None:
         """Facts from before, of the person who asks; a child task has none."""
@@ -231,7 +236,7 @@ class TaskRun:
         words = self._values.own_words
         begun = next(event.at for event in self.log.events if isinstance(event, TaskStarted))
         question = OUTLINE_QUESTION.format(
-            tools=stubs_of([bound.describe() for bound in self.tools.shown], self.request.task),
+            tools=stubs_of(self.tool_choice(), self.request.task),
             now=moment(begun, self.zone),
             words=f"{words}\n\n{FOLLOWED}\n{followed}" if followed else words,
         )

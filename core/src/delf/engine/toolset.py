@@ -20,7 +20,7 @@ from delf.protocols.connection import (
 )
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.protocols.sandbox import ToolNames
-from delf.protocols.strategy import ToolChoice, ToolDescription
+from delf.protocols.strategy import TOOLS_BUDGET, ToolChoice, ToolDescription
 from delf.records import dataclass
 from delf.secrets import without_secrets
 from delf.tools.action import Action
@@ -30,7 +30,9 @@ from delf.tools.permissions import (
     is_allowed,
     needs_confirmation,
 )
+from delf.tools.stubs import whole_size
 from delf.tools.tolerance import respelled
+from delf.tools.type_texts import values_in
 from delf.values.encoding import dumps
 
 RESERVED: Final = frozenset(
@@ -94,6 +96,7 @@ class BoundAction:
             about=connection.summary,
             tags=action.tags,
             built_in=self.built_in,
+            full_types=action.full_types,
         )
 
     def bind(
@@ -157,6 +160,7 @@ class Toolset:
         self._hidden = hidden
         self._shown = shown
         self._catalog: Catalog | None = None
+        self._size: int | None = None
         self.own_count = sum(not bound.built_in for bound in self._allowed.values())
         """The number of allowed actions that are not delf's own."""
 
@@ -178,19 +182,39 @@ class Toolset:
 
     @property
     def is_chosen(self) -> bool:
-        """True if a prefilter chose what the model is shown, be it all."""
+        """True if the model is shown a choice of the tools."""
         return self._shown is not None
 
-    def choice(self) -> ToolChoice:
-        """Return a prefilter's selection, for a strategy that has tools of its own."""
-        by_name = {bound.name: bound for bound in self.actions}
+    def choice(self, budget: int = TOOLS_BUDGET) -> ToolChoice:
+        """Return what is shown and what is left out.
+
+        Args:
+            budget: The most characters of a prompt that tools take.
+        """
         shown = [bound.describe() for bound in self.shown]
         return ToolChoice(
             shown=shown,
-            left_out=len(by_name) - len(shown),
+            left_out=len(self) - len(shown),
             catalog=self.catalog(),
-            describe=lambda name: by_name[name].describe(),
+            describe=self._describe,
+            budget=budget,
         )
+
+    def fits(self, budget: int) -> bool:
+        """Tell whether all tools are shown whole in so many characters.
+
+        Args:
+            budget: Characters.
+        """
+        if self._size is None:
+            own = [bound.describe() for bound in self.actions if not bound.built_in]
+            self._size = whole_size(own, budget)
+        return self._size <= budget
+
+    def _describe(self, name: str) -> ToolDescription:
+        connection, _, method = name.rpartition(".")
+        key = (connection, method) if connection else (method, "")
+        return self._allowed[key].describe()
 
     def _is_shown(self, bound: BoundAction) -> bool:
         return self._shown is None or bound.built_in or bound.name in self._shown
@@ -234,6 +258,8 @@ class Toolset:
                     summary=b.action.summary,
                     tags=b.action.tags,
                     parameters=tuple((p.name, p.doc or "") for p in b.action.parameters),
+                    values=tuple(v for p in b.action.parameters for v in values_in(p.type_text)),
+                    reads=b.action.effect == "read",
                 )
                 for b in self.actions
                 if not b.built_in
@@ -250,6 +276,7 @@ class Toolset:
         """Another set of the same tools, with another part shown or other built-in ones."""
         made = Toolset(allowed, self._hidden, shown)
         made._catalog = self._catalog  # it is long in the making where there are many
+        made._size = self._size
         return made
 
     async def with_builtins(self, connections: Sequence[ConnectionLike]) -> Toolset:

@@ -20,12 +20,16 @@ class CatalogEntry:
         summary: A line about it.
         tags: Words that it is sorted under, if there are any.
         parameters: Its parameters, each by its name and what it means.
+        values: Words that its parameters can be, and the keys of those that are records.
+        reads: Whether it only reads.
     """
 
     name: str
     summary: str
     tags: tuple[str, ...] = ()
     parameters: tuple[tuple[str, str], ...] = ()
+    values: tuple[str, ...] = ()
+    reads: bool = False
 
 
 class Catalog(Sequence[CatalogEntry]):
@@ -58,9 +62,13 @@ class Catalog(Sequence[CatalogEntry]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The names that a prefilter kept."""
+    """The names that a prefilter chose, best first.
 
-    names: frozenset[str]
+    The model is shown them, and the actions that read the same resources, as far as the budget of
+    the prompt allows.
+    """
+
+    names: Sequence[str]
 
 
 class Prefilter(Protocol):
@@ -70,7 +78,7 @@ class Prefilter(Protocol):
         """The actions that this task needs.
 
         Raises:
-            PrefilterError: When it cannot choose; the engine goes on with all of them.
+            PrefilterError: When it cannot choose; the engine then chooses by words.
         """
         ...
 

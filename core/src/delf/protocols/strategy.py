@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from delf.records import dataclass
 
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from delf.protocols.model import ModelSession
     from delf.protocols.prefilter import Catalog
     from delf.protocols.sandbox import CallAnswer, Outcome, Returned
-    from delf.tools.signature import Parameter
+    from delf.tools.signature import FullTypes, Parameter
     from delf.types import Effect
+
+TOOLS_BUDGET: Final = 21_000
+"""The most characters of a prompt that tools take, unless an agent's ``tools_budget`` says so."""
 
 OnDelta = Callable[["ModelDelta"], None]
 """Sees a piece of a model's answer as it comes. Of a recorded answer, the pieces are whole."""
@@ -38,6 +41,8 @@ class ToolDescription:
         about: What that is, in a line.
         tags: Words that it is sorted under.
         built_in: Whether it is always shown, as a reader of input files.
+        full_types: Makes the parameters and the result with whole types, where those here were
+            shortened.
     """
 
     name: str
@@ -51,6 +56,7 @@ class ToolDescription:
     about: str = ""
     tags: tuple[str, ...] = ()
     built_in: bool = False
+    full_types: Callable[[], FullTypes] | None = None
 
     @property
     def method(self) -> str:
@@ -70,19 +76,21 @@ class ToolDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolChoice:
-    """A prefilter's selection of many tools.
+    """The tools of a task: those that the model is shown, and those that it can look for.
 
     Args:
         shown: What the model is shown.
         left_out: How many more may be called.
         catalog: All of them, but for those that are built in.
         describe: Describes one of the catalog by its name.
+        budget: The most characters of a prompt that tools take.
     """
 
     shown: Sequence[ToolDescription]
     left_out: int
     catalog: Catalog
     describe: Callable[[str], ToolDescription]
+    budget: int = TOOLS_BUDGET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +186,11 @@ class StrategyHost(Protocol):
     @property
     def tools(self) -> Sequence[ToolDescription]:
         """The tools that the model is shown."""
+        ...
+
+    @property
+    def choice(self) -> ToolChoice:
+        """The same tools with those that are left out, for :func:`delf.tools.stubs.stubs_of`."""
         ...
 
     @property

@@ -13,6 +13,7 @@ from delf.errors import ToolDefinitionError, did_you_mean
 from delf.records import dataclass
 from delf.tools.signature import (
     ArgumentValidator,
+    FullTypes,
     Parameter,
     check_hints,
     check_name,
@@ -68,6 +69,8 @@ class Action:
         egress: It sends its arguments out of the user's own services, though it only reads.
         author: The field of a record, or the parameter, with the author that the service vouches
             for, as the sender of a message. None where it vouches for nobody.
+        full_types: Makes the parameters and the result with whole types, where those here were
+            shortened; called when a prompt has room for them, or a script looks for them.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
         signature: ``(statement: str, limit: int = 100) -> list[dict]``.
     """
@@ -91,6 +94,7 @@ class Action:
     sinks: tuple[str, ...] | None = None
     egress: bool = False
     author: str | None = None
+    full_types: Callable[[], FullTypes] | None = None
     is_async: bool = field(init=False)
     signature: str = field(init=False)
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Final
 
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.ranking import Ranking
+from delf.tools.steps import short_steps_of, steps_of
 
 _KEPT: Final = "ranking"
+_RANKED: Final = 100
+"""Actions of each step that are ranked."""
+_SURE: Final = 10
+_FEW: Final = 3
+"""Steps of a word or two, as *and pause it*, have so many actions, after the first ten."""
 _NAME: Final = 2.0
 _TAGS: Final = 1.0
 _SUMMARY: Final = 2.0
 _PARAMETERS: Final = 1.0
+_VALUES: Final = 0.5
 
 
 def search(catalog: Catalog, words: str, limit: int = 20) -> tuple[CatalogEntry, ...]:
@@ -37,16 +46,43 @@ def shares(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[int, flo
     return _ranking(catalog).shares(words, limit)
 
 
+def best_first(catalog: Catalog, task: str) -> list[str]:
+    """The names of all actions: those that fit the steps of a task best, then the others.
+
+    Args:
+        catalog: The actions.
+        task: What the user wants, in plain words.
+    """
+    best = in_turn([places(catalog, step, _RANKED) for step in steps_of(task)])
+    short = in_turn([places(catalog, step, _FEW) for step in short_steps_of(task)])
+    order = dict.fromkeys([*best[:_SURE], *short, *best[_SURE:], *range(len(catalog))])
+    return [catalog[number].name for number in order]
+
+
+def in_turn(rankings: Sequence[Sequence[int]]) -> list[int]:
+    """The best of each ranking, then the second of each, and so on, each once.
+
+    Args:
+        rankings: Places in a catalog.
+    """
+    rounds = zip_longest(*rankings)
+    return list(dict.fromkeys(place for row in rounds for place in row if place is not None))
+
+
 def _ranking(catalog: Catalog) -> Ranking:
     kept = catalog.kept.get(_KEPT)
     if not isinstance(kept, Ranking):
         kept = catalog.kept[_KEPT] = Ranking(
             (
-                (e.name, _NAME),
-                (e.summary, _SUMMARY),
-                (" ".join(e.tags), _TAGS),
-                (" ".join(map(" ".join, e.parameters)), _PARAMETERS),
-            )
-            for e in catalog
+                (
+                    (e.name, _NAME),
+                    (e.summary, _SUMMARY),
+                    (" ".join(e.tags), _TAGS),
+                    (" ".join(map(" ".join, e.parameters)), _PARAMETERS),
+                    (" ".join(e.values), _VALUES),
+                )
+                for e in catalog
+            ),
+            (e.name.rpartition(".")[2] for e in catalog),
         )
     return kept

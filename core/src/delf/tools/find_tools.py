@@ -6,32 +6,49 @@ from collections.abc import Sequence
 from typing import Final
 
 from delf.protocols.connection import ConnectionLike
-from delf.protocols.strategy import ToolChoice
+from delf.protocols.strategy import ToolChoice, ToolDescription
 from delf.tools.catalogs import search
 from delf.tools.function import tool
-from delf.tools.stubs import FIND_TOOLS, fits, render_stubs
+from delf.tools.ranking import named_by
+from delf.tools.stubs import FIND_TOOLS, Detail, render_stubs, whole_size
 
 _MOST: Final = 10
+_FOUND: Final = Detail(800, 800, 3_000)
+"""The room of each tool that was found by words; one that was named is shown whole."""
 
 
 def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
     """``find_tools``, where not all tools are shown, or not whole.
 
     Args:
-        choice: What a prefilter chose.
+        choice: The tools of the task.
     """
-    if not choice.left_out and fits(choice.shown):
+    own = [tool for tool in choice.shown if not tool.built_in]
+    if not choice.left_out and whole_size(own, choice.budget) <= choice.budget:
         return ()
 
     async def find_tools(words: str) -> str:
-        found = search(choice.catalog, words, _MOST)
-        stubs = render_stubs(choice.describe(entry.name) for entry in found)
-        return stubs or f"no other tool fits {words!r}"
+        if exact := _named(choice, words):
+            return render_stubs(exact)
+        found = [choice.describe(entry.name) for entry in search(choice.catalog, words, _MOST)]
+        return render_stubs(found, _FOUND, named_by(words)) or f"no tool fits {words!r}"
 
     more = f"{choice.left_out} more tools may be called. " if choice.left_out else ""
     summary = (
-        f"{more}Returns whole stubs of those that fit some words; print them and rerun() where the "
-        "tools here do not do"
+        f"{more}Gives the whole stub of a tool by its name, or stubs of those that fit some words; "
+        "print them and rerun()"
     )
     made = tool(name=FIND_TOOLS, description=summary, effect="read", confirm=False)
     return (made(find_tools),)
+
+
+def _named(choice: ToolChoice, words: str) -> list[ToolDescription]:
+    """The tools that a text consists of, by their names with or without the connection."""
+    wanted = {word.partition("(")[0].strip("`'\"") for word in words.replace(",", " ").split()}
+    found = [
+        entry.name
+        for entry in choice.catalog
+        if wanted.intersection((entry.name, entry.name.rpartition(".")[2]))
+    ]
+    known = {part for name in found for part in (name, name.rpartition(".")[2])}
+    return [choice.describe(name) for name in found] if wanted <= known else []

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import math
 import re
-from collections.abc import Iterable
-from typing import Final
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 # BM25: how soon a repeated word counts no more, and how much long texts are held back.
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.4
+_NAMED: Final = 0.5
+"""What a name counts for of which all words are looked for."""
 _WORD: Final = re.compile(r"[^\W_]+")
 _RUN: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+)"
 )
 """Thai, Lao, Burmese, Khmer, Japanese, Chinese, and Korean, which joins its particles to words."""
+_STEMMING: Final = threading.Lock()
+"""Held while the stemmer works: it keeps the word in itself."""
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
 _STOP: Final = frozenset(
     {"a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "have", "in", "into"}
     | {"is", "it", "its", "of", "on", "or", "that", "the", "their", "this", "to", "was", "with"}
     | {"all", "get", "i", "me", "my", "please", "show", "what", "which"}
 )
+
+_SAME: Final = 0.5
+"""What a word counts for that people use for the one that they were given."""
+_ALIKE: Final = {
+    word: tuple(other for other in group if other != word)
+    for group in (
+        ("number", "many", "count"),
+        ("remove", "erase", "delete"),
+        ("make", "new", "create"),
+        ("change", "modify", "edit", "update"),
+        ("find", "search", "lookup"),
+        ("fetch", "retrieve", "read"),
+    )
+    for word in group
+}
 
 
 def words_of(text: str) -> list[str]:
@@ -34,7 +55,7 @@ def words_of(text: str) -> list[str]:
         text: Plain words, ``snake_case`` or ``camelCase``.
     """
     found = _WORD.findall(plain_name(text))
-    words = [_stem(word) for word in map(str.lower, found) if word not in _STOP]
+    words = [singular(word) for word in map(str.lower, found) if word not in _STOP]
     return words if text.isascii() else [part for word in words for part in parts_of(word)]
 
 
@@ -69,7 +90,49 @@ def plain_name(name: str) -> str:
     return _CAMEL.sub(" ", name).replace("_", " ").replace(".", " ")
 
 
-def _stem(word: str) -> str:
+@functools.lru_cache(50_000)
+def stem(word: str) -> str:
+    """Return the stem of an English word: ``schedul`` of *schedules*, *scheduled*, *scheduling*.
+
+    Args:
+        word: In lower case, as from :func:`words_of`.
+    """
+    if not (word.isascii() and word.isalpha()):
+        return word
+    with _STEMMING:
+        return _stemmer()(word)
+
+
+@functools.cache
+def _stemmer() -> Callable[[str], str]:
+    import snowballstemmer  # only where tools do not fit a prompt, or are searched for
+
+    library: Any = snowballstemmer
+    return library.stemmer("english").stemWord
+
+
+def named_by(text: str) -> Callable[[str], bool]:
+    """Make a test of names: whether a text has all words of a name, in any form.
+
+    Args:
+        text: Plain words, such as a task.
+    """
+    said = frozenset(map(stem, words_of(text)))
+
+    @functools.cache
+    def is_named(name: str) -> bool:
+        words = words_of(name)
+        return bool(words) and said.issuperset(map(stem, words))
+
+    return is_named
+
+
+def singular(word: str) -> str:
+    """Return the singular of an English word, as far as its ending tells.
+
+    Args:
+        word: In lower case.
+    """
     if len(word) > 4 and word.endswith("ies"):
         return f"{word[:-3]}y"
     if len(word) > 4 and word.endswith(("ses", "xes", "ches", "shes")):
@@ -77,22 +140,35 @@ def _stem(word: str) -> str:
     return word[:-1] if len(word) > 2 and word.endswith("s") and word[-2] != "s" else word
 
 
+def _terms(text: str) -> dict[str, float]:
+    """The words of a text and their stems, each of weight 1; a stem is not taken for a word."""
+    words = dict.fromkeys(words_of(text), 1.0)
+    return words | dict.fromkeys([f"{stem(word)}~" for word in words], 1.0)
+
+
 class Ranking:
     """An index of texts, made once and asked many times.
+
+    A word and its stem are two terms of half the weight each: another form of a word counts half.
+    A thing of whose name all words are looked for counts half as much again.
 
     Args:
         texts: For each thing its texts with their weights; a word that a name holds says more
             than one of a description.
+        names: The names of the things, if they have any.
     """
 
-    def __init__(self, texts: Iterable[Iterable[tuple[str, float]]]) -> None:
+    def __init__(
+        self, texts: Iterable[Iterable[tuple[str, float]]], names: Iterable[str] = ()
+    ) -> None:
+        self._names = [frozenset(_terms(name)) for name in names]
         # By word: which things have it, and first its weight there, then what it counts for.
         self._postings: dict[str, dict[int, float]] = {}
         sizes: list[float] = []
         for number, fields in enumerate(texts):
             weights: dict[str, float] = {}
             for text, weight in fields:
-                for word in dict.fromkeys(words_of(text)):  # said again is not said louder
+                for word in _terms(text):  # said again is not said louder
                     weights[word] = weights.get(word, 0.0) + weight
             for word, weight in weights.items():
                 self._postings.setdefault(word, {})[number] = weight
@@ -130,11 +206,17 @@ class Ranking:
             words: What is looked for, as plain words.
             limit: The most numbers.
         """
-        found = dict.fromkeys(words_of(words))
+        found = _terms(words)
+        meant = {same: _SAME for word in found for same in _ALIKE.get(word, ())} | found
         scores: dict[int, float] = {}
-        for word in found:
+        for word, weight in meant.items():
             for number, share in self._postings.get(word, {}).items():
-                scores[number] = scores.get(number, 0.0) + share
+                scores[number] = scores.get(number, 0.0) + weight * share
+        if self._names:
+            for number in scores:
+                name = self._names[number]
+                share = len(name.intersection(meant)) / len(name) if name else 0.0
+                scores[number] *= (1 + _NAMED * share) / (1 + _NAMED)
         perfect = sum(map(self._counts, found))
         best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))
         return [(number, scores[number] / perfect) for number in best]

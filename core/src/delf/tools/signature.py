@@ -54,6 +54,14 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FullTypes:
+    """The parameters and the result of an action with types that nothing was cut from."""
+
+    parameters: tuple[Parameter, ...]
+    returns: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
     """The parameters and the result of a function, with the words of its docstring."""
 
@@ -194,7 +202,7 @@ class _Place:
 
 
 def type_text(hint: Any, *, given: bool = False) -> str:
-    """A type in compact stub notation, as ``list[{"id": int, "name"?: str}]``.
+    """A type in compact stub notation, as ``list[{"id": int, ?"name": str}]``.
 
     Records (TypedDict, dataclass, pydantic model) are written as their fields, down to
     three levels; enums as the Literal of their values; named tuples as tuples.
@@ -260,7 +268,7 @@ def _class_text(hint: type[Any], place: _Place) -> str:
         return "dict"
     inner = _Place(place.given, (*place.around, hint))
     shown = [
-        f'"{name}"{"" if required else "?"}: {_text(field, inner)}'
+        f'{"" if required else "?"}"{name}": {_text(field, inner)}'
         for name, field, required in fields
     ]
     return "{" + ", ".join(shown) + "}"

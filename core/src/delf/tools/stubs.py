@@ -1,169 +1,259 @@
-"""Tools as typed Python stubs, compact and in a stable order."""
+"""Tools as typed Python stubs, compact and in a stable order.
+
+All tools are shown whole while they fit a budget of characters; the text is then the same for
+every task. Where they do not fit, the stubs of the chosen tools share the budget with the names of
+the others: their types lose depth, but never what the task names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
-from delf.protocols.prefilter import Catalog, CatalogEntry
-from delf.protocols.strategy import ToolDescription
-from delf.tools.catalogs import places
+from delf.protocols.strategy import ToolChoice, ToolDescription
+from delf.tools.ranking import named_by
+from delf.tools.resources import is_own, resource_of, with_readers
+from delf.tools.results import Results, named_results
+from delf.tools.signature import Parameter
+from delf.tools.type_texts import Named, shorten
 
 FIND_TOOLS: Final = "find_tools"
-_MAX_SUMMARY: Final = 300
-_MAX_CONNECTION: Final = 24_000
-"""The most characters about one connection; beyond, its stubs are shortened, then listed."""
-_MOST_CHOSEN: Final = 3_400
-"""Characters of the tools that were chosen of many; ``find_tools`` shows any of them whole."""
-_SHORT_TYPE: Final = 60
-_SHORT_SUMMARY: Final = 70
+_RESULT_NAMES: Final = 16
+"""The keys of a record in a result that are shown at least; further ones only if there is room."""
+_NAMES_SHARE: Final = 0.4
+"""The share of the budget that names of further tools may take."""
+_ABOUT: Final = "# and about"
+_IN_VAIN: Final = 40
+"""So many stubs in a row that do not fit mean that the budget is used."""
 
 
-def stubs_of(tools: Sequence[ToolDescription], task: str) -> str:
-    """The tools of a task as a prompt shows them.
-
-    Where some were chosen of many, so that ``find_tools`` is among them, what fits the task best
-    is shown whole, and the rest in the room that is left.
+class Detail(NamedTuple):
+    """The room that each stub has.
 
     Args:
-        tools: What the model may see.
+        argument: Characters of the type of a parameter that is required or that the task names.
+        other: Characters of the type of any other parameter.
+        result: Characters of the type of the result.
+        summary: Characters of the summary.
+        docs: Whether all parameters are explained; else those that are required or named.
+        stub: Characters of a stub, beyond which its types are :data:`_TIGHT`.
+        values: The most values of an enumeration, beside those that the task names.
+    """
+
+    argument: int
+    other: int
+    result: int
+    summary: int = 300
+    docs: bool = True
+    stub: int = 1_000_000
+    values: int = 12
+
+
+_NO_LIMIT: Final = 1_000_000
+WHOLE: Final = Detail(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
+LEAST: Final = Detail(400, 60, 300, 120, docs=False, stub=1_000)
+_TIGHT: Final = Detail(120, 30, 160, 90, docs=False, values=4)
+_DETAILS: Final = (WHOLE, Detail(1_200, 1_200, 1_200), Detail(600, 300, 600), LEAST)
+
+
+def stubs_of(choice: ToolChoice, task: str) -> str:
+    """The tools of a task as a prompt shows them.
+
+    Args:
+        choice: What the model may see, and what is left out.
         task: What the user wants, in plain words.
     """
-    if any(tool.built_in and tool.name == FIND_TOOLS for tool in tools):
-        return render_fitting(_best_first(tools, task))
-    return render_stubs(tools)
+    room = choice.budget
+    own = [tool for tool in choice.shown if not tool.built_in]
+    names = ""
+    if choice.left_out:
+        shown = {tool.name for tool in own}
+        names = names_of((e.name for e in choice.catalog if e.name not in shown), room)
+        room -= len(names)
+    named = named_by(task)
+    fitting = (detail for detail in _DETAILS if _size(own, detail, named, room) <= room)
+    text = render_stubs(choice.shown, next(fitting, LEAST), named)
+    return "\n".join(filter(None, [text, names]))
 
 
-def _best_first(tools: Sequence[ToolDescription], task: str) -> list[ToolDescription]:
-    catalog = Catalog(
-        CatalogEntry(
-            name=tool.name,
-            summary=tool.summary,
-            tags=tool.tags,
-            parameters=tuple((p.name, p.doc) for p in tool.parameters),
-        )
-        for tool in tools
-    )
-    best = dict.fromkeys((*places(catalog, task, len(tools)), *range(len(tools))))
-    return [tools[place] for place in best]
+def fill(choice: ToolChoice, best_first: Iterable[str], task: str) -> frozenset[str]:
+    """The names of the tools whose stubs fit the budget, in the order of their use.
+
+    Each is followed by the actions that read the same resource.
+
+    Args:
+        choice: All tools, of which none is left out.
+        best_first: Their names.
+        task: What the user wants, in plain words.
+    """
+    by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
+    room = choice.budget
+    listed = ""
+    if whole_size(by_name.values(), room) > room:
+        listed = names_of(by_name, room)
+        room -= len(listed)
+    is_counted = _ABOUT in listed
+    named = named_by(task)
+    seen: set[str] = set()
+    kept: list[str] = []
+    in_vain = 0
+    for name in with_readers((n for n in best_first if n in by_name), choice.catalog):
+        tool = by_name[name]
+        results: Results = named_results((tool, tool)) if tool.returns in seen else {}
+        size = len(_stub(tool, LEAST, named, results)) + 1
+        size += 0 if tool.connection in seen else len(_head(tool)) + 1
+        size -= 0 if is_counted else len(tool.method) + 2  # it is no longer among the names
+        if size > room:
+            in_vain += 1
+            if in_vain > _IN_VAIN:
+                break
+            continue
+        in_vain = 0
+        room -= size
+        seen |= {tool.connection, tool.returns}
+        kept.append(name)
+    return frozenset(kept)
 
 
-def render_stubs(tools: Iterable[ToolDescription]) -> str:
+def render_stubs(
+    tools: Iterable[ToolDescription], detail: Detail = WHOLE, named: Named | None = None
+) -> str:
     """The stubs of some actions, grouped by connection in the order given.
 
     Args:
         tools: What the model may see.
+        detail: The room of each.
+        named: Tells which keys and values a task names; they are never cut.
     """
-    functions: list[str] = []
-    classes: dict[str, list[ToolDescription]] = {}
-    for tool in tools:
-        if not tool.connection:
-            functions.append(_stub(tool, ""))
-            continue
-        classes.setdefault(_head(tool), []).append(tool)
-    blocks = [f"{head}\n{_methods(methods)}" for head, methods in classes.items()]
-    return "\n".join([*functions, *blocks])
+    return "\n".join(_lines(list(tools), detail, named or _nothing))
 
 
-def fits(tools: Iterable[ToolDescription]) -> bool:
-    """Tell whether there is room for the whole stubs of actions that were chosen."""
-    return len(render_stubs(tools)) <= _MOST_CHOSEN
-
-
-def render_fitting(best_first: Sequence[ToolDescription], most: int = _MOST_CHOSEN) -> str:
-    """The stubs of some actions in so many characters: the best ones as detailed as there is room.
-
-    What is left is shown by its required parameters, and what does not fit at all is left out.
+def whole_size(tools: Iterable[ToolDescription], enough: int) -> int:
+    """Count the characters of the whole stubs of some tools, or more than enough of them.
 
     Args:
-        best_first: What the model may see; those built in count as the best.
-        most: Characters.
+        tools: The tools.
+        enough: Where counting may end.
     """
-    ranked = sorted(best_first, key=lambda tool: not tool.built_in)
-    heads = {tool.connection: _head(tool) for tool in ranked if tool.connection}
-    chosen = {id(tool): _listed(tool) for tool in ranked}
-    free = most - sum(len(text) + 1 for text in (*heads.values(), *chosen.values()))
-    while free < 0 and len(chosen) > 1:
-        free += len(chosen.pop(id(ranked.pop()))) + 1
-    for tool in ranked:
-        for text in (_stub(tool, _indent(tool)), _short_stub(tool)):
-            more = len(text) - len(chosen[id(tool)])
-            if more <= free:
-                chosen[id(tool)], free = text, free - more
-                break
-    blocks: dict[str, list[str]] = {}
-    for tool in ranked:
-        blocks.setdefault(heads.get(tool.connection, ""), []).append(chosen[id(tool)])
-    return "\n".join(line for head, texts in blocks.items() for line in (head, *texts) if line)
+    return _size(list(tools), WHOLE, _nothing, enough)
+
+
+def _size(tools: Sequence[ToolDescription], detail: Detail, named: Named, enough: int) -> int:
+    # Types are at least as long whole as they are here.
+    if detail == WHOLE and sum(len(tool.method) + 30 for tool in tools) > enough:
+        return enough + 1
+    size = 0
+    for line in _lines(tools, detail, named):
+        size += len(line) + 1
+        if size > enough:
+            break
+    return size
+
+
+def _lines(tools: Sequence[ToolDescription], detail: Detail, named: Named) -> Iterable[str]:
+    """The stubs, of functions first, then of each connection below its head."""
+    results = named_results(tools)
+    for tool in tools:
+        if not tool.connection:
+            yield from _with_result(tool, detail, named, results, "")
+    for connection in dict.fromkeys(tool.connection for tool in tools if tool.connection):
+        methods = [tool for tool in tools if tool.connection == connection]
+        yield _head(methods[0])
+        for tool in methods:
+            yield from _with_result(tool, detail, named, results, "    ")
+
+
+def _with_result(
+    tool: ToolDescription, detail: Detail, named: Named, results: Results, indent: str
+) -> Iterable[str]:
+    """A stub, after the record that it is the first to give."""
+    found = results.get(tool.returns)
+    if found is not None and found.first is tool:
+        limit = 2 * detail.result
+        yield f"{indent}{found.name} = {shorten(found.record, limit, named, 2 * _RESULT_NAMES)}"
+    yield _stub(tool, detail, named, results)
+
+
+def names_of(names: Iterable[str], budget: int) -> str:
+    """The names of tools that are not shown, as comments, a line for each resource.
+
+    Where they take more than their share of the budget, large groups are only counted.
+
+    Args:
+        names: Of the tools, in their order.
+        budget: That of all tools.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        connection, _, method = name.rpartition(".")
+        groups.setdefault((connection, resource_of(name)), []).append(method)
+    if not groups:
+        return ""
+    lines = {group: f"#   {', '.join(methods)}" for group, methods in groups.items()}
+    most = int(budget * _NAMES_SHARE)
+    by_size = sorted(lines, key=lambda group: len(lines[group]))
+    sizes = accumulate(len(lines[group]) + 1 for group in by_size)
+    fitting = {group for group, size in zip(by_size, sizes, strict=True) if size <= most}
+    counted: dict[str, list[str]] = {}
+    for (connection, resource), methods in groups.items():
+        if (connection, resource) not in fitting:
+            counted.setdefault(connection, []).append(f"{resource} ({len(methods)})")
+    text = [f'# More tools, by resource; {FIND_TOOLS}("name") shows one whole:']
+    for connection in dict.fromkeys(connection for connection, _ in groups):
+        text += [f"# {connection}:"] if connection else []
+        text += [lines[group] for group in groups if group in fitting and group[0] == connection]
+        if connection in counted:
+            text.append(_one_line(f"{_ABOUT} {', '.join(counted[connection])}", most // 4))
+    return "\n".join(text)
+
+
+def _nothing(_name: str) -> bool:
+    return False
 
 
 def _head(tool: ToolDescription) -> str:
     return f"class {tool.connection}:  # {_one_line(tool.about)}"
 
 
-def _indent(tool: ToolDescription) -> str:
-    return "    " if tool.connection else ""
+def _stub(tool: ToolDescription, detail: Detail, named: Named, results: Results) -> str:
+    text = _text(tool, WHOLE if tool.built_in else detail, named, results)
+    return (
+        text if tool.built_in or len(text) <= detail.stub else _text(tool, _TIGHT, named, results)
+    )
 
 
-def _methods(methods: Sequence[ToolDescription]) -> str:
-    """The stubs of one connection, as detailed as its budget allows."""
-    whole = "\n".join(_stub(tool, "    ") for tool in methods)
-    if len(whole) <= _MAX_CONNECTION:
-        return whole
-    short = "\n".join(_short_stub(tool) for tool in methods)
-    if len(short) <= _MAX_CONNECTION:
-        return f"    # signatures are shortened: optional parameters by name only\n{short}"
-    lines = [_listed(tool) for tool in methods]
-    sizes = accumulate(len(line) + 1 for line in lines)
-    fitting = sum(size <= _MAX_CONNECTION for size in sizes)
-    more = [f"    # ... and {len(lines) - fitting} more"] if fitting < len(lines) else []
-    note = "    # a list of the async methods: required parameters, then what it does"
-    return "\n".join([note, *lines[:fitting], *more])
+def _text(tool: ToolDescription, detail: Detail, named: Named, results: Results) -> str:
+    parameters, returns = tool.parameters, tool.returns
+    if tool.full_types is not None:
+        full = tool.full_types()
+        parameters, returns = full.parameters, full.returns
+    found = results.get(tool.returns)
+    result = shorten(returns, detail.result, named, _RESULT_NAMES, detail.values)
+    result = found.text if found else result
+    shown = ", ".join(_parameter(p, detail, named, tool.name) for p in parameters)
+    indent = "    " if tool.connection else ""
+    head = f"{indent}async def {tool.method}({shown}) -> {result}:"
+    summary = _one_line(tool.summary, detail.summary)
+    summary = f"{summary} [asks]" if tool.asks else summary
+    docs = [p for p in parameters if p.doc and (detail.docs or p.required or named(p.name))]
+    if not docs:
+        return f'{head}  """{summary}"""'
+    body = "\n".join(f"{indent}    {p.name}: {_one_line(p.doc)}" for p in docs)
+    return f'{head}\n{indent}    """{summary}\n{body}"""'
 
 
-def _short_stub(tool: ToolDescription) -> str:
-    shown = [f"{p.name}: {_short_type(p.type_text)}" for p in tool.parameters if p.required]
-    shown += [f"{p.name}=..." for p in tool.parameters if not p.required]
-    head = f"async def {tool.method}({', '.join(shown)}) -> {_short_type(tool.returns)}:"
-    return f'{_indent(tool)}{head}  """{_short_summary(tool)}"""'
+def _parameter(parameter: Parameter, detail: Detail, named: Named, action: str) -> str:
+    is_wanted = parameter.required or (
+        named(parameter.name) and (detail != _TIGHT or is_own(parameter.name, action))
+    )
+    limit, names = (detail.argument, 60) if is_wanted else (detail.other, 0)
+    kind = shorten(parameter.type_text, limit, named, names, detail.values)
+    text = f"{parameter.name}: {kind}"
+    return text if parameter.default_text is None else f"{text} = {parameter.default_text}"
 
 
-def _listed(tool: ToolDescription) -> str:
-    names = [p.name for p in tool.parameters if p.required]
-    rest = ["..."] if len(names) < len(tool.parameters) else []
-    takes = ", ".join([*names, *rest])
-    return f"{_indent(tool)}{tool.method}({takes})  # {_short_summary(tool)}"
-
-
-def _short_type(text: str) -> str:
-    """A type, or what kind of value it is when it is long."""
-    if len(text) <= _SHORT_TYPE:
-        return text
-    kind = next((k for k in ("list", "dict", "Literal") if text.startswith(f"{k}[")), "dict")
-    return "str" if kind == "Literal" else kind
-
-
-def _short_summary(tool: ToolDescription) -> str:
-    line = _one_line(tool.summary)
-    line = line if len(line) <= _SHORT_SUMMARY else f"{line[: _SHORT_SUMMARY - 1]}…"
-    return f"{line} [asks]" if tool.asks else line
-
-
-def _stub(tool: ToolDescription, indent: str) -> str:
-    asks = " [asks]" if tool.asks else ""
-    summary = f"{_one_line(tool.summary)}{asks}"
-    notes = [f"{p.name}: {_one_line(p.doc)}" for p in tool.parameters if p.doc]
-    lines = [f"{indent}async def {tool.method}{tool.signature}:"]
-    if notes:
-        body = "\n".join(f"{indent}    {note}" for note in notes)
-        lines.append(f'{indent}    """{summary}\n{body}"""')
-    else:
-        lines[0] += f'  """{summary}"""'
-    return "\n".join(lines)
-
-
-def _one_line(text: str) -> str:
+def _one_line(text: str, most: int = 300) -> str:
     line = " ".join(text.split()).replace('"""', "'''")
     line = f"{line} " if line.endswith('"') else line
-    return line if len(line) <= _MAX_SUMMARY else f"{line[: _MAX_SUMMARY - 1]}…"
+    return line if len(line) <= most else f"{line[: most - 1]}…"

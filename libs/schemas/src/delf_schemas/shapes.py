@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
 from delf.errors import DelfError
 from delf_schemas.names import snake
@@ -15,17 +15,40 @@ Mode = Literal["in", "out"]
 
 _TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 _DATES: Final = {"date": "date", "date-time": "datetime"}
-_MAX_LITERALS: Final = 12
 _MAX_LITERAL_CHARS: Final = 160
-_MAX_CHOICES: Final = 5
 _MAX_DEFAULT: Final = 24
-_PROPERTIES: Final = (14, 8, 5, 4)
-_DEPTH: Final = 3
 _MAX_MERGE: Final = 40
 _MAX_MERGED: Final = 400
 # Schemas that choose among each other can be gone through in more ways than there is time for.
 _MAX_VISITS: Final = 4000
 _STRUCTURE: Final = frozenset({"type", "properties", "items", "enum", "const", "allOf", "anyOf"})
+
+
+class Extent(NamedTuple):
+    """The parts of a schema that its type tells.
+
+    Args:
+        properties: The most of an object, by its depth.
+        literals: The most values of an enumeration.
+        literal_chars: Their characters.
+        choices: The most alternatives.
+    """
+
+    properties: tuple[int, ...]
+    literals: int
+    literal_chars: int
+    choices: int
+
+    @property
+    def depth(self) -> int:
+        """The number of objects within each other that are told."""
+        return len(self.properties) - 1
+
+
+SHORT: Final = Extent((14, 8, 5, 4), 12, _MAX_LITERAL_CHARS, 5)
+FULL: Final = Extent((100, 80, 60, 60, 40, 40), 100, 2_000, 20)
+FULL_CHARS: Final = 6_000
+"""The most characters of one type in full; a longer one loses depth."""
 
 
 class Document(Protocol):
@@ -51,12 +74,19 @@ class Shapes:
         document: Follows references.
         budget: How many schemas are looked at in all; what comes after them is ``Any``.
         dates: Whether what comes back has dates where the schema says so, rather than text.
+        extent: The parts of a schema that are told.
     """
 
     def __init__(
-        self, document: Document, budget: int | None = None, *, dates: bool = False
+        self,
+        document: Document,
+        budget: int | None = None,
+        *,
+        dates: bool = False,
+        extent: Extent = SHORT,
     ) -> None:
         self._document = document
+        self._extent = extent
         self._dates = dates
         self._left = math.inf if budget is None else budget
         self._known: dict[tuple[str, int, str], str] = {}
@@ -77,7 +107,7 @@ class Shapes:
             DelfError: When a reference leads nowhere.
         """
         found = ""
-        for depth in range(_DEPTH, -1, -1):
+        for depth in range(self._extent.depth, -1, -1):
             self._open.clear()
             self._recursive.clear()
             self._visits = 0
@@ -132,21 +162,21 @@ class Shapes:
             nullable = nullable or "null" in kinds
             kinds = [k for k in kinds if k != "null"]
             if len(kinds) > 1 and "enum" not in found:
-                parts = [self._typed(k, found, depth, mode) for k in kinds[:_MAX_CHOICES]]
-                return _union(parts, nullable=nullable)
+                parts = [self._typed(k, found, depth, mode) for k in kinds[: self._extent.choices]]
+                return _union(parts, self._extent.choices, nullable=nullable)
             kind = kinds[0] if kinds else "null"
         text = self._special(found, depth, mode)
         if text is None:
             text = self._typed(kind, found, depth, mode)
-        return _union([text], nullable=nullable)
+        return _union([text], self._extent.choices, nullable=nullable)
 
     def _special(self, found: dict[str, Any], depth: int, mode: Mode) -> str | None:
         """Values, choices and combinations; None for a plain type."""
         if "const" in found:
-            return _literals([found["const"]])
+            return _literals([found["const"]], self._extent)
         values = found.get("enum")
         if isinstance(values, list) and values:
-            return _literals(cast("list[Any]", values))
+            return _literals(cast("list[Any]", values), self._extent)
         for word in ("oneOf", "anyOf"):
             choices: Any = found.get(word)
             if isinstance(choices, list) and choices and "properties" not in found:
@@ -157,7 +187,7 @@ class Shapes:
                     if not isinstance(choice, dict) or _says_something(cast("Any", choice))
                 ]
                 if parts:
-                    return _union(parts, nullable=False)
+                    return _union(parts, self._extent.choices, nullable=False)
         parts: Any = found.get("allOf")
         if isinstance(parts, list) and parts:
             return self._all_of(found, cast("list[Any]", parts), depth, mode)
@@ -201,7 +231,7 @@ class Shapes:
     ) -> str:
         if depth <= 0:
             return "dict"
-        most = _PROPERTIES[min(_DEPTH - depth, len(_PROPERTIES) - 1)]
+        most = self._extent.properties[min(self._extent.depth - depth, self._extent.depth)]
         order = sorted(properties, key=lambda n: n not in required) if mode == "in" else properties
         shown: list[str] = []
         for name in order:
@@ -215,7 +245,7 @@ class Shapes:
                 shown.append("...")
                 break
             mark = "?" if mode == "in" and name not in required else ""
-            shown.append(f"{_quoted(name)}{mark}: {self._any(part, depth - 1, mode)}")
+            shown.append(f"{mark}{_quoted(name)}: {self._any(part, depth - 1, mode)}")
         return f"{{{', '.join(shown)}}}" if shown else "dict"
 
 
@@ -234,7 +264,7 @@ def _quoted(name: str) -> str:
     return json.dumps(name[:60]).replace("```", "'''")
 
 
-def _literals(values: list[Any]) -> str:
+def _literals(values: list[Any], extent: Extent) -> str:
     plain = [v for v in values if isinstance(v, (str, int, float, bool)) and v != ""]
     none = " | None" if None in values else ""
     if any(isinstance(v, str) and ("```" in v or len(v) > _MAX_LITERAL_CHARS) for v in plain):
@@ -248,20 +278,20 @@ def _literals(values: list[Any]) -> str:
             ascii(value) if not isinstance(value, str) or not value.isprintable() else repr(value)
         )
         size += len(text) + 2
-        if len(shown) >= _MAX_LITERALS or (shown and size > _MAX_LITERAL_CHARS):
+        if len(shown) >= extent.literals or (shown and size > extent.literal_chars):
             shown.append("...")
             break
         shown.append(text)
     return f"Literal[{', '.join(shown)}]{none}"
 
 
-def _union(parts: list[str], *, nullable: bool) -> str:
+def _union(parts: list[str], choices: int, *, nullable: bool) -> str:
     listed = list(dict.fromkeys(parts))
     if len(listed) > 1:
         none = [p for p in listed if p == "None"]
         listed = [p for p in listed if p != "None"]
-        if len(listed) > _MAX_CHOICES:
-            listed = [*listed[:_MAX_CHOICES], "..."]
+        if len(listed) > choices:
+            listed = [*listed[:choices], "..."]
         listed = ["Any"] if "Any" in listed else listed
         listed += none
     if (

@@ -13,16 +13,31 @@ from delf_openapi.document import Document
 from delf_openapi.failures import SpecError, pointer_of
 from delf_openapi.operations import Operation, Param, Spot, read_operation
 from delf_schemas.names import sentence, snake
-from delf_schemas.shapes import Shapes, default_text, is_binary, safe_text
+from delf_schemas.shapes import FULL_CHARS, Shapes, default_text, is_binary, safe_text
 
 GUESSED: Final = " (what it gives is a guess)"
 """Stands behind the summary of an action whose result a model has inferred."""
 
-_ARGUMENT_CHARS: Final = 260
-_RETURN_CHARS: Final = 420
-_DOC_CHARS: Final = 90
 _SAFE: Final = ("GET", "HEAD", "OPTIONS", "TRACE")
 _FINAL_WORDS: Final = frozenset({"delete", "destroy", "purge", "erase", "wipe", "revoke", "remove"})
+
+
+class Room(NamedTuple):
+    """The most characters of the texts of an entry.
+
+    Args:
+        argument: Of the type of an argument.
+        returns: Of the type of the result.
+        doc: Of the line about an argument.
+    """
+
+    argument: int
+    returns: int
+    doc: int
+
+
+SHORT_ROOM: Final = Room(260, 420, 90)
+_FULL_ROOM: Final = Room(FULL_CHARS, FULL_CHARS, 240)
 
 
 class Argument(NamedTuple):
@@ -56,6 +71,7 @@ class Entry:
         returns: The type of what it gives.
         arguments: What it takes, the required ones first.
         undeclared: Whether the specification does not say what it gives.
+        declared: The type that the specification says, whatever was learned since.
     """
 
     spot: Spot
@@ -64,6 +80,7 @@ class Entry:
     returns: str
     arguments: tuple[Argument, ...]
     undeclared: bool = False
+    declared: str = ""
 
 
 def compile_spots(
@@ -92,20 +109,44 @@ def compile_spots(
     return entries
 
 
-def compile_operation(document: Document, operation: Operation, shapes: Shapes) -> Entry:
-    """The entry of one operation."""
+def compile_full(document: Document, entry: Entry, shapes: Shapes) -> Entry:
+    """The entry of an operation with types in full, where its own were shortened.
+
+    Args:
+        document: The specification.
+        entry: The entry; what was learned of its result stays.
+        shapes: Writes types in full, of the same document.
+    """
+    operation = read_operation(document, entry.spot)
+    full = compile_operation(document, operation, shapes, _FULL_ROOM)
+    if entry.returns != entry.declared:
+        full.returns = entry.returns
+    return full
+
+
+def compile_operation(
+    document: Document, operation: Operation, shapes: Shapes, room: Room = SHORT_ROOM
+) -> Entry:
+    """The entry of one operation.
+
+    Args:
+        document: The specification.
+        operation: The operation.
+        shapes: Writes types.
+        room: The most characters of types and of texts.
+    """
     spot, raw = operation.spot, operation.raw
-    arguments = [_of_param(p, shapes, document) for p in operation.params]
+    arguments = [_of_param(p, shapes, document, room) for p in operation.params]
     if operation.body is not None:
-        arguments += _of_body(operation.body, shapes, document)
+        arguments += _of_body(operation.body, shapes, document, room)
     "".join([spot.path, *(a.name for a in arguments)]).encode()  # half a character is not sent
     arguments.sort(key=lambda a: a.default is not None)
-    declared, returns = return_type(document, raw, shapes)
+    declared, returns = return_type(document, raw, shapes, room.returns)
     summary = sentence(raw.get("summary")) or sentence(raw.get("description"))
     summary = summary or f"{spot.method} {clean(spot.path, 100)}"
     if raw.get("deprecated") is True:
         summary = f"Deprecated. {summary}"
-    return Entry(spot, effect_of(spot), summary, returns, tuple(arguments), not declared)
+    return Entry(spot, effect_of(spot), summary, returns, tuple(arguments), not declared, returns)
 
 
 def effect_of(spot: Spot) -> Effect:
@@ -119,38 +160,43 @@ def effect_of(spot: Spot) -> Effect:
     return "read" if spot.method in _SAFE else "write"
 
 
-def _of_param(param: Param, shapes: Shapes, document: Document) -> Argument:
+def _of_param(param: Param, shapes: Shapes, document: Document, room: Room) -> Argument:
     found = _resolved(document, param.schema)
     return Argument(
         param.arg,
         param.name,
         param.place,
-        safe_text(shapes, param.schema, "in", _ARGUMENT_CHARS),
+        safe_text(shapes, param.schema, "in", room.argument),
         None if param.required else default_text(found),
-        _doc(param.doc or found.get("description"), found),
+        _doc(param.doc or found.get("description"), found, room.doc),
     )
 
 
-def _of_body(body: Body, shapes: Shapes, document: Document) -> list[Argument]:
+def _of_body(body: Body, shapes: Shapes, document: Document, room: Room) -> list[Argument]:
     if body.fields is None:
         kinds = {"binary": "bytes", "text": "str"}
-        shown = kinds.get(body.kind) or safe_text(shapes, body.schema, "in", 3 * _ARGUMENT_CHARS)
+        shown = kinds.get(body.kind) or safe_text(shapes, body.schema, "in", 3 * room.argument)
         doc = "" if body.kind == "json" else clean(body.media, 60)
         default = None if body.required else "..."
         return [Argument(body.whole or "body", "", "body", shown, default, doc)]
-    result = [_of_field(f, body, shapes, document) for f in body.fields]
+    result = [_of_field(f, body, shapes, document, room) for f in body.fields]
     if body.extra:
         result.append(Argument(body.extra, "", "body", "dict", "...", "further properties"))
     return result
 
 
-def _of_field(item: Field, body: Body, shapes: Shapes, document: Document) -> Argument:
+def _of_field(item: Field, body: Body, shapes: Shapes, document: Document, room: Room) -> Argument:
     found = _resolved(document, item.schema)
     required = item.required and body.required
-    shown = safe_text(shapes, item.schema, "in", _ARGUMENT_CHARS)
+    shown = safe_text(shapes, item.schema, "in", room.argument)
     default = None if required else default_text(found)
     return Argument(
-        item.arg, item.name, "body", shown, default, _doc(found.get("description"), found)
+        item.arg,
+        item.name,
+        "body",
+        shown,
+        default,
+        _doc(found.get("description"), found, room.doc),
     )
 
 
@@ -161,8 +207,8 @@ def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
         return {}
 
 
-def _doc(text: Any, schema: Mapping[str, Any]) -> str:
-    shown = sentence(text, _DOC_CHARS)
+def _doc(text: Any, schema: Mapping[str, Any], most: int) -> str:
+    shown = sentence(text, most)
     form = schema.get("format")
     if schema.get("type") == "string" and form in ("date", "date-time", "uuid", "email", "uri"):
         return f"{form}; {shown}" if shown else str(form)
@@ -180,7 +226,9 @@ def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
 _NOTHING: Final = frozenset({"204", "205"})
 
 
-def return_type(document: Document, raw: Mapping[str, Any], shapes: Shapes) -> tuple[bool, str]:
+def return_type(
+    document: Document, raw: Mapping[str, Any], shapes: Shapes, most: int
+) -> tuple[bool, str]:
     """Tell whether it is declared what an operation gives, and its type."""
     responses = responses_of(raw)
     good = sorted(k for k in responses if k[:1] == "2") or [k for k in responses if k == "DEFAULT"]
@@ -199,7 +247,7 @@ def return_type(document: Document, raw: Mapping[str, Any], shapes: Shapes) -> t
         if kind == "json":
             if schema is None or schema in ({}, {"type": "object"}):
                 return False, "Any" if not schema else "dict"
-            return True, safe_text(shapes, schema, "out", _RETURN_CHARS)
+            return True, safe_text(shapes, schema, "out", most)
         if kind == "text":
             return True, "str"
         binary = schema is None or is_binary(_resolved(document, schema)) or kind == "binary"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import re
 import threading
@@ -17,10 +18,10 @@ from delf.settings import PluginSettings, SecretStr
 from delf.tools.action import Action
 from delf.tools.connection import Connection, describe_actions
 from delf.tools.json_schema import clean
-from delf.tools.signature import Parameter
+from delf.tools.signature import FullTypes, Parameter
 from delf.types import Permission
 from delf_openapi.calls import CONTEXT, Call, Caller
-from delf_openapi.compiler import Argument, Entry
+from delf_openapi.compiler import Argument, Entry, compile_full
 from delf_openapi.requests import FULL
 from delf_openapi.security import secured_names
 from delf_openapi.selection import resolved_confirm, told_effects
@@ -265,27 +266,30 @@ class APITool(Connection):
         if hidden:
             shown = [a for a in shown if (a.place, a.name.lower()) not in hidden]
             covered = frozenset(a.arg for a in entry.arguments) - {a.arg for a in shown}
-        parameters: list[Parameter] = []
-        for argument in shown:
-            found = known.get(argument)  # many operations take the same
-            if found is None:
-                name, text, default = argument.arg, argument.type, argument.default
-                found = Parameter(name=name, type_text=text, default_text=default, doc=argument.doc)
-                known[argument] = found
-            parameters.append(found)
+        told = [a for a in shown if (a.name, a.place) not in api.everywhere]
+        parameters = tuple(known.setdefault(a, _parameter(a)) for a in told)
+
+        @functools.cache
+        def full_types() -> FullTypes:
+            names = {argument.arg for argument in told}
+            full = compile_full(api.document, entry, api.full_shapes)
+            arguments = [_parameter(a) for a in full.arguments if a.arg in names]
+            return FullTypes(parameters=tuple(arguments), returns=full.returns)
+
         call = Call(self._caller, api, entry, covered, shown)
         return Action(
             name=entry.spot.name,
             permission=entry.spot.name,
             effect=entry.effect,
             summary=entry.summary,
-            parameters=tuple(parameters),
+            parameters=parameters,
             returns=entry.returns,
             validate=call.validate,
             call=call.call,
             schema=call.schema,
             tags=entry.spot.tags,
             context=CONTEXT,
+            full_types=full_types,
             version=f"{entry.spot.method} {entry.spot.path} {servers}",
         )
 
@@ -299,6 +303,15 @@ class APITool(Connection):
                 item |= {"method": spot.method, "path": spot.path, "tags": list(spot.tags)}
         title = clean(api.info.get("title"), 200)
         return {**shown, "api": title, "left_out": api.left_out, "warnings": list(api.warnings)}
+
+
+def _parameter(argument: Argument) -> Parameter:
+    return Parameter(
+        name=argument.arg,
+        type_text=argument.type,
+        default_text=argument.default,
+        doc=argument.doc,
+    )
 
 
 def _secret(value: Any) -> Any:

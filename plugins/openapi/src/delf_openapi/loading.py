@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -19,13 +21,15 @@ from delf_openapi.operations import Spot, find_operations
 from delf_openapi.selection import as_words, choose
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import Source, of_mapping, read, uri_of
+from delf_schemas.shapes import FULL, Shapes
 
 _LOGGED: Final = 20
+_FEW: Final = 5
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass
 class API:
     """A specification that was loaded and compiled as far as it is needed.
 
@@ -36,6 +40,8 @@ class API:
         warnings: What was left out, and why.
         left_out: How many operations are not among the chosen only for their number.
         version: What tells its content from others; None where it cannot be written.
+        everywhere: Optional headers that most operations take, such as the API's version, by name
+            and place. Scripts can give them, and are not told of them.
     """
 
     document: Document
@@ -44,7 +50,13 @@ class API:
     warnings: list[str]
     left_out: int
     version: str | None
+    everywhere: frozenset[tuple[str, str]] = frozenset()
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @functools.cached_property
+    def full_shapes(self) -> Shapes:
+        """Writes types in full."""
+        return Shapes(self.document, dates=self.document.dates, extent=FULL)
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -82,9 +94,22 @@ def load_api(
     entries = compile_spots(document, chosen, warnings)
     if settings.enrich and not source.digest:
         raise SpecError("the specification is nested too deeply, or contains itself")
-    api = API(document, spots, entries, warnings, left_out, source.digest or None)
+    version, common = source.digest or None, _everywhere(entries)
+    api = API(document, spots, entries, warnings, left_out, version, common)
     _report(name, api, allow)
     return api
+
+
+def _everywhere(entries: Mapping[str, Entry]) -> frozenset[tuple[str, str]]:
+    if len(entries) < _FEW:
+        return frozenset()
+    counts = Counter(
+        (argument.name, argument.place)
+        for entry in entries.values()
+        for argument in entry.arguments
+        if argument.place == "header" and argument.default is not None
+    )
+    return frozenset(key for key, count in counts.items() if 2 * count > len(entries))
 
 
 def _source(settings: OpenAPISettings, tree: Mapping[str, Any] | None) -> tuple[Source, Read]:

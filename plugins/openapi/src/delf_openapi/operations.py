@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, cast
 
@@ -18,6 +20,8 @@ _PLACES: Final = ("path", "query", "header", "cookie")
 _IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "authorization", "host"})
 _IGNORED_HEADERS_MORE: Final = frozenset({"content-length", "transfer-encoding", "connection"})
 _DEFAULT_STYLES: Final = {"path": "simple", "header": "simple", "query": "form", "cookie": "form"}
+
+_NO_WORD: Final = re.compile(r"\W")
 
 Place = Literal["path", "query", "header", "cookie"]
 
@@ -100,10 +104,13 @@ def find_operations(document: Document, warnings: list[str]) -> list[Spot]:
     spots: list[Spot] = []
     taken: set[str] = set()
     counts: dict[str, int] = {}
-    for method, path, tokens, operation in _walk(document, warnings):
-        declared = operation.get("operationId")
-        identity = declared if isinstance(declared, str) and declared else None
-        base = method_name(_words(identity, method, path))
+    found = list(_walk(document, warnings))
+    short = Counter(_without_path(_identity(op), method, path) for method, path, _, op in found)
+    for method, path, tokens, operation in found:
+        identity = _identity(operation)
+        plain = _without_path(identity, method, path)
+        words = plain if short[plain] == 1 else identity
+        base = method_name(_words(words, method, path))
         name = base
         if name in taken:
             # The number goes on where the last clash left it, or many clashes would be slow.
@@ -117,6 +124,20 @@ def find_operations(document: Document, warnings: list[str]) -> list[Spot]:
         tags = tuple(t for t in words if isinstance(t, str))
         spots.append(Spot(name, method.upper(), path, tokens, identity, tags))
     return spots
+
+
+def _identity(operation: Mapping[str, Any]) -> str | None:
+    declared = operation.get("operationId")
+    return declared if isinstance(declared, str) and declared else None
+
+
+def _without_path(identity: str | None, method: str, path: str) -> str | None:
+    """An operationId without the path and the method that FastAPI puts at its end."""
+    if identity is None:
+        return None
+    end = f"{_NO_WORD.sub('_', path)}_{method}"
+    plain = identity.removesuffix(end)
+    return plain if plain != identity and any(c.isalpha() for c in plain) else identity
 
 
 def _walk(

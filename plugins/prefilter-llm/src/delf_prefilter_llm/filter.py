@@ -34,7 +34,7 @@ class FilterPrefilter:
             PrefilterError: When it fails, or names none that there is.
         """
         if not catalog:
-            return Selection(names=frozenset())
+            return Selection(names=())
         actions = "\n".join(map(line, catalog))
         said = await answer(ask, _QUESTION.format(actions=actions, task=task))
         names = named_in(said, catalog)

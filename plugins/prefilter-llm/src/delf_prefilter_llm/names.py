@@ -24,8 +24,8 @@ def line(entry: CatalogEntry) -> str:
     return f"{written(entry)}  {summary[:_LINE]}"
 
 
-def named_in(text: str, entries: Iterable[CatalogEntry]) -> frozenset[str]:
-    """The actions that a text names, with a colon or a dot, in any case.
+def named_in(text: str, entries: Iterable[CatalogEntry]) -> tuple[str, ...]:
+    """The actions that a text names, with a colon or a dot, in any case, each once.
 
     Args:
         text: A model's answer.
@@ -33,7 +33,7 @@ def named_in(text: str, entries: Iterable[CatalogEntry]) -> frozenset[str]:
     """
     known = {written(entry).lower(): entry.name for entry in entries}
     found = (known.get(name.replace(".", ":").lower()) for name in _NAME.findall(text))
-    return frozenset(name for name in found if name is not None)
+    return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
 async def answer(ask: Ask, question: str) -> str:

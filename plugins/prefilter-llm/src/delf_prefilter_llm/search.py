@@ -44,7 +44,7 @@ class SearchPrefilter:
             PrefilterError: When it fails, or finds none.
         """
         if not catalog:
-            return Selection(names=frozenset())
+            return Selection(names=())
         surfaced: dict[str, CatalogEntry] = {}
         story: list[str] = []
         for left in range(self._rounds, 0, -1):
@@ -70,4 +70,4 @@ class SearchPrefilter:
                 ]
         if not surfaced:
             raise PrefilterError(f"the light model found no action in {self._rounds} rounds")
-        return Selection(names=frozenset(surfaced))
+        return Selection(names=tuple(surfaced))

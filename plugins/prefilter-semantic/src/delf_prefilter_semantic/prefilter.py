@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from delf.errors import DelfError, PluginError, PrefilterError
+from delf.errors import DelfError, PluginError
 from delf.machine.contexts import shared_task
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder
 from delf.protocols.prefilter import Ask, Catalog, Selection
-from delf.tools.catalogs import shares
-from delf_prefilter_semantic.steps import steps_of
+from delf.tools.catalogs import in_turn, shares
+from delf.tools.steps import steps_of
 from delf_prefilter_semantic.vectors import CatalogVectors
 
 _log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class SemanticPrefilter:
     def __init__(
         self,
         context: PluginContext,
-        limit: int = 20,
+        limit: int = 60,
         embedding_model: str | None = None,
         patience: float = 2.0,
     ) -> None:
@@ -59,17 +59,11 @@ class SemanticPrefilter:
         self._making: asyncio.Task[CatalogVectors] | None = None
 
     async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
-        """The actions that fit the task best; all where there are no more than the limit.
-
-        Raises:
-            PrefilterError: When not one of them has anything in common with it.
-        """
+        """The actions that fit the task best; all where there are no more than the limit."""
         if len(catalog) <= self._limit:
-            return Selection(names=frozenset(entry.name for entry in catalog))
+            return Selection(names=tuple(entry.name for entry in catalog))
         chosen = await self.rank(task, catalog)
-        if not chosen:
-            raise PrefilterError("no tool has a word in common with the task")
-        return Selection(names=frozenset(catalog[number].name for number in chosen))
+        return Selection(names=tuple(catalog[number].name for number in chosen))
 
     async def rank(self, task: str, catalog: Catalog) -> Sequence[int]:
         """The places in the catalog of the actions that fit a task, best first."""
@@ -85,7 +79,7 @@ class SemanticPrefilter:
                 _log.warning("words decide alone, the embedder failed: %s", error.describe())
             else:
                 rankings = _fused(by_words, likeness)
-        return list(_in_turn(rankings))[: self._limit]
+        return in_turn(rankings)[: self._limit]
 
     async def _vectors(self, catalog: Catalog) -> CatalogVectors | None:
         """The catalog's vectors, when they are there within the time that a task waits for them."""
@@ -142,13 +136,3 @@ def _fused(by_words: Sequence[Mapping[int, float]], likeness: Any) -> list[list[
         scores = _BY_WORDS * words + (1 - _BY_WORDS) * likeness[numbers]
         rankings.append(numbers[np.lexsort((numbers, -scores))].tolist())
     return rankings
-
-
-def _in_turn(rankings: Sequence[Sequence[int]]) -> Iterable[int]:
-    """The best of each ranking, then the second of each, and so on, each once."""
-    chosen: dict[int, None] = {}
-    for place in range(max(map(len, rankings), default=0)):
-        for ranking in rankings:
-            if place < len(ranking):
-                chosen.setdefault(ranking[place])
-    return chosen

@@ -28,6 +28,9 @@ or list for JSON, a list of dicts for .csv or .xlsx; or by open() in the working
 variables kept. Use it only when the next step cannot be written without seeing data first; \
 context says what was found, remaining what is left."""
 
+_MAY_BE_LEFT_OUT = (
+    '\n- In types, ?"key" may be left out, and dict is a record that is not spelled out.'
+)
 _IN_FENCE = "Answer with the script alone, in one ```python block."
 _BEGINNING = 1000
 _IN_TOOL = "Answer with one call of run, whose code is the script, and nothing else."
@@ -60,6 +63,7 @@ def script_rules(
     extra = f" and {', '.join(libraries)}" if libraries else ""
     answer = _IN_TOOL if in_tool else _IN_FENCE
     rules = _RULES.format(language=language, libraries=extra, answer=answer)
+    rules += _MAY_BE_LEFT_OUT if '?"' in stubs else ""
     rules += f"\n- This sandbox runs a part of Python. It lacks {lacks}." if lacks else ""
     tools = f"```python\n{stubs}\n```" if stubs else "There are none; compute the answer."
     return f"{rules}\n\nTools:\n{tools}"

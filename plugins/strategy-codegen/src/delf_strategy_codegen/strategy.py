@@ -92,7 +92,7 @@ class CodegenStrategy:
             DelfError: When the model, the budget or the sandbox gave up.
         """
         in_tool = self._code_in == "tool"
-        stubs = stubs_of(host.tools, host.task)
+        stubs = stubs_of(host.choice, host.task)
         rules = script_rules(
             stubs, host.libraries, language=host.language, lacks=host.lacks, in_tool=in_tool
         )

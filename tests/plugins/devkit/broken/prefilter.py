@@ -15,13 +15,13 @@ from delf.tools.catalogs import search
 class Good:
     async def select(self, task, catalog, ask):
         if not catalog:
-            return Selection(names=frozenset())
+            return Selection(names=())
         try:
             said = json.loads(await ask(f"Which of these does {task!r} need? {catalog}"))
         except (DelfError, ValueError) as error:
             raise PrefilterError("the model did not choose") from error
         known = {entry.name for entry in catalog}
-        return Selection(names=frozenset(name for name in said if name in known))
+        return Selection(names=tuple(name for name in said if name in known))
 
 
 class Suite(PrefilterContract):
@@ -50,7 +50,7 @@ class TestGivesAList(Good):
 class TestInvents(Good):
     async def select(self, task, catalog, ask):
         selection = await super().select(task, catalog, ask)
-        return Selection(names=selection.names | {"mail.send"})
+        return Selection(names=(*selection.names, "mail.send"))
 
 
 @breaks("test_nonsense_of_the_model_selects_nothing_foreign")
@@ -60,7 +60,7 @@ class TestBelievesTheModel(Good):
             said = json.loads(await ask("Which?"))
         except ValueError as error:
             raise PrefilterError("no JSON") from error
-        return Selection(names=frozenset(said))
+        return Selection(names=tuple(said))
 
 
 @breaks("test_a_large_catalog_is_no_problem")
@@ -90,7 +90,7 @@ class TestMixesUpTasks(Good):
         self.task = task
         await asyncio.sleep(0)
         found = search(catalog, self.task, 2)
-        return Selection(names=frozenset(entry.name for entry in found))
+        return Selection(names=tuple(entry.name for entry in found))
 
 
 @breaks("test_each_task_has_what_it_needs", says="a task is not shown")
@@ -101,7 +101,7 @@ class TestGivesItsFirstSelectionToAll(Good):
         if self.first is None:
             self.first = await super().select(task, catalog, ask)
         known = {entry.name for entry in catalog}
-        return Selection(names=self.first.names & known)
+        return Selection(names=tuple(known.intersection(self.first.names)))
 
 
 @breaks("test_keeps_nothing_between_tasks", says="in the question of another")

@@ -162,8 +162,9 @@ class TaskPipeline:
         if run.agent_tools.need_setup:
             await set_up(run)
         await select(run, seconds)
-        if run.tools.is_chosen and isinstance(self._strategy, SupportsOwnTools):
-            own = self._strategy.own_tools(run.tools.choice())
+        is_whole = run.tools.fits(run.config.tools_budget) and not run.tools.is_chosen
+        if not is_whole and isinstance(self._strategy, SupportsOwnTools):
+            own = self._strategy.own_tools(run.tool_choice())
             run.tools = await run.tools.with_builtins(own)
         if run.tools is not tools:
             self._host.use(run.tools)

@@ -20,6 +20,20 @@ def steps_of(task: str) -> list[str]:
     Args:
         task: The task in plain words.
     """
-    parts = [part.strip() for part in _BORDER.split(task)]
-    telling = [part for part in parts if len(words_of(part)) >= _TELLING]
+    telling = [part for part in _parts(task) if len(words_of(part)) >= _TELLING]
     return [task, *telling[:_MOST]] if len(telling) > 1 else [task]
+
+
+def short_steps_of(task: str) -> list[str]:
+    """The parts of a task that say something in one or two words, at most twelve.
+
+    Args:
+        task: The task in plain words.
+    """
+    parts = _parts(task)
+    short = [part for part in parts if 0 < len(words_of(part)) < _TELLING]
+    return short[:_MOST] if len(parts) > 1 else []
+
+
+def _parts(task: str) -> list[str]:
+    return [part.strip() for part in _BORDER.split(task)]

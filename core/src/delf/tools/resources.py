@@ -1,0 +1,138 @@
+"""Resources behind the names of actions: ``close_ticket`` and ``list_tickets`` share one."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from delf.protocols.prefilter import CatalogEntry
+from delf.tools.ranking import plain_name, singular, stem
+
+_LOOKS: Final = frozenset(
+    {"list", "get", "read", "retrieve", "find", "search", "query", "count", "filter", "fetch"}
+    | {"show", "view", "lookup", "index", "describe", "browse", "select"}
+)
+"""Verbs of actions that only read."""
+_VERBS: Final = _LOOKS | frozenset(
+    {"create", "add", "new", "post", "put", "patch", "update", "partial", "set", "edit", "change"}
+    | {"replace", "write", "save", "upsert", "insert", "append", "delete", "remove", "destroy"}
+    | {"clear", "cancel", "close", "open", "send", "start", "stop", "run", "bulk", "batch", "move"}
+    | {"copy", "make", "do", "enable", "disable", "assign", "unassign", "upload", "download"}
+)
+_SMALL: Final = frozenset(
+    {"a", "all", "an", "and", "as", "at", "by", "for", "from", "id", "ids", "in", "my", "name"}
+    | {"of", "on", "one", "or", "the", "to", "with", "many", "details", "api"}
+)
+_MOST_SIBLINGS: Final = 3
+
+
+def looks_only(name: str) -> bool:
+    """Tell whether an action's name says that it only reads: it has a verb of looking, no other.
+
+    Args:
+        name: Such as ``tickets.search`` or ``read_flow_runs``.
+    """
+    words = set(_words(name.rpartition(".")[2]))
+    return bool(words & _LOOKS) and not words & (_VERBS - _LOOKS - {"run"})
+
+
+def resource_of(name: str) -> str:
+    """Return the first noun of an action's name, or that of its connection; for grouping.
+
+    Args:
+        name: ``connection.method``, or the bare name of a function.
+    """
+    connection, _, method = name.rpartition(".")
+    nouns = nouns_of(name)
+    return nouns[0] if nouns else connection or method
+
+
+def nouns_of(name: str) -> list[str]:
+    """Return the nouns of an action's name, singular, in order: ``flow``, ``run``.
+
+    Args:
+        name: ``connection.method``, or the bare name of a function.
+    """
+    method = name.rpartition(".")[2]
+    return [singular(word) for word in _words(method) if word not in _VERBS - {"run"} | _SMALL]
+
+
+def with_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:
+    """Names of actions, each followed by those that read the same resource, each once.
+
+    Whoever closes a ticket has to find it first: ``close_ticket`` is followed by ``get_ticket``
+    and ``list_tickets``.
+
+    Args:
+        names: The chosen actions, best first.
+        catalog: All actions.
+    """
+    readers = _readers(catalog)
+    found: set[str] = set()
+    for name in names:
+        nouns = _nouns(name)
+        near = [group for noun in nouns for group in readers.get(noun, ()) if group.nouns <= nouns]
+        # Of `flow run` and `flow`, the former is meant.
+        exact = [g for g in near if not any(g.nouns < other.nouns for other in near)]
+        exact.sort(key=lambda group: (-len(group.nouns), group.names))
+        siblings = [item for group in exact for item in group.names[:_MOST_SIBLINGS]]
+        for item in (name, *siblings):
+            if item not in found:
+                found.add(item)
+                yield item
+
+
+class _Readers(NamedTuple):
+    """The reading actions of a resource, the plainest first."""
+
+    nouns: frozenset[str]
+    names: list[str]
+
+
+def _readers(catalog: Sequence[CatalogEntry]) -> Mapping[str, Sequence[_Readers]]:
+    """The resources that are read, by the rarest of their nouns."""
+    groups: dict[frozenset[str], list[str]] = {}
+    for entry in sorted(catalog, key=lambda entry: len(entry.name)):
+        if (entry.reads or looks_only(entry.name)) and not is_count(entry.name):
+            groups.setdefault(_nouns(entry.name), []).append(entry.name)
+    counts = Counter(noun for nouns in groups for noun in nouns)
+    found: dict[str, list[_Readers]] = {}
+    for nouns, names in groups.items():
+        if nouns:
+            rarest = min(nouns, key=lambda noun: (counts[noun], noun))
+            found.setdefault(rarest, []).append(_Readers(nouns, names))
+    return found
+
+
+def is_count(name: str) -> bool:
+    """Tell whether an action only counts, so that it does not find what another one needs.
+
+    Args:
+        name: ``connection.method``.
+    """
+    return "count" in _words(name.rpartition(".")[2])
+
+
+def is_own(parameter: str, name: str) -> bool:
+    """Tell whether a parameter is about the resource of its action: ``flow_runs`` of its runs.
+
+    Args:
+        parameter: The parameter's name.
+        name: The action's.
+    """
+    own = frozenset(stem(word) for word in _words(parameter))
+    return own == frozenset(noun for noun in _nouns(name) if not noun.endswith("."))
+
+
+@functools.lru_cache(20_000)
+def _nouns(name: str) -> frozenset[str]:
+    """The stems of what an action is about, and its connection; no verbs of looking."""
+    connection, _, method = name.rpartition(".")
+    words = [word for word in _words(method) if word not in _LOOKS and word not in _SMALL]
+    return frozenset([*map(stem, words), *([f"{connection}."] if connection else [])])
+
+
+def _words(name: str) -> list[str]:
+    return plain_name(name).lower().split()

@@ -1,0 +1,74 @@
+"""Names for the records that several tools give, so that a prompt spells each out once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from delf.protocols.strategy import ToolDescription
+from delf.tools.resources import nouns_of
+
+_RECORD: Final = re.compile(r"(?P<before>list\[)?(?P<record>\{.+\})(?P<after>\]?(?: \| None)?)")
+_WORTH: Final = 80
+"""A shorter record is as easily written out."""
+
+
+class Result(NamedTuple):
+    """A record with a name.
+
+    Args:
+        name: Such as ``FlowRun``.
+        record: Its type in full.
+        text: The type of the result, with the name in place of the record.
+        first: The first tool that gives it.
+    """
+
+    name: str
+    record: str
+    text: str
+    first: ToolDescription
+
+
+Results = Mapping[str, Result]
+"""Named results by the ``returns`` of the tools."""
+
+
+def named_results(tools: Iterable[ToolDescription]) -> Results:
+    """Name the records that at least two tools give, alone or in a list.
+
+    Args:
+        tools: Those that are shown.
+    """
+    givers: dict[str, list[ToolDescription]] = {}
+    for tool in tools:
+        found = _RECORD.fullmatch(tool.returns)
+        if found is not None and len(found["record"]) >= _WORTH:
+            givers.setdefault(found["record"], []).append(tool)
+    results: dict[str, Result] = {}
+    taken: set[str] = set()
+    for record, giving in givers.items():
+        if len(giving) < 2:
+            continue
+        name = _name(giving, taken)
+        taken.add(name)
+        first = giving[0]
+        full = first.returns if first.full_types is None else first.full_types().returns
+        whole = _RECORD.fullmatch(full)
+        for tool in giving:
+            found = _RECORD.fullmatch(tool.returns)
+            text = tool.returns.replace(record, name, 1) if found is not None else name
+            results[tool.returns] = Result(
+                name, record if whole is None else whole["record"], text, first
+            )
+    return results
+
+
+def _name(tools: Iterable[ToolDescription], taken: set[str]) -> str:
+    """Name a record after what the tools are about that give it."""
+    words = min((nouns_of(tool.name) for tool in tools), key=len)
+    name = "".join(word.capitalize() for word in words) or "Result"
+    base, number = name, 2
+    while name in taken:
+        name, number = f"{base}{number}", number + 1
+    return name

@@ -1,0 +1,184 @@
+"""Types in stub notation as trees, so that a long type loses depth before it loses names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+Named = Callable[[str], bool]
+"""Tells whether a task names a key or a value."""
+
+_KEY: Final = re.compile(r'\??"(?:[^"\\]|\\.)*": ?')
+_STRING: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
+_LITERAL: Final = "Literal["
+_MORE: Final = "..."
+_DEEPEST: Final = 12
+_FORMS: Final = ((_DEEPEST, 80), (4, 60), (3, 60), (2, 60), (1, 60))
+"""Depths of records, and the number of names in each, from the whole to what is always told."""
+
+
+def values_in(text: str) -> list[str]:
+    """The keys of records and the values of ``Literal`` in a type, for searching.
+
+    Args:
+        text: A type in stub notation.
+    """
+    return [found[0].strip("\"'") for found in _STRING.finditer(text)]
+
+
+class _Item(NamedTuple):
+    """A key of a record with its type, or a value of a ``Literal``."""
+
+    key: str
+    head: str
+    parts: tuple[str | _Group, ...]
+
+
+class _Group(NamedTuple):
+    is_record: bool
+    items: tuple[_Item, ...]
+    is_cut: bool
+
+
+class _Form(NamedTuple):
+    """The parts of a type that are written.
+
+    Args:
+        depth: Records within each other.
+        names: Keys of each.
+        values: Values of each ``Literal``.
+    """
+
+    depth: int
+    names: int
+    values: int
+
+
+def shorten(text: str, limit: int, named: Named, names: int = 60, values: int = 12) -> str:
+    """Shorten a type: inner records become ``dict`` first, then further keys become dots.
+
+    The keys of the outermost records stay, up to ``names`` of them, even where that is longer
+    than the limit. A key or a value that the task names stays wherever it is.
+
+    Args:
+        text: A type in stub notation.
+        limit: Characters.
+        named: Tells which keys and values the task names.
+        names: The most keys of the outermost records.
+        values: The most values of each ``Literal``.
+    """
+    if len(text) <= limit:
+        return text
+    try:
+        parts = _Reader(text).parts("")
+    except ValueError:
+        return text
+    short = text
+    for depth, most in (*_FORMS, (1, names)):
+        form = _Form(depth, min(most, names) if depth == 1 else most, values)
+        short = _written(parts, form, named)
+        if len(short) <= limit:
+            break
+    return short
+
+
+class _Reader:
+    """Reads one type.
+
+    Args:
+        text: The type.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at: int = 0
+
+    def parts(self, ends: str, level: int = 0) -> tuple[str | _Group, ...]:
+        """Read up to one of some characters, or to the end.
+
+        Raises:
+            ValueError: When brackets do not match, or are nested too deeply.
+        """
+        if level > 3 * _DEEPEST:
+            raise ValueError("nested too deeply")
+        found: list[str | _Group] = []
+        plain: list[str] = []
+        depth = 0
+        text = self._text
+        while self._at < len(text):
+            char = text[self._at]
+            if char in "\"'" and (string := _STRING.match(text, self._at)):
+                plain.append(string[0])
+                self._at = string.end()
+                continue
+            is_literal = char == "L" and text.startswith(_LITERAL, self._at)
+            if char == "{" or is_literal:
+                found += ["".join(plain), self._group(is_literal, level)]
+                plain.clear()
+                continue
+            if not depth and char in ends:
+                break
+            depth += (char in "[(") - (char in "])")
+            if depth < 0:
+                raise ValueError("a bracket too many")
+            plain.append(char)
+            self._at += 1
+        else:
+            if ends:
+                raise ValueError("a bracket is missing")
+        return (*found, "".join(plain))
+
+    def _group(self, is_literal: bool, level: int) -> _Group:
+        self._at += len(_LITERAL) if is_literal else 1
+        close = "]" if is_literal else "}"
+        items: list[_Item] = []
+        is_cut = False
+        while True:
+            while self._text[self._at : self._at + 1] == " ":
+                self._at += 1
+            head = None if is_literal else _KEY.match(self._text, self._at)
+            if head is not None:
+                self._at = head.end()
+            parts = self.parts(f",{close}", level + 1)
+            told = "" if head is None else head[0]
+            key = told.strip("?: ") if told else str(parts[0])
+            if not told and parts == (_MORE,):
+                is_cut = True
+            else:
+                items.append(_Item(key.strip("\"'"), told, parts))
+            self._at += 1
+            if self._text[self._at - 1] == close:
+                return _Group(not is_literal, tuple(items), is_cut)
+
+
+def _written(parts: tuple[str | _Group, ...], form: _Form, named: Named) -> str:
+    return "".join(
+        part if isinstance(part, str) else _group_text(part, form, named) for part in parts
+    )
+
+
+def _group_text(group: _Group, form: _Form, named: Named) -> str:
+    most = form.values
+    if group.is_record:
+        most = form.names if form.depth > 0 else 0
+    kept = [item for n, item in enumerate(group.items) if n < most or _is_named(item, named)]
+    if not kept and group.is_record:
+        return "dict"
+    shown: list[str] = []
+    for item in kept:
+        is_named = group.is_record and named(item.key)
+        inner = form._replace(depth=max(form.depth - 1, int(is_named)))
+        shown.append(item.head + _written(item.parts, inner, named))
+    if group.is_cut or len(kept) < len(group.items):
+        shown.append(_MORE)
+    text = ", ".join(shown)
+    return f"{{{text}}}" if group.is_record else f"{_LITERAL}{text}]"
+
+
+def _is_named(item: _Item, named: Named) -> bool:
+    """Tell whether the task names an item, or something within it."""
+    if named(item.key):
+        return True
+    groups = [part for part in item.parts if isinstance(part, _Group)]
+    return any(_is_named(inner, named) for group in groups for inner in group.items)

@@ -1,0 +1,65 @@
+"""Resources behind the names of actions."""
+
+import pytest
+
+from delf.protocols.prefilter import Catalog, CatalogEntry
+from delf.tools.resources import looks_only, resource_of, with_readers
+
+
+@pytest.mark.parametrize(
+    ("name", "only"),
+    [
+        ("desk.list_tickets", True),
+        ("api.readFlowRuns", True),
+        ("mail.search", True),
+        ("desk.get_or_create_ticket", False),
+        ("desk.close_ticket", False),
+        ("desk.tickets", False),
+        ("desk.search_and_delete", False),
+    ],
+)
+def test_a_name_says_that_an_action_only_reads(name, only):
+    assert looks_only(name) is only
+
+
+@pytest.mark.parametrize(
+    ("name", "resource"),
+    [
+        ("desk.close_ticket", "ticket"),
+        ("desk.listTickets", "ticket"),
+        ("desk.tickets_partial_update", "ticket"),
+        ("mail.search", "mail"),
+        ("add", "add"),
+    ],
+)
+def test_actions_are_grouped_by_their_first_noun(name, resource):
+    assert resource_of(name) == resource
+
+
+def catalog(*names, reads=()):
+    return Catalog(CatalogEntry(name=n, summary="", reads=n in reads) for n in (*names, *reads))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "names", "after"),
+    [
+        ("desk.close_ticket", ["desk.list_tickets", "desk.get_ticket", "desk.list_users"], {1, 0}),
+        (
+            "api.set_flow_run_state",
+            ["api.read_flow_runs", "api.read_flows", "api.count_flow_runs"],
+            {0},
+        ),
+        ("api.run_from_plan", ["api.read_runs", "api.read_plan", "other.read_plan"], {0, 1}),
+        ("mail.send", ["mail.search", "mail.read", "drive.search"], {0, 1}),
+        ("api.tickets_close_create", ["api.tickets_list", "api.customers_list"], {0}),
+    ],
+)
+def test_an_action_is_followed_by_those_that_read_its_resource(chosen, names, after):
+    found = list(with_readers([chosen], catalog(chosen, *names)))
+    assert found[0] == chosen
+    assert set(found[1:]) == {names[place] for place in after}
+
+
+def test_an_effect_says_that_an_action_reads_where_its_name_does_not():
+    names = catalog("desk.close_ticket", "desk.ticket_history", reads=["desk.ticket"])
+    assert list(with_readers(["desk.close_ticket"], names)) == ["desk.close_ticket", "desk.ticket"]
