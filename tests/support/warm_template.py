@@ -31,13 +31,13 @@ def become(template: Serve, request: dict[str, Any], descriptors: list[int]) -> 
 
 
 if __name__ == "__main__":
-    sys.path[:0] = [os.path.dirname(__file__), sys.argv[1]]
+    sys.path[:0] = [os.path.dirname(__file__), *sys.argv[1].split(os.pathsep)]
     from forking import serve
 
     from delf_sandbox_local.template import make_ready
     from delf_sandbox_local.template import serve as serve_guests
 
-    sys.path[:2] = []
+    del sys.path[:3]
     own, server = make_ready(sys.argv[2])
     template = partial(serve_guests, own=own, server=server)
     serve(socket.socket(fileno=int(sys.argv[3])), partial(become, template))

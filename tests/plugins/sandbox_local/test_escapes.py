@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from delf_sandbox_local import seccomp
+from delf_confined import seccomp
 from delf_sandbox_local.backend import LocalBackend
 from support.corpora import CORPUS, Targets, entries, run_escapes
 from support.workspace import CORE, ROOT
@@ -73,6 +73,7 @@ def unprivileged():
     folder = Path(tempfile.mkdtemp(prefix="delf-nobody-", dir="/tmp"))
     sources = (
         (CORE / "src/delf", "delf"),
+        (ROOT / "libs/confined/src/delf_confined", "delf_confined"),
         (ROOT / "libs/sandbox/src/delf_sandbox", "delf_sandbox"),
         (ROOT / "plugins/sandbox-local/src/delf_sandbox_local", "delf_sandbox_local"),
         (Path(platformdirs.__file__).parent, "platformdirs"),
@@ -167,9 +168,9 @@ async def test_what_one_layer_lets_pass_another_holds(without, tmp_path, monkeyp
 
 _BOOT_WITHOUT = {
     name: (
-        "import sys; sys.path.insert(0, {source!r}); "
-        f"from delf_sandbox_local import {name}; {name}.{switch} = lambda: 0; "
-        "from delf_sandbox_local.template import main; sys.path.pop(0); "
+        "import sys; sys.path[:0] = {source!r}; "
+        f"from delf_confined import {name}; {name}.{switch} = lambda: 0; "
+        "from delf_sandbox_local.template import main; del sys.path[:2]; "
         "main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))"
     )
     for name, switch in (("landlock", "version"), ("seccomp", "supported"))

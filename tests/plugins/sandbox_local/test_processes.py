@@ -536,9 +536,9 @@ def no_mounts(monkeypatch):
     monkeypatch.setattr("delf_sandbox_local.namespaces.likely", lambda: False)
     monkeypatch.setattr(
         "delf_sandbox_local.forkserver.BOOT",
-        "import sys; sys.path.insert(0, {source!r}); "
+        "import sys; sys.path[:0] = {source!r}; "
         "from delf_sandbox_local import namespaces; namespaces.enter = lambda: []; "
-        "from delf_sandbox_local.template import main; sys.path.pop(0); "
+        "from delf_sandbox_local.template import main; del sys.path[:2]; "
         "main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))",
     )
 

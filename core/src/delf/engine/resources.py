@@ -186,6 +186,7 @@ class Resources:
         closing.append(sandbox.backend.aclose)
         inputs = input_files(found, sandbox.backend.visible_path)
         files = TaskFiles(inputs, Formats(around.host))
+        closing.append(files.formats.aclose)
         tools = await _tools_of(agent.connections, files, around)
         journal = make_journal(around.host, config.journal, around.plugin_options, around.environ)
         closing.append(journal.aclose)

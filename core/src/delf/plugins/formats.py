@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from delf.errors import PluginError
 from delf.plugins.host import PluginHost
-from delf.protocols.formats import FileFormat, SupportsWrite
+from delf.protocols.connection import SupportsClose
+from delf.protocols.formats import FileFormat, FormatFactory, SupportsWrite
 from delf.specs import FormatSpec
+
+T = TypeVar("T")
 
 
 class Formats:
@@ -18,6 +26,7 @@ class Formats:
     def __init__(self, host: PluginHost) -> None:
         self._host = host
         self._made: dict[str, FileFormat] = {}
+        self._shared: dict[Callable[[], Any], Any] = {}
 
     @property
     def writable(self) -> tuple[str, ...]:
@@ -29,6 +38,27 @@ class Formats:
         """Implements :class:`delf.protocols.formats.FileFormats`."""
         found = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
         return self._make(found, ending) if found else None
+
+    def factory(self, ending: str) -> FormatFactory | None:
+        """Implements :class:`delf.protocols.formats.SharedFormats`."""
+        found = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
+        if not found:
+            return None
+        factory = self._host.resolve(self._host.preferred(found, f"the ending {ending}"))
+        module: str = factory.__module__
+        return FormatFactory(module, factory.__qualname__, sys.modules[module].__file__)
+
+    def shared(self, make: Callable[[], T]) -> T:
+        """Implements :class:`delf.protocols.formats.SharedFormats`."""
+        if make not in self._shared:
+            self._shared[make] = make()
+        return self._shared[make]
+
+    async def aclose(self) -> None:
+        """Close what is shared. Whoever asks for it again gets another."""
+        held = [item for item in self._shared.values() if isinstance(item, SupportsClose)]
+        self._shared.clear()
+        await asyncio.gather(*(item.aclose() for item in held))
 
     def writer(self, ending: str) -> SupportsWrite:
         """Find the format that writes files of an ending.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from delf.records import dataclass
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,25 @@ class InputFile:
         return Path(self.path).stat().st_size
 
 
-class FileFormat(Protocol):
-    """Reads files that hold tables, for ``files.read`` and ``files.list``.
+class FormatFactory(NamedTuple):
+    """The place of a factory, from which another process makes a :class:`FileFormat`.
 
-    Files are the user's own, and a script chooses when they are read: work that takes long
-    belongs in a thread, and what a file claims to hold is limited before it is unpacked.
+    Args:
+        module: The module's name.
+        attribute: The factory's name in the module.
+        file: The module's file, for a process that does not find the module by its name.
+    """
+
+    module: str
+    attribute: str
+    file: str | None = None
+
+
+class FileFormat(Protocol):
+    """Reads files that hold tables, for ``files.read``, ``files.query`` and ``files.list``.
+
+    The factory is called in a child process that can read the file and write nothing, with limits
+    of time and memory. So both methods may take their time; nothing of the host is there.
     """
 
     async def parts(self, path: str) -> Sequence[str]:
@@ -107,5 +123,31 @@ class FileFormats(Protocol):
 
         Raises:
             PluginError: When two do, or the one that does is broken.
+        """
+        ...
+
+
+class SharedFormats(FileFormats, Protocol):
+    """The installed formats of an agent, for those that read files in child processes."""
+
+    def factory(self, ending: str) -> FormatFactory | None:
+        """Find the factory of the format that reads files of an ending.
+
+        Args:
+            ending: As ``.xlsx``.
+
+        Returns:
+            The factory's place, for another process; None where no plugin reads such files.
+
+        Raises:
+            PluginError: When two do, or the one that does is broken.
+        """
+        ...
+
+    def shared(self, make: Callable[[], T]) -> T:
+        """Return the object that all tasks of the agent share, closed with the agent.
+
+        Args:
+            make: Makes it, for the first that asks.
         """
         ...

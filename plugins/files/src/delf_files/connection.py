@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final, NotRequired, TypedDict
 
-from delf import Connection, action
+from delf import CallContext, Connection, action
 from delf.errors import (
     DelfError,
     OptionalDependencyError,
@@ -16,12 +15,9 @@ from delf.errors import (
     ToolRefusedError,
     did_you_mean,
 )
-from delf.notes import note
-from delf.protocols.formats import FileFormat, FileFormats, InputFile
-from delf_files.forms import LOOKED_AT, check_form
-from delf_files.json_text import read_json, read_json_lines
-from delf_files.tables import TooWideError, read_table
-from delf_files.text import decode, decode_if_text
+from delf.protocols.formats import InputFile, SharedFormats
+from delf_confined.readers import Readers
+from delf_files.children import PRELOADS, readable
 
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
 _TEXTS: Final = (
@@ -55,7 +51,7 @@ class Files(Connection):
     """The input files, for reading only; open(path) reads them as well."""
 
     def __init__(
-        self, files: Sequence[InputFile], formats: FileFormats, most_bytes: int = MAX_READ_BYTES
+        self, files: Sequence[InputFile], formats: SharedFormats, most_bytes: int = MAX_READ_BYTES
     ) -> None:
         super().__init__(name="files")
         self._files = tuple(files)
@@ -63,28 +59,42 @@ class Files(Connection):
         self._most_bytes = most_bytes
 
     @action("reading", effect="read")
-    async def list(self) -> Sequence[FileFacts]:
+    async def list(self, context: CallContext | None = None) -> Sequence[FileFacts]:
         """The input files: name, size, type, path for open(), sheets of workbooks, any problem."""
-        return [await self._facts(file) for file in self._files]
+        facts = await asyncio.gather(*(self._facts(file, context) for file in self._files))
+        return [*facts]
 
     @action("reading", effect="read")
-    async def read(self, name: str, sheet: str | None = None, encoding: str | None = None) -> Any:
+    async def read(
+        self,
+        name: str,
+        sheet: str | None = None,
+        encoding: str | None = None,
+        context: CallContext | None = None,
+    ) -> Any:
         """Rows as list[dict] (.csv .tsv: text; .xlsx), parsed .json, .jsonl as list, str, bytes."""
         file = self._find(name)
-        special, kind = self._formats.reader(file.ending), _kind(file)
-        if sheet is not None and special is None and kind != "excel":
+        factory, kind = self._formats.factory(file.ending), _kind(file)
+        if sheet is not None and factory is None and kind != "excel":
             raise ToolRefusedError(f"{file.name} has no sheets; leave sheet out")
         if kind in ("parquet", "arrow"):
-            return await self.query("FROM '{}'".format(file.name.replace("'", "''")))
+            statement = "FROM '{}'".format(file.name.replace("'", "''"))
+            return await self.query(statement, context=context)
         self._check_size(file)
-        if special is not None:
-            return await self._rows(special, file, sheet)
+        if factory is not None:
+            given = {"factory": factory, "path": file.path, "name": file.name, "part": sheet}
+            return await self._in_child("read_rows", given, file, context)
         if kind == "excel":
             raise OptionalDependencyError(
                 f"reading {file.ending} files needs a library that is not installed",
                 package="delf-plugin-files[excel]",
             )
-        return await asyncio.to_thread(self._parse, file, kind, encoding)
+        given = {"path": file.path, "name": file.name, "ending": file.ending, "kind": kind}
+        given |= {"encoding": encoding, "most": self._most_bytes}
+        found = await self._in_child("read_content", given, file, context)
+        if "too_large" in found:
+            raise self._too_large(file, found["too_large"])
+        return found["content"]
 
     @action("reading", effect="read")
     async def query(
@@ -92,6 +102,7 @@ class Files(Connection):
         statement: str,
         params: dict[str, Any] | list[Any] | None = None,
         limit: int | None = None,
+        context: CallContext | None = None,
     ) -> list[dict[str, Any]]:
         """Rows of one SQL statement of DuckDB over input files, large ones, too:
         SELECT region, sum(n) FROM 'sales.parquet' GROUP BY 1. Parquet, Arrow, .csv (all text:
@@ -99,15 +110,22 @@ class Files(Connection):
         """  # noqa: D205 - the model reads the whole paragraph
         from delf_files.query import query
 
-        return await query(statement, params, limit, self._files, self._formats)
+        return await query(
+            statement, params, limit, self._files, self._formats, key=_asker(context)
+        )
 
-    async def _rows(self, special: FileFormat, file: InputFile, sheet: str | None) -> Any:
-        rows = await special.read(file.path, sheet)
-        parts: Sequence[str] = () if sheet is not None else await special.parts(file.path)
-        if len(parts) > 1:
-            others = ", ".join(map(repr, parts[1:]))
-            note(f"{file.name}: the first sheet, {parts[0]!r}, was read; there are {others}, too")
-        return rows
+    async def _in_child(
+        self, function: str, given: dict[str, Any], file: InputFile, context: CallContext | None
+    ) -> Any:
+        """Call a function of :mod:`delf_files.reading` in a child process."""
+        return await self._formats.shared(Readers).call(
+            f"delf_files.reading:{function}",
+            given,
+            about=f"reading {file.name}",
+            key=_asker(context),
+            readable=readable(file),
+            preload=PRELOADS.get(file.ending, ()),
+        )
 
     def _find(self, name: str) -> InputFile:
         for file in self._files:
@@ -124,7 +142,7 @@ class Files(Connection):
         )
 
     def _check_size(self, file: InputFile) -> None:
-        size = _reading(file, lambda: file.size)
+        size = _size(file)
         if size > self._most_bytes:
             raise self._too_large(file, f"has {size:,} bytes")
 
@@ -134,40 +152,28 @@ class Files(Connection):
             f"script, in pieces: open({file.visible!r}) with csv.DictReader or line by line"
         )
 
-    async def _facts(self, file: InputFile) -> FileFacts:
+    async def _facts(self, file: InputFile, context: CallContext | None) -> FileFacts:
         facts = FileFacts(name=file.name, size=0, type=_kind(file), path=file.visible)
         try:
-            facts["size"] = await asyncio.to_thread(_reading, file, lambda: file.size)
-            special = self._formats.reader(file.ending)
-            if special is not None and facts["size"] <= self._most_bytes:
-                facts["sheets"] = [*await special.parts(file.path)]
+            facts["size"] = _size(file)
+            factory = self._formats.factory(file.ending)
+            if factory is not None and facts["size"] <= self._most_bytes:
+                given = {"factory": factory, "path": file.path}
+                facts["sheets"] = await self._in_child("read_parts", given, file, context)
         except DelfError as error:  # one file that is broken says nothing of the others
             facts["problem"] = error.message
         return facts
 
-    def _parse(self, file: InputFile, kind: str, encoding: str | None) -> Any:
-        """The file's content; in a thread."""
-        data: bytes = _reading(file, lambda: _read(file.path, self._most_bytes + 1))
-        if len(data) > self._most_bytes:  # it grew, or does not know its size, as those of /proc
-            raise self._too_large(file, f"has more than {self._most_bytes:,} bytes")
-        try:
-            if kind in ("csv", "json", "jsonl"):
-                check_form(data[:LOOKED_AT])
-            if kind == "csv":
-                text = decode(data, encoding, file.name)
-                return read_table(text, ending=file.ending, most_bytes=3 * self._most_bytes)
-            if kind == "json":
-                return read_json(decode(data, encoding, file.name), file.name)
-            if kind == "jsonl":
-                return read_json_lines(decode(data, encoding, file.name), file.name)
-            if kind == "text" or encoding is not None:
-                return decode(data, encoding, file.name)
-        except TooWideError:
-            raise self._too_large(file, "is too large as rows") from None
-        except (ValueError, RecursionError) as error:
-            raise ToolExecutionError(f"{file.name}: {error}") from None
-        text_or_none = decode_if_text(data)
-        return data if text_or_none is None else text_or_none
+
+def _asker(context: CallContext | None) -> str:
+    return "" if context is None else context.task_id
+
+
+def _size(file: InputFile) -> int:
+    try:
+        return file.size
+    except OSError as error:
+        raise ToolExecutionError(f"{file.name} cannot be read: {error.strerror}") from error
 
 
 def _kind(file: InputFile) -> str:
@@ -178,15 +184,3 @@ def _kind(file: InputFile) -> str:
 def _composed(name: str) -> str:
     """Return the same text for names that differ only in how their letters are encoded."""
     return unicodedata.normalize("NFC", name)
-
-
-def _reading(file: InputFile, read: Callable[[], Any]) -> Any:
-    try:
-        return read()
-    except OSError as error:
-        raise ToolExecutionError(f"{file.name} cannot be read: {error.strerror}") from error
-
-
-def _read(path: str, most: int) -> bytes:
-    with Path(path).open("rb") as file:
-        return file.read(most)

@@ -75,7 +75,8 @@ def write_table(path: str, ending: str, copy: str, about: str) -> Table:
             raise ValueError(f"line {ends}: {said}") from None
         if last != [END]:
             raise ValueError(f"line {begun}: a quote is not closed")
-    os.truncate(copy, Path(copy).stat().st_size - len(END) - 2)
+    with Path(copy).open("r+b") as made:
+        made.truncate(made.seek(0, os.SEEK_END) - len(END) - 2)
     return Table(columns_of(header, widest), ragged=widest != narrowest, longest=longest)
 
 

@@ -1,40 +1,34 @@
-"""``files.query``: SQL over input files, where they are, by DuckDB in a process of its own."""
+"""``files.query``: SQL over input files, where they are, by DuckDB in a child process."""
 
 from __future__ import annotations
 
-import asyncio
-import datetime as dt
-import json
-import os
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
 from delf.notes import note
-from delf.protocols.formats import FileFormats, InputFile
+from delf.protocols.formats import InputFile, SharedFormats
 from delf.values.conversion import unique_names
-from delf.values.encoding import dumps, loads
+from delf_confined.limits import Limits
+from delf_confined.readers import Readers
 from delf_files import query_child
-from delf_files.forms import LOOKED_AT, check_form
+from delf_files.children import PRELOADS, readable
 
 MAX_ROWS: Final = 1000
 MAX_BYTES: Final = 16 * 1024 * 1024
-_MEMORY: Final = "300MB"
+_DUCKDB_MEMORY: Final = "300MB"
+_MEMORY: Final = 1_500_000_000
+"""Of the whole process, in which a workbook is read, too."""
 _THREADS: Final = 2
-_SPILL: Final = "8GB"
+_SPILL: Final = 8_000_000_000
 _SECONDS: Final = 60.0
-_KINDS: Final = {
+KINDS: Final = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
     **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
 }
-_KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "TMPDIR", "PATH")
-_FIRST_LARGE_INT: Final = 2**63
-_LAST_EXACT_INT: Final = 2**53
 
 
 async def query(
@@ -42,7 +36,8 @@ async def query(
     params: Sequence[Any] | Mapping[str, Any] | None,
     limit: int | None,
     files: Sequence[InputFile],
-    formats: FileFormats,
+    formats: SharedFormats,
+    key: str,
 ) -> list[dict[str, Any]]:
     """The rows of one reading statement.
 
@@ -52,6 +47,7 @@ async def query(
         limit: Take this many rows where there are more.
         files: Those of the task; only those that the statement names are opened.
         formats: Reads workbooks and other tables.
+        key: The task.
 
     Raises:
         OptionalDependencyError: When DuckDB is not installed.
@@ -61,43 +57,36 @@ async def query(
     _look_for_duckdb()
     if limit is not None and not 1 <= limit <= MAX_ROWS:
         raise ToolRefusedError(f"limit can be from 1 to {MAX_ROWS}; page with LIMIT and OFFSET")
+    named = [file for file in files if file.name in statement or file.visible in statement]
+    if not named:
+        listed = ", ".join(f"'{file.name}'" for file in files)
+        raise ToolRefusedError(f"the statement names no input file; FROM one of {listed}")
+    tables = [_table(file, formats, number) for number, file in enumerate(named)]
+    loaded = {module for file in named for module in PRELOADS.get(file.ending, ())}
     with tempfile.TemporaryDirectory(prefix="delf-query-") as folder:
-        named = [file for file in files if file.name in statement or file.visible in statement]
-        if not named:
-            listed = ", ".join(f"'{file.name}'" for file in files)
-            raise ToolRefusedError(f"the statement names no input file; FROM one of {listed}")
-        tables: list[dict[str, Any]] = []
-        for number, file in enumerate(named):
-            tables += await _tables(file, statement, formats, Path(folder, str(number)))
-        answer = await _ask(
-            {
-                "statement": statement,
-                "params": list(params) if isinstance(params, (list, tuple)) else params or [],
-                "tables": tables,
-                "limit": limit or MAX_ROWS,
-                "bytes": MAX_BYTES,
-                "memory": _MEMORY,
-                "threads": _THREADS,
-                "spill": _SPILL,
-                "temporary": folder,
-            },
-            folder,
+        question = {
+            "statement": statement,
+            "params": list(params) if isinstance(params, (list, tuple)) else params or [],
+            "tables": tables,
+            "limit": limit or MAX_ROWS,
+            "bytes": MAX_BYTES,
+            "memory": _DUCKDB_MEMORY,
+            "threads": _THREADS,
+            "spill": f"{_SPILL // 10**9}GB",
+        }
+        answer = await formats.shared(Readers).call(
+            f"{query_child.__name__}:answer",
+            {"question": question},
+            about="the query",
+            key=key,
+            readable=[path for file in named for path in readable(file)],
+            limits=Limits(seconds=_SECONDS, memory=_MEMORY, scratch=folder, file_bytes=_SPILL),
+            preload=("duckdb", *sorted(loaded)),
         )
     return _rows(answer, limit)
 
 
 def _rows(answer: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
-    for told in answer["notes"]:
-        note(told)
-    if "refused" in answer:
-        raise ToolRefusedError(answer["refused"])
-    if "error" in answer:
-        raise ToolExecutionError(answer["error"])
-    if "large" in answer:
-        raise ToolExecutionError(
-            f"the result is larger than {MAX_BYTES:,} bytes after {answer['large']} rows: select "
-            "fewer columns or rows, or aggregate in SQL"
-        )
     if answer["more"] and limit is None:
         raise ToolExecutionError(
             f"the result has more than {MAX_ROWS} rows, so none is returned: aggregate in SQL, "
@@ -109,93 +98,22 @@ def _rows(answer: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in answer["rows"]]
 
 
-async def _tables(
-    file: InputFile, statement: str, formats: FileFormats, place: Path
-) -> list[dict[str, Any]]:
-    names = list(dict.fromkeys((file.name, file.visible)))
-    kind = _KINDS.get(file.ending)
-    if kind in ("csv", "json"):
-        await asyncio.to_thread(_check_form, file)
-    if kind is not None:
-        told = {"ending": file.ending, "copy": f"{place}.copy"}
-        return [{"names": names, "kind": kind, "path": file.path, **told}]
-    special = formats.reader(file.ending)
-    if special is None:
-        raise ToolRefusedError(
-            f"{file.name} is not a table that files.query reads; use files.read or open()"
-        )
-    made: list[dict[str, Any]] = []
-    for number, part in enumerate([*await special.parts(file.path)] or [None]):
-        own = [f"{name}/{part}" for name in names] if part is not None else []
-        own = [*own, *(names if number == 0 else [])]
-        if number and not any(name in statement for name in own):
-            continue
-        rows = await special.read(file.path, part)
-        path = f"{place}-{number}.jsonl"
-        columns = await asyncio.to_thread(_write_rows, rows, path)
-        made.append({"names": own, "kind": "rows", "path": path, "columns": columns})
-    return made
-
-
-def _check_form(file: InputFile) -> None:
-    try:
-        with Path(file.path).open("rb") as data:
-            check_form(data.read(LOOKED_AT))
-    except OSError as error:
-        raise ToolExecutionError(f"{file.name} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ToolExecutionError(f"{file.name}: {error}") from None
-
-
-def _write_rows(rows: Sequence[Mapping[str, Any]], path: str) -> list[list[str]]:
-    """Rows as lines of JSON, and the types of their columns."""
-    names = unique_names(dict.fromkeys(name for row in rows for name in row)) or ["column_1"]
-    kinds = {name: _kind([row.get(name) for row in rows]) for name in names}
-    with Path(path).open("w", encoding="utf-8") as file:
-        for row in rows:
-            cells = {name: _cell(row.get(name), kinds[name]) for name in names}
-            file.write(json.dumps(cells, ensure_ascii=False) + "\n")
-    return [[name, kind] for name, kind in kinds.items()]
-
-
-def _kind(values: Sequence[Any]) -> str:
-    """The type that holds all values of a column; text where they are of several kinds."""
-    found: set[Any] = {type(value) for value in values if value is not None}
-    if found == {bool}:
-        return "BOOLEAN"
-    if found == {int} and all(abs(v) < _FIRST_LARGE_INT for v in values if v is not None):
-        return "BIGINT"
-    if found and found <= {int, float} and not any(map(_is_rounded, values)):
-        return "DOUBLE"
-    if found == {dt.date}:
-        return "DATE"
-    if found and found <= {dt.date, dt.datetime}:
-        return "TIMESTAMP"
-    if found == {dt.time}:
-        return "TIME"
-    if found == {dt.timedelta}:
-        return "INTERVAL"
-    return "VARCHAR"
-
-
-def _is_rounded(value: Any) -> bool:
-    """Tell whether a float would be another number."""
-    return isinstance(value, int) and abs(value) > _LAST_EXACT_INT
-
-
-def _cell(value: Any, kind: str) -> Any:
-    if value is None or kind in ("BOOLEAN", "BIGINT", "DOUBLE"):
-        return value
-    if isinstance(value, (dt.date, dt.time)):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dt.timedelta):
-        parts = (value.days, value.seconds, value.microseconds)
-        return "{} days {} seconds {} microseconds".format(*parts)
-    return value if isinstance(value, str) else str(value)
+def _table(file: InputFile, formats: SharedFormats, number: int) -> dict[str, Any]:
+    """An input file as :mod:`query_child` is told of it."""
+    told = {
+        "names": list(dict.fromkeys((file.name, file.visible))),
+        "kind": KINDS.get(file.ending),
+        "path": file.path,
+        "ending": file.ending,
+        "copy": f"{number}.copy",
+    }
+    if told["kind"] is None:
+        told |= {"kind": "special", "factory": formats.factory(file.ending)}
+        if told["factory"] is None:
+            raise ToolRefusedError(
+                f"{file.name} is not a table that files.query reads; use files.read or open()"
+            )
+    return told
 
 
 def _look_for_duckdb() -> None:
@@ -206,37 +124,3 @@ def _look_for_duckdb() -> None:
             "files.query needs DuckDB, which is not installed",
             package="delf-plugin-files[duckdb]",
         )
-
-
-async def _ask(question: dict[str, Any], folder: str) -> dict[str, Any]:
-    """The child's answer; it ends with the call, however that ends."""
-    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-    paths = [path for path in sys.path if path]
-    start = f"import sys; sys.path[:0] = {paths!r}; from {query_child.__name__} import main; main()"
-    pipe = asyncio.subprocess.PIPE
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        "-c",
-        start,
-        stdin=pipe,
-        stdout=pipe,
-        stderr=pipe,
-        cwd=folder,
-        env=kept,
-    )
-    try:
-        async with asyncio.timeout(_SECONDS):
-            out, said = await child.communicate(dumps(question))
-    except TimeoutError:
-        raise ToolExecutionError(
-            f"the query took longer than {_SECONDS:g} s and was cancelled"
-        ) from None
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    if child.returncode != 0:
-        last = said.decode("utf-8", "replace").strip().rpartition("\n")[2][:300]
-        raise ToolExecutionError(f"DuckDB's process ended ({child.returncode}): {last}")
-    return loads(out)

@@ -1,25 +1,23 @@
-"""DuckDB in a process of its own, which can be bounded and killed.
+"""DuckDB over the files of one question, in a child process with a scratch folder.
 
-Started as a script with delf's package on its path: takes one question from standard input, in
-the form of :mod:`delf.values.encoding`, and answers it. It can open the files of the question and
-nothing else, load no extension, and change no setting.
+The process can open these files and write in its folder only. DuckDB itself is told so, too: it
+loads no extension, and no statement changes a setting.
 """
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import importlib
-import os
 import re
-import resource
-import sys
 from pathlib import Path
 from typing import Any, Final
 
-from delf.notes import note, notes_of_call
-from delf.values.encoding import dumps, loads
+from delf.errors import ToolExecutionError, ToolRefusedError
+from delf.notes import note
+from delf_files.forms import LOOKED_AT, check_form
 from delf_files.large import utf8_of, write_lines, write_table, write_values
+from delf_files.query_rows import write_rows
+from delf_files.reading import format_of
 
 _READERS: Final = {
     "parquet": "read_parquet({path})",
@@ -38,6 +36,13 @@ _LACKING: Final = {
     "TIMESTAMP_NS": r"\.\d{6}\d*[1-9]",
     "TIME": r"24:00:00",
 }
+_BLANK: Final = r"(?:\s|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)"
+_EXPLAIN: Final = re.compile(
+    rf"{_BLANK}*EXPLAIN(?={_BLANK}|\()"
+    rf"(?:{_BLANK}*\({_BLANK}*(?P<options>(?:ANALYZE|FORMAT|VERBOSE)\b[\w\s,']*)\)"
+    rf"|(?P<analyze>{_BLANK}+ANALY[SZ]E\b)?(?:{_BLANK}+VERBOSE\b)?)",
+    re.IGNORECASE,
+)
 _BATCH: Final = 500
 _BUFFER: Final = 32 * 1024 * 1024
 _LARGEST_OBJECT: Final = 48 * 1024 * 1024
@@ -49,34 +54,56 @@ _NO_DOUBLE: Final = (
 """A number of JSON that would be another one as a float."""
 
 
-def main() -> None:
-    """Answer the question."""
-    question = loads(sys.stdin.buffer.read())
-    answers = os.dup(1)
-    os.dup2(2, 1)  # DuckDB draws bars on its standard output
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+async def answer(question: dict[str, Any]) -> dict[str, Any]:
+    """Answer the question: the columns, the rows, whether there are more, values as text.
+
+    Raises:
+        ToolRefusedError: For a statement that does not only read.
+        ToolExecutionError: When it fails, or gives too much.
+    """
     import duckdb
 
-    answer: dict[str, Any]
-    with notes_of_call() as notes:
-        try:
-            answer = _answer_of_lines(question)
-        except duckdb.Error as error:
-            answer = {"error": f"DuckDB: {_named(_first_lines(str(error)), question)}"}
-        except _RefusedError as error:
-            answer = {"refused": str(error)}
-        except (ValueError, OSError) as error:
-            answer = {"error": str(error)}
-        except MemoryError:
-            answer = {"error": "the query needs more memory than it may have"}
-    answer["notes"] = list(notes)
-    with os.fdopen(answers, "wb") as out:
-        out.write(dumps(answer))
+    tables = [made for table in question["tables"] for made in await _tables(table, question)]
+    question = {**question, "tables": tables}
+    try:
+        return _answer_of_lines(question)
+    except duckdb.Error as error:
+        text = f"DuckDB: {_named(_first_lines(str(error)), question)}"
+    except (ValueError, OSError) as error:
+        text = _named(str(error), question)
+    raise ToolExecutionError(text)
 
 
-class _RefusedError(Exception):
-    """The statement is not one that only reads."""
+async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tables of a file: one, or those of a format's that the statement names."""
+    names: list[str] = table["names"]
+    path: str = table["path"]
+    copy = str(Path.cwd() / table["copy"])
+    if table["kind"] != "special":
+        if table["kind"] in ("csv", "json"):
+            _check_form(path, names[0])
+        return [{**table, "copy": copy}]
+    special = format_of(table["factory"])
+    made: list[dict[str, Any]] = []
+    for number, part in enumerate([*await special.parts(path)] or [None]):
+        own = [f"{name}/{part}" for name in names] if part is not None else []
+        own = [*own, *(names if number == 0 else [])]
+        if number and not any(name in question["statement"] for name in own):
+            continue
+        rows = f"{copy}-{number}.jsonl"
+        columns = write_rows(await special.read(path, part), rows)
+        made.append({"names": own, "kind": "rows", "path": rows, "columns": columns})
+    return made
+
+
+def _check_form(path: str, name: str) -> None:
+    try:
+        with Path(path).open("rb") as data:
+            check_form(data.read(LOOKED_AT))
+    except OSError as error:
+        raise ToolExecutionError(f"{name} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ToolExecutionError(f"{name}: {error}") from None
 
 
 def _answer_of_lines(question: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +132,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
         config={
             "memory_limit": question["memory"],
             "threads": question["threads"],
-            "temp_directory": question["temporary"],
+            "temp_directory": str(Path.cwd()),
             "max_temp_directory_size": question["spill"],
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
@@ -123,12 +150,39 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     connection.execute("SET lock_configuration = true")
     for table in tables:
         _make_view(connection, table)
-    statements = connection.extract_statements(question["statement"])
+    return _read(connection, _checked(connection, question["statement"]), question)
+
+
+def _checked(connection: Any, text: str) -> Any:
+    """The one reading statement of a text; of EXPLAIN the statement inside counts.
+
+    Raises:
+        ToolRefusedError: When it is another.
+    """
+    import duckdb
+
+    statements = connection.extract_statements(text)
     if len(statements) != 1:
-        raise _RefusedError("one statement at a time: make a call for each")
-    if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
-        raise _RefusedError("files.query only reads: SELECT, WITH, VALUES, DESCRIBE, EXPLAIN")
-    return _read(connection, statements[0], question)
+        raise ToolRefusedError("one statement at a time: make a call for each")
+    (statement,) = statements
+    if statement.type == duckdb.StatementType.EXPLAIN:
+        head, inner = _explained(statement.query)
+        explained = _checked(connection, inner)
+        if explained.type == duckdb.StatementType.SELECT:
+            # What was looked at is what is run: no other reading of the text can differ.
+            return connection.extract_statements(f"{head} {explained.query}")[0]
+    elif statement.type == duckdb.StatementType.SELECT:
+        return statement
+    raise ToolRefusedError("files.query only reads: SELECT, WITH, VALUES, DESCRIBE, EXPLAIN")
+
+
+def _explained(text: str) -> tuple[str, str]:
+    """The words of EXPLAIN, and the statement that they explain."""
+    found = _EXPLAIN.match(text)
+    if found is None:
+        raise ToolRefusedError("files.query cannot read this EXPLAIN: EXPLAIN SELECT … works")
+    head = "EXPLAIN ANALYZE" if found["analyze"] else "EXPLAIN"
+    return head + (f" ({found['options']})" if found["options"] else ""), text[found.end() :]
 
 
 def _prepared(table: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +192,7 @@ def _prepared(table: dict[str, Any]) -> dict[str, Any]:
         try:
             made = write_table(table["path"], table["ending"], copy, about)
         except ValueError as error:
-            raise _RefusedError(f"{about}: {error}") from None
+            raise ToolRefusedError(f"{about}: {error}") from None
         columns = [[name, "VARCHAR"] for name in made.columns]
         longest = max(2 * made.longest, _SMALLEST_LINE)  # each quote may be doubled
         return {
@@ -224,7 +278,7 @@ def _arrow_table(path: str) -> Any:
     try:
         pyarrow: Any = importlib.import_module("pyarrow")
     except ImportError:
-        raise _RefusedError("files of Arrow need pyarrow: pip install pyarrow") from None
+        raise ToolRefusedError("files of Arrow need pyarrow: pip install pyarrow") from None
     source = pyarrow.memory_map(path)
     try:
         return pyarrow.ipc.open_file(source).read_all()
@@ -233,7 +287,9 @@ def _arrow_table(path: str) -> Any:
     try:
         return pyarrow.ipc.open_stream(source).read_all()
     except (pyarrow.ArrowInvalid, OSError) as error:
-        raise _RefusedError(f"{path.rpartition('/')[2]} is not a file of Arrow: {error}") from None
+        raise ToolRefusedError(
+            f"{path.rpartition('/')[2]} is not a file of Arrow: {error}"
+        ) from None
 
 
 def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str, Any]:
@@ -273,7 +329,10 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
                     texts.setdefault(columns[number], text)
             held += sum(map(_weight, made))
             if held > question["bytes"]:
-                return {"large": len(rows) + 1}
+                raise ToolExecutionError(
+                    f"the result is larger than {question['bytes']:,} bytes after {len(rows) + 1} "
+                    "rows: select fewer columns or rows, or aggregate in SQL"
+                )
             rows.append(made)
     return {"columns": columns, "rows": rows, "more": False, "texts": texts}
 
@@ -360,7 +419,3 @@ def _named(message: str, question: dict[str, Any]) -> str:
 def _first_lines(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "; ".join(line for line in lines if not line.startswith(("LINE ", "^")))[:600]
-
-
-if __name__ == "__main__":
-    main()

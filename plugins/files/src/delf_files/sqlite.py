@@ -1,11 +1,15 @@
-"""``SqliteFormat``: the tables of a SQLite file as rows. The file is opened for reading only."""
+"""``SqliteFormat``: the tables of a SQLite file as rows. The file is opened for reading only.
+
+A view may run forever, and make values of gigabytes: whoever calls this does so in a child
+process with limits, as the connection ``files`` does.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -17,12 +21,10 @@ _TABLES: Final = (
     "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') "
     "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
 )
-_STEPS: Final = 10_000
-_TURNS: Final = 20_000
 
 
 class SqliteFormat:
-    """Implements :class:`delf.protocols.formats.FileFormat`; the work is done in threads."""
+    """Implements :class:`delf.protocols.formats.FileFormat`."""
 
     async def parts(self, path: str) -> Sequence[str]:
         """The names of the tables and views.
@@ -30,7 +32,7 @@ class SqliteFormat:
         Raises:
             ToolExecutionError: When the file cannot be read.
         """
-        return await asyncio.to_thread(_names, path)
+        return _names(path)
 
     async def read(self, path: str, part: str | None) -> list[dict[str, Any]]:
         """The rows of one table.
@@ -42,7 +44,7 @@ class SqliteFormat:
         Raises:
             ToolExecutionError: When the file cannot be read, or has no such table.
         """
-        return await asyncio.to_thread(_rows, path, part)
+        return _rows(path, part)
 
 
 def _names(path: str) -> list[str]:
@@ -72,24 +74,31 @@ def _rows(path: str, name: str | None) -> list[dict[str, Any]]:
 
 @contextmanager
 def _opened(path: str) -> Generator[sqlite3.Connection]:
-    turns = 0
-
-    def over() -> bool:
-        nonlocal turns
-        turns += 1
-        return turns > _TURNS
-
     try:
-        database = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)
-        try:
+        with closing(_connected(path)) as database:
             database.text_factory = _text
             database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-            database.set_progress_handler(over, _STEPS)
             yield database
-        finally:
-            database.close()
     except sqlite3.Error as error:
         raise ToolExecutionError(f"the SQLite file cannot be read: {error}") from error
+
+
+def _connected(path: str) -> sqlite3.Connection:
+    """The database, opened for reading only.
+
+    Where it has a log of changes (WAL) but nothing is in it, SQLite would make the log's files.
+    """
+    address = f"file:{quote(path)}?mode=ro"
+    database = sqlite3.connect(address, uri=True)
+    try:
+        database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    except sqlite3.OperationalError:
+        log = Path(f"{path}-wal")
+        if log.exists() and log.stat().st_size:
+            raise
+        database.close()
+        database = sqlite3.connect(f"{address}&immutable=1", uri=True)
+    return database
 
 
 def _text(data: bytes) -> str:

@@ -20,10 +20,11 @@ from delf.protocols.sandbox import (
     Unavailable,
 )
 from delf.types import Isolation
+from delf_confined import landlock, seccomp
 from delf_sandbox.pool import SessionPool
 from delf_sandbox.session import WireSession
 from delf_sandbox.zipapp import guest_digest, guest_zipapp
-from delf_sandbox_local import landlock, namespaces, seccomp
+from delf_sandbox_local import namespaces
 from delf_sandbox_local.forkserver import ForkServer
 from delf_sandbox_local.process import LocalProcess
 

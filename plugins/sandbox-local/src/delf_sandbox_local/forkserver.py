@@ -8,26 +8,27 @@ import os
 import socket
 import struct
 import subprocess
-import sys
 import sysconfig
 import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import delf_confined
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Limits
+from delf_confined import system
 from delf_sandbox.folders import remove_folder
 from delf_sandbox.wire import limits_by_name
 from delf_sandbox_local.process import LocalProcess
 from delf_sandbox_local.scratch import ScratchFolders
 
 BOOT = (
-    "import sys; sys.path.insert(0, {source!r}); "
-    "from delf_sandbox_local.template import main; sys.path.pop(0); "
+    "import sys; sys.path[:0] = {source!r}; "
+    "from delf_sandbox_local.template import main; del sys.path[:2]; "
     "main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))"
 )
-SOURCE = str(Path(__file__).resolve().parents[1])
+SOURCE = [str(Path(file).resolve().parents[1]) for file in (__file__, delf_confined.__file__)]
 _HEADER = struct.Struct(">I")
 START_SECONDS = 20.0
 _LIBRARY_THREADS = 64
@@ -35,15 +36,6 @@ _LIBRARY_THREADS = 64
 
 ENVIRON = {"PYTHONHASHSEED": "0"}
 """Nothing of the host's; sets of text have one order, so that a resumed script finds it again."""
-
-
-def _own_python() -> str:
-    """The interpreter of this process, which a program that embeds Python may not name."""
-    named = sys.executable
-    if named and Path(named).name.startswith("python"):
-        return named
-    beside = Path(sys.exec_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
-    return str(beside) if beside.exists() else named or "python3"
 
 
 def _tasks_of_user() -> int:
@@ -85,7 +77,7 @@ class ForkServer:
         self._answer: asyncio.Future[dict[str, Any]] | None = None
         self._control, theirs = socket.socketpair()
         options = ("-P", "-s", "-S", "-X", "utf8")
-        command = [python or _own_python(), *options, "-c", BOOT.format(source=SOURCE)]
+        command = [python or system.own_python(), *options, "-c", BOOT.format(source=SOURCE)]
         command += [str(zipapp), str(theirs.fileno()), str(os.getpid())]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell

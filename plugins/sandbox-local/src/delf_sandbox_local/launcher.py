@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from delf_sandbox_local import landlock, seccomp, system
+from delf_confined import landlock, seccomp, system
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4

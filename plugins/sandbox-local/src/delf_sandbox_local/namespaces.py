@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from delf_sandbox_local import system
+from delf_confined import system
 
 _NEWNS: Final = 0x00020000
 _NEWUTS: Final = 0x04000000

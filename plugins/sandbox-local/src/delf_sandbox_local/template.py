@@ -20,7 +20,8 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from delf_sandbox_local import landlock, namespaces, seccomp
+from delf_confined import landlock, seccomp
+from delf_sandbox_local import namespaces
 from delf_sandbox_local.launcher import confine, die_with_parent, prepare
 
 if TYPE_CHECKING:

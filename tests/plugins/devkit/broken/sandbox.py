@@ -398,7 +398,8 @@ class TestUnconfined(Suite):
     @pytest.fixture
     def backend(self, monkeypatch):
         opened = (
-            "from delf_sandbox_local import landlock, namespaces, seccomp; "
+            "from delf_confined import landlock, seccomp; "
+            "from delf_sandbox_local import namespaces; "
             "landlock.version = lambda: 0; namespaces.enter = lambda: []; "
             "seccomp.supported = lambda: False; main(sys"
         )

@@ -12,7 +12,7 @@ from delf_files.excel import legacy, reading, writing
 class ExcelFormat:
     """Implements :class:`delf.protocols.formats.FileFormat` and ``SupportsWrite``.
 
-    The work is done in threads.
+    Reading takes time and memory: whoever calls it does so in a child process with limits.
     """
 
     async def parts(self, path: str) -> Sequence[str]:
@@ -21,7 +21,7 @@ class ExcelFormat:
         Raises:
             ToolExecutionError: When the workbook cannot be read.
         """
-        return await asyncio.to_thread(_reader(path).sheet_names, path)
+        return _reader(path).sheet_names(path)
 
     async def read(self, path: str, part: str | None) -> list[dict[str, Any]]:
         """The rows of one sheet, with the values that Excel last computed for formulas.
@@ -33,7 +33,7 @@ class ExcelFormat:
         Raises:
             ToolExecutionError: When the workbook cannot be read, or has no such sheet.
         """
-        return await asyncio.to_thread(_reader(path).read_rows, path, part)
+        return _reader(path).read_rows(path, part)
 
     async def write(self, parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
         """A workbook with a sheet for each part. Text stays text, whatever it begins with.

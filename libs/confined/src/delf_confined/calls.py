@@ -1,4 +1,4 @@
-"""The system calls that a guest may make, by name: everything else is refused.
+"""The system calls that a confined process may make, by name: everything else is refused.
 
 Each is followed by its number on x86_64 and on aarch64, from the kernel's tables; ``-`` where
 that processor has none. None of these reaches another process, makes one, changes what is not
@@ -41,15 +41,20 @@ _TABLE: Final = """
 NEWEST: Final = 462
 """Calls above are newer than this table: to those the answer is that there is no such call."""
 
+_CHANGES: Final = frozenset(
+    ["creat", "mkdir", "mkdirat", "rmdir", "unlink", "unlinkat", "rename", "renameat", "ftruncate"]
+)
 _COLUMN: Final = {"x86_64": 1, "aarch64": 2}
 
 
-def numbers(machine: str) -> list[int]:
+def numbers(machine: str, *, writes: bool = True) -> list[int]:
     """The numbers of all calls that are allowed whatever their arguments, in order.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
+        writes: Whether those are among them that make, move, cut and remove files.
     """
     column = _COLUMN[machine]
-    found = (entry.split(":")[column] for entry in _TABLE.split())
+    entries = (entry.split(":") for entry in _TABLE.split())
+    found = (entry[column] for entry in entries if writes or entry[0] not in _CHANGES)
     return sorted(int(number) for number in found if number != "-")

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
-from delf_sandbox_local import system
+from delf_confined import system
 
 _CREATE_RULESET: Final = 444
 _ADD_RULE: Final = 445

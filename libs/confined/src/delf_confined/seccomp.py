@@ -1,6 +1,7 @@
-"""A seccomp filter for the guest: the calls of :mod:`calls`, a few with checked arguments.
+"""A seccomp filter: the calls of :mod:`calls`, a few with checked arguments.
 
-Runs in the guest before any script, with the standard library only. The filter is classic
+Runs in a process before it does anything for others, with the standard library only. The filter is
+classic
 BPF (``linux/filter.h``, ``linux/seccomp.h``). Integers that the kernel takes as ``int`` are
 compared by their lower half, as the kernel reads them.
 """
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
-from delf_sandbox_local import calls, system
+from delf_confined import calls, system
 
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _PR_SET_SECCOMP: Final = 22
@@ -74,6 +75,8 @@ _IOCTLS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 _FCNTLS: Final = (0, 1, 2, 3, 4, 1030)
 """Copies and flags; not F_SETOWN and F_SETSIG, by which the kernel signals others, and no locks:
 every process sees those that others hold on a file, and waits for them."""
+_FILE_LOCKS: Final = (5, 6, 7, 36, 37, 38)
+"""Locks of a process and of an open file, which databases take to read a whole state."""
 _PRCTLS: Final = (15, 16, 0x53564D41)
 """Names of threads and of memory; not the death signal."""
 _SIGNALS_REFUSED: Final = (9, 19)
@@ -89,6 +92,7 @@ _MADVICE_REFUSED: Final = (12, 100, 101)
 """MADV_MERGEABLE, by which a guest finds out what pages others have; poisoned pages."""
 _ACCESS_MODE: Final = 0o3
 _TRUNCATE: Final = 0o1000
+_MAKE: Final = 0o100
 _OPEN_FLAGS: Final = 0o27777703 & ~0o20000
 """All but O_PATH, which Landlock does not watch, and O_ASYNC, for signals; alike on both kinds."""
 _CLOCK_OF_A_PROCESS: Final = 0x80000000
@@ -124,13 +128,17 @@ def supported() -> bool:
     return platform.system() == "Linux" and platform.machine() in _ARCH
 
 
-def build(machine: str, pid: int, *, threads: bool) -> bytes:
+def build(
+    machine: str, pid: int, *, threads: bool, writes: bool = True, locks: bool = False
+) -> bytes:
     """The filter's instructions.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
-        pid: The guest's own process id, the only one that it may signal.
+        pid: The process's own id, the only one that it may signal.
         threads: Whether it may start threads.
+        writes: Whether it may open files for writing, make, move and remove them.
+        locks: Whether it may lock files.
     """
     code = [
         _instruction(_LOAD, 0, 0, _OFFSET_ARCH),
@@ -143,11 +151,11 @@ def build(machine: str, pid: int, *, threads: bool) -> bytes:
             _instruction(_JUMP_AT_LEAST, 0, 1, _X32_BIT),
             _instruction(_RETURN, 0, 0, _REFUSE),
         ]
-    for name, block in _blocks(pid, threads=threads).items():
+    for name, block in _blocks(pid, threads=threads, writes=writes, locks=locks).items():
         number = _SPECIAL[name][_COLUMN[machine]]
         if number is not None:
             code += [_instruction(_JUMP_EQUAL, 0, len(block), number), *block]
-    for first, last in _ranges(calls.numbers(machine)):
+    for first, last in _ranges(calls.numbers(machine, writes=writes)):
         code += [
             _instruction(_JUMP_AT_LEAST, 0, 2, first),
             _instruction(_JUMP_ABOVE, 1, 0, last),
@@ -162,27 +170,31 @@ def build(machine: str, pid: int, *, threads: bool) -> bytes:
 
 
 @cache
-def prepared(machine: str, *, threads: bool) -> bytes:
+def prepared(machine: str, *, threads: bool, writes: bool = True, locks: bool = False) -> bytes:
     """The filter but for the process id, made once in the template for all guests.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
-        threads: Whether guests may start threads.
+        threads: As of :func:`build`, as are the next.
+        writes: See there.
+        locks: See there.
     """
-    return build(machine, _SOME_PID, threads=threads)
+    return build(machine, _SOME_PID, threads=threads, writes=writes, locks=locks)
 
 
-def install(*, threads: bool) -> None:
+def install(*, threads: bool, writes: bool = True, locks: bool = False) -> None:
     """Confine this process and all its threads to come, for good.
 
     Args:
-        threads: Whether it may start threads.
+        threads: As of :func:`build`, as are the next.
+        writes: See there.
+        locks: See there.
 
     Raises:
         OSError: When the kernel refuses.
     """
     libc = system.libc()
-    code = prepared(platform.machine(), threads=threads)
+    code = prepared(platform.machine(), threads=threads, writes=writes, locks=locks)
     code = code.replace(struct.pack("=I", _SOME_PID), struct.pack("=I", os.getpid()))
     program = _Program(len(code) // 8, code)
     for arguments in (
@@ -194,21 +206,21 @@ def install(*, threads: bool) -> None:
             raise OSError(number, "the kernel refuses the seccomp filter")
 
 
-def _blocks(pid: int, *, threads: bool) -> dict[str, list[bytes]]:
+def _blocks(pid: int, *, threads: bool, writes: bool, locks: bool) -> dict[str, list[bytes]]:
     """For each call whose arguments are looked at, what ends in an answer."""
     own = (0, pid)
     return {
         "futex": _one_of(1, _FUTEXES, mask=_FUTEX_KIND),
         "mmap": _without_bits(3, _MMAP_REFUSED),
         "madvise": _none_of(2, _MADVICE_REFUSED),
-        "open": _opening(1),
-        "openat": _opening(2),
+        "open": _opening(1) if writes else _reading(1),
+        "openat": _opening(2) if writes else _reading(2),
         "clock_gettime": _without_bits(0, _CLOCK_OF_A_PROCESS),
         "clock_getres": _without_bits(0, _CLOCK_OF_A_PROCESS),
         "clock_nanosleep": _without_bits(0, _CLOCK_OF_A_PROCESS),
-        "renameat2": _without_bits(4, ~_RENAME_FLAGS),
+        "renameat2": _without_bits(4, ~_RENAME_FLAGS) if writes else _answer(_REFUSE),
         "ioctl": _one_of(1, _IOCTLS),
-        "fcntl": _one_of(1, _FCNTLS),
+        "fcntl": _one_of(1, (*_FCNTLS, *_FILE_LOCKS) if locks else _FCNTLS),
         "pipe2": _without_bits(1, ~_PIPE_FLAGS),
         "sendto": _without_address(),
         "recvfrom": _without_bits(3, ~_RECEIVE_FLAGS),
@@ -282,6 +294,12 @@ def _opening(flags: int) -> list[bytes]:
     for refused in (_TRUNCATE, _ACCESS_MODE, _ACCESS_MODE | _TRUNCATE):
         block += [_instruction(_JUMP_EQUAL, 0, 1, refused), *_answer(_REFUSE)]
     return [*block, *_answer(_ALLOW)]
+
+
+def _reading(flags: int) -> list[bytes]:
+    """Allow to open what is there, for reading only."""
+    refused = ~_OPEN_FLAGS | _ACCESS_MODE | _TRUNCATE | _MAKE
+    return _without_bits(flags, refused)
 
 
 def _without_address() -> list[bytes]:

@@ -1,0 +1,1 @@
+"""Functions in child processes, which can read what they are given and can write nothing."""

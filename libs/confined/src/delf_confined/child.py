@@ -1,0 +1,61 @@
+"""In a child: one call of a function, and its answer."""
+
+from __future__ import annotations
+
+import inspect
+import socket
+from pkgutil import resolve_name
+from typing import Any
+
+from delf.errors import DelfError, OptionalDependencyError
+from delf.notes import notes_of_call
+from delf.values.encoding import TooLargeError, UnsupportedValueError, check_size, dumps, loads
+from delf_confined.wire import receive, send
+
+
+def serve(wire: socket.socket, function: str, most: int) -> None:
+    """Take the arguments, call, and answer.
+
+    Args:
+        wire: The socket to the program.
+        function: As ``module:name``.
+        most: The most bytes of the answer.
+    """
+    with notes_of_call() as notes:
+        answer = _answer(wire, function, most)
+        if "error" in answer:
+            answer["error"][1] = answer["error"][1][:4000]
+        answer["notes"] = list(notes)
+    payload = dumps(answer)
+    if len(payload) > most:
+        payload = dumps({"limit": "answer", "notes": []})
+    send(wire, payload)
+
+
+def _answer(wire: socket.socket, function: str, most: int) -> dict[str, Any]:
+    try:
+        arguments = loads(receive(wire))
+        value: Any = resolve_name(function)(**arguments)
+        if inspect.isawaitable(value):
+            import asyncio  # a template imports it where a function is known to need it
+
+            value = asyncio.run(_waited(value))
+        check_size(value, most)
+    except DelfError as error:
+        package = error.package if isinstance(error, OptionalDependencyError) else None
+        return {"error": [type(error).__name__, error.message, error.hint, package]}
+    except MemoryError:
+        return {"limit": "memory"}
+    except TooLargeError:
+        return {"limit": "answer"}
+    except RecursionError:
+        return {"limit": "depth"}
+    except UnsupportedValueError as error:
+        return {"error": ["ToolExecutionError", str(error), None, None]}
+    except Exception as error:  # a parser of others, and what a stranger wrote
+        return {"failed": f"{type(error).__name__}: {error}"[:1000]}
+    return {"value": value}
+
+
+async def _waited(value: Any) -> Any:
+    return await value

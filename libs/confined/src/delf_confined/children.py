@@ -1,0 +1,196 @@
+"""``Template``: the program's end of a template process, which forks its children.
+
+All of it blocks; it is called in threads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from delf.errors import ToolExecutionError
+from delf_confined import system
+from delf_confined.limits import Limits
+from delf_confined.wire import LENGTH, receive, send
+
+_BOOT: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from delf_confined.template import main; main(int(sys.argv[2]))"
+)
+_KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "LANG", "LC_ALL", "PATH")
+_ONE_THREAD: Final = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "NUMEXPR")}
+"""Libraries that calculate start no threads when they are imported: the template is forked."""
+
+
+class Child:
+    """One call in a process of its own.
+
+    Args:
+        template: What forked it.
+        pid: Its process id.
+        wire: The socket to it.
+    """
+
+    def __init__(self, template: Template, pid: int, wire: socket.socket) -> None:
+        self.pid = pid
+        self.wire = wire
+        self._template = template
+        self._lock = threading.Lock()
+        self._is_ended = False
+
+    def ask(self, arguments: bytes, most: int) -> bytes:
+        """Send the arguments, and wait for the answer.
+
+        Raises:
+            EOFError: When it ended before it answered.
+            ValueError: When the answer is too long.
+        """
+        try:
+            send(self.wire, arguments)
+            return receive(self.wire, most)
+        except OSError as error:
+            raise EOFError from error
+
+    def kill(self) -> None:
+        """Kill it; once it is ended, this does nothing. Safe in every thread."""
+        with self._lock, suppress(ProcessLookupError):
+            if not self._is_ended:  # its id is its own as long as nobody waited for it
+                os.kill(self.pid, signal.SIGKILL)
+
+    def end(self) -> int:
+        """Kill it, and wait until it is gone.
+
+        Returns:
+            Its exit status; a negative one is a signal's number.
+        """
+        self.kill()
+        self.wire.close()
+        with self._lock:
+            if self._is_ended:
+                return 0
+            self._is_ended = True
+            return self._template.reap(self.pid)
+
+
+class Template:
+    """Starts a template process when it is first needed, and again when it is gone."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._finalizer: weakref.finalize[..., Any] | None = None
+
+    def fork(
+        self, function: str, limits: Limits, readable: Sequence[str], preload: Sequence[str] = ()
+    ) -> Child:
+        """A fresh child that waits for the arguments of a function.
+
+        Args:
+            function: As ``module:name``.
+            limits: The limits of the call.
+            readable: Files that it may read.
+            preload: Modules that are imported once for all calls.
+
+        Raises:
+            ToolExecutionError: When no process can be started.
+        """
+        request = {
+            "function": function,
+            "limits": limits.as_dict(),
+            "readable": list(readable),
+            "preload": list(preload),
+        }
+        ours, theirs = socket.socketpair()
+        try:
+            with self._lock:
+                answer = self._ask(request, theirs)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        if "pid" not in answer:
+            ours.close()
+            raise ToolExecutionError(str(answer["error"]))
+        return Child(self, answer["pid"], ours)
+
+    def reap(self, pid: int) -> int:
+        """Wait for the end of a child that was killed, or that ended."""
+        with self._lock:
+            if self._control is None:  # it went with its template
+                return -signal.SIGKILL
+            try:
+                return int(self._exchange({"reap": pid}, None)["status"])
+            except (EOFError, OSError):
+                self._free()
+                return -signal.SIGKILL
+
+    def _ask(self, request: dict[str, Any], theirs: socket.socket) -> dict[str, Any]:
+        for _ in range(2):  # a template that is gone is noticed here
+            if self._control is None:
+                self._start()
+            with suppress(EOFError, OSError):
+                return self._exchange(request, theirs)
+            self._free()
+        return {"error": "the process that starts readers ended"}
+
+    def _exchange(self, request: dict[str, Any], theirs: socket.socket | None) -> dict[str, Any]:
+        control = self._control
+        if control is None:
+            raise EOFError
+        payload = json.dumps(request).encode()
+        socket.send_fds(
+            control, [LENGTH.pack(len(payload))], [theirs.fileno()] if theirs is not None else []
+        )
+        control.sendall(payload)
+        return json.loads(receive(control))
+
+    def _start(self) -> None:
+        control, theirs = socket.socketpair()
+        paths = [path for path in sys.path if os.path.isabs(path)]  # noqa: PTH117 - text
+        environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        command = [system.own_python(), "-I", "-X", "utf8", "-c", _BOOT, json.dumps(paths)]
+        try:
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
+                [*command, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                env={**environ, **_ONE_THREAD},
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            control.close()
+            raise ToolExecutionError(f"no process can be started: {error.strerror}") from error
+        finally:
+            theirs.close()
+        self._process, self._control = process, control
+        self._finalizer = weakref.finalize(self, _end, process, control)
+
+    def _free(self) -> None:
+        if self._finalizer is not None:
+            self._finalizer()
+        self._process = self._control = self._finalizer = None
+
+    def close(self) -> None:
+        """End the template, and its children with it. The next call starts another."""
+        with self._lock:
+            self._free()
+
+
+def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
+    control.close()
+    process.kill()
+    process.wait()

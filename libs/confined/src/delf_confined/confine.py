@@ -1,0 +1,123 @@
+"""Confine a child process before it sees a byte of a stranger's. Standard library only."""
+
+from __future__ import annotations
+
+import math
+import mimetypes
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from delf_confined import landlock, seccomp, system
+
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_DUMPABLE: Final = 4
+_NICENESS: Final = 5
+_OPEN_FILES: Final = 256
+_MAPPED: Final = 4
+"""The address space, in times the memory: threads reserve more than they use."""
+_PAGE: Final = resource.getpagesize()
+_SYSTEM_FILES: Final = (
+    "/dev/null",
+    "/dev/random",
+    "/dev/urandom",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/lib",
+    "/lib64",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/self",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/share/zoneinfo",
+)
+"""The files that the interpreter and libraries may still read."""
+
+
+def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> None:
+    """Limit and confine this process for good.
+
+    Where the kernel has neither Landlock nor a filter of system calls, as on macOS, what remains
+    are the limits: no file grows, and no process starts.
+
+    Args:
+        limits: The fields of :class:`delf_confined.limits.Limits`.
+        readable: Files that it may read; the interpreter's own are added.
+        parent: The process with which it ends.
+
+    Raises:
+        OSError: When the system refuses.
+    """
+    writable = [folder for folder in (limits["scratch"], *limits["writable"]) if folder]
+    _end_with(parent)
+    _limit(limits, readable, writes=bool(writable))
+    if landlock.version():
+        own = (*sys.path, *_SYSTEM_FILES, *map(str, mimetypes.knownfiles))
+        landlock.restrict([*own, *readable], writable)
+    if seccomp.supported():
+        seccomp.install(threads=True, writes=bool(writable), locks=True)
+
+
+def _end_with(parent: int) -> None:
+    os.nice(_NICENESS)
+    with suppress(OSError):  # when memory runs out, the kernel ends this process first
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        os.write(descriptor, b"1000")
+        os.close(descriptor)
+    if sys.platform == "linux":
+        libc = system.libc()
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _limit(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> None:
+    mapped, data = _in_use()
+    files = sum(map(_size, readable))
+    cpu = math.ceil((os.cpu_count() or 1) * limits["seconds"]) + 1
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then a write that is too long is an error
+    bounds = {
+        "CORE": 0,
+        "CPU": cpu,
+        "FSIZE": limits["file_bytes"] if writes else 0,
+        "NOFILE": _OPEN_FILES,
+        "MEMLOCK": 0,
+        "MSGQUEUE": 0,
+    }
+    if sys.platform == "linux":
+        bounds["DATA"] = data + limits["memory"]
+        bounds["AS"] = mapped + files + _MAPPED * limits["memory"]
+    else:
+        bounds["NPROC"] = 0  # on Linux it would count threads
+    for name, most in bounds.items():
+        which = getattr(resource, f"RLIMIT_{name}", None)
+        if which is not None:
+            _, ceiling = resource.getrlimit(which)
+            bound = most if ceiling == resource.RLIM_INFINITY else min(most, ceiling)
+            resource.setrlimit(which, (bound, bound))
+
+
+def _in_use() -> tuple[int, int]:
+    """The bytes of this process's address space, and of what it allocated."""
+    with suppress(OSError):
+        descriptor = os.open("/proc/self/statm", os.O_RDONLY)
+        fields = os.read(descriptor, 200).split()
+        os.close(descriptor)
+        return int(fields[0]) * _PAGE, int(fields[5]) * _PAGE
+    return 0, 0
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - as in landlock
+    except OSError:
+        return 0

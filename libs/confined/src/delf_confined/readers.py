@@ -1,0 +1,197 @@
+"""``Readers``: a program's calls in confined children, a few at once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final
+
+from delf.errors import DelfError, OptionalDependencyError, ToolExecutionError, ToolRefusedError
+from delf.notes import note
+from delf.values.encoding import dumps, loads
+from delf.values.sizes import LARGE, apart, has_too_many_values, is_large
+from delf_confined.children import Child, Template
+from delf_confined.limits import Limits
+from delf_confined.turns import Turn, Turns
+from delf_confined.wire import LENGTH, check
+
+AT_ONCE: Final = 4
+"""Children of one agent that run at the same time."""
+_ERRORS: Final[dict[str, type[DelfError]]] = {"ToolRefusedError": ToolRefusedError}
+
+
+class Readers:
+    """Calls functions in children that can read what they are given, and write nothing.
+
+    Each call has a fresh child, which is forked from a process that has imported its module. It
+    sees no environment and no other file, reaches no network, starts no process, and ends with
+    the call, however that ends. All that it answers is plain data.
+
+    Args:
+        at_once: The most children at the same time; further calls wait, fairly.
+    """
+
+    def __init__(self, at_once: int = AT_ONCE) -> None:
+        self._turns = Turns(at_once)
+        self._template = Template()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="delf-confined")
+        """Forking takes some milliseconds, at first a few hundred."""
+
+    async def call(
+        self,
+        function: str,
+        arguments: dict[str, Any],
+        *,
+        about: str,
+        key: Hashable,
+        readable: Sequence[str] = (),
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        preload: Sequence[str] = (),
+    ) -> Any:
+        """Call a function in a child.
+
+        Args:
+            function: As ``module:name``; what it returns may be awaitable.
+            arguments: Its keywords: plain data.
+            about: What it does, for messages, as ``reading a.csv``.
+            key: Who asks. Calls of one key share what is fair between keys.
+            readable: Files that it may read.
+            limits: The limits of the call.
+            preload: Modules to import once for all calls, beside the function's own.
+
+        Raises:
+            ToolExecutionError: When the function raised, or the call went over a limit.
+            ToolRefusedError: When the function raised it.
+            OptionalDependencyError: When the function raised it.
+        """
+        payload = await apart(dumps, arguments) if is_large(arguments) else dumps(arguments)
+        turn = Turn(key)
+        while True:
+            async with self._turns.taken(turn):
+                answer = await self._once(turn, function, payload, about, readable, limits, preload)
+            if answer is not None:
+                break
+        many = len(answer) > LARGE
+        if many and await apart(has_too_many_values, answer):
+            raise over_limit("answer", about, limits)
+        return result_of(await apart(loads, answer) if many else loads(answer), about, limits)
+
+    async def _once(
+        self,
+        turn: Turn,
+        function: str,
+        payload: bytes,
+        about: str,
+        readable: Sequence[str],
+        limits: Limits,
+        preload: Sequence[str],
+    ) -> bytes | None:
+        """One start of a call: its answer, or None where it gave way to another."""
+        forking = self._thread.submit(self._template.fork, function, limits, readable, preload)
+        try:
+            child = await asyncio.shield(asyncio.wrap_future(forking))
+        except asyncio.CancelledError:
+            forking.add_done_callback(_end_later)
+            raise
+        loop = asyncio.get_running_loop()
+        asking = loop.create_task(_exchange(child, payload, limits.answer))
+        waits: set[asyncio.Future[Any]] = {asking}
+        if turn.gives_way is not None:
+            waits.add(turn.gives_way)
+        try:
+            await asyncio.wait(waits, timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED)
+            is_answered, has_given_way = (
+                asking.done(),
+                turn.gives_way in waits and bool(turn.gives_way and turn.gives_way.done()),
+            )
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            child.kill()
+            ended = self._thread.submit(child.end)
+        if not is_answered:
+            if has_given_way:
+                return None
+            raise over_limit("seconds", about, limits)
+        try:
+            return asking.result()
+        except ValueError:
+            raise over_limit("answer", about, limits) from None
+        except (EOFError, OSError):
+            status = await asyncio.wrap_future(ended)
+            raise died(status, about) from None
+
+    async def aclose(self) -> None:
+        """End the template, and all children with it. The next call starts them again."""
+        await asyncio.wrap_future(self._thread.submit(self._template.close))
+
+
+def _end_later(forking: Future[Child]) -> None:
+    if forking.exception() is None:
+        forking.result().end()
+
+
+async def _exchange(child: Child, payload: bytes, most: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    child.wire.setblocking(False)
+    await loop.sock_sendall(child.wire, LENGTH.pack(len(payload)))
+    await loop.sock_sendall(child.wire, payload)
+    (length,) = LENGTH.unpack(await _exactly(child, LENGTH.size))
+    check(length, most)
+    return await _exactly(child, length)
+
+
+async def _exactly(child: Child, size: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    pieces: list[bytes] = []
+    while size:
+        piece = await loop.sock_recv(child.wire, min(size, 1024 * 1024))
+        if not piece:
+            raise EOFError
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def result_of(answer: dict[str, Any], about: str, limits: Limits) -> Any:
+    """The value of an answer; its notes are those of this call.
+
+    Raises:
+        DelfError: The function's.
+    """
+    for told in answer["notes"]:
+        note(str(told))
+    if "limit" in answer:
+        raise over_limit(str(answer["limit"]), about, limits)
+    if "failed" in answer:
+        raise ToolExecutionError(f"{about} failed: {answer['failed']}")
+    if "error" in answer:
+        kind, message, hint, package = answer["error"]
+        if package is not None:
+            raise OptionalDependencyError(message, package=package, hint=hint)
+        raise _ERRORS.get(kind, ToolExecutionError)(message, hint=hint)
+    return answer["value"]
+
+
+def over_limit(limit: str, about: str, limits: Limits) -> ToolExecutionError:
+    """The error for a call that went over one of its limits."""
+    words = {
+        "seconds": f"took longer than {limits.seconds:g} s and was cancelled",
+        "memory": f"needs more than {limits.memory // 1_000_000:,} MB of memory",
+        "answer": "gives more than fits into one result: read less at once",
+        "depth": "is nested too deeply",
+    }
+    return ToolExecutionError(f"{about} {words[limit]}")
+
+
+def died(status: int, about: str) -> ToolExecutionError:
+    """The error for a child that ended before it answered."""
+    if -status == signal.SIGXCPU:
+        how = "it used more processor time than it may"
+    elif status < 0:
+        how = f"{signal.Signals(-status).name}; it may have needed too much memory"
+    else:
+        how = f"status {status}"
+    return ToolExecutionError(f"{about}: the process that did it ended ({how})")

@@ -1,0 +1,123 @@
+"""The template process: imports the modules that are asked for, and forks a child for each call.
+
+It handles no data of a stranger's: requests come from the program that started it, and a child's
+answer goes to that program by a socket of their own. A child is waited for only when the program
+says so; until then its process id belongs to nobody else.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import inspect
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pkgutil import resolve_name
+from typing import Any, NoReturn
+
+from delf_confined import landlock, seccomp
+from delf_confined.child import serve
+from delf_confined.confine import confine
+from delf_confined.wire import LENGTH, send
+
+_log = logging.getLogger(__name__)
+
+
+def main(descriptor: int) -> None:
+    """Answer requests until the program closes the control socket.
+
+    Args:
+        descriptor: The control socket.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program decides
+    os.umask(0o077)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    landlock.prepare()
+    if seccomp.supported():
+        for writes in (False, True):
+            seccomp.prepared(os.uname().machine, threads=True, writes=writes, locks=True)
+    known: set[str] = set()
+    with socket.socket(fileno=descriptor) as control, suppress(EOFError, ConnectionError):
+        while True:
+            head, descriptors, _, _ = socket.recv_fds(control, LENGTH.size, 1)
+            if len(head) < LENGTH.size:
+                return
+            request = json.loads(_rest(control, *LENGTH.unpack(head)))
+            try:
+                answer = _answer(request, descriptors, control, known)
+            finally:
+                for each in descriptors:
+                    os.close(each)
+            send(control, json.dumps(answer).encode())
+
+
+def _rest(control: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        more = control.recv(length - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+def _answer(
+    request: dict[str, Any], descriptors: list[int], control: socket.socket, known: set[str]
+) -> dict[str, Any]:
+    if "reap" in request:
+        try:
+            _, status, used = os.wait4(request["reap"], 0)
+        except ChildProcessError:
+            return {"status": 0, "cpu": 0.0}
+        return {
+            "status": os.waitstatus_to_exitcode(status),
+            "cpu": used.ru_utime + used.ru_stime,
+        }
+    wanted = (*request["preload"], request["function"])
+    if not known.issuperset(wanted):
+        _import(wanted)
+        known.update(wanted)
+    try:
+        pid = os.fork()
+    except OSError as error:
+        return {"error": f"no process can be started: {error.strerror}"}
+    if pid == 0:
+        _become(request, descriptors[0], control, os.getppid())
+    return {"pid": pid}
+
+
+def _import(names: Sequence[str]) -> None:
+    """Import modules once for all children; a child says what is wrong with one that fails."""
+    for name in names:
+        try:
+            found = resolve_name(name)
+        except Exception as error:  # an import may raise anything
+            _log.debug("%s: %s", name, error)
+            continue
+        if inspect.iscoroutinefunction(found):
+            importlib.import_module("asyncio")
+    gc.collect()
+    gc.freeze()  # what is there is not looked at again, so that children go on sharing it
+
+
+def _become(request: dict[str, Any], wire: int, control: socket.socket, template: int) -> NoReturn:
+    """In the child: leave everything behind, confine, make the call."""
+    try:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody waits for the answer
+        control.close()
+        limits = request["limits"]
+        os.chdir(limits["scratch"] or "/")
+        confine(limits, request["readable"], parent=template)
+        with socket.socket(fileno=wire) as answers:
+            serve(answers, request["function"], limits["answer"])
+        os._exit(0)
+    except BaseException as error:  # the template's own code must not go on in a child
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        os._exit(70)

@@ -1,0 +1,15 @@
+"""The access of a child process that reads an input file."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from delf.protocols.formats import InputFile
+
+PRELOADS: Final = {".xlsx": ("openpyxl",), ".xlsm": ("openpyxl",), ".xls": ("xlrd",)}
+"""Libraries that are imported once for all children that read such files."""
+
+
+def readable(file: InputFile) -> tuple[str, ...]:
+    """The paths that a reader of a file may open: a database has parts beside it."""
+    return (file.path, *(f"{file.path}-{part}" for part in ("wal", "shm", "journal")))

@@ -1,0 +1,65 @@
+"""Rows of workbooks and other tables as lines of JSON with types, as DuckDB reads them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from delf.values.conversion import unique_names
+
+_FIRST_LARGE_INT: Final = 2**63
+_LAST_EXACT_INT: Final = 2**53
+
+
+def write_rows(rows: Sequence[Mapping[str, Any]], path: str) -> list[list[str]]:
+    """Rows as lines of JSON, and the types of their columns."""
+    names = unique_names(dict.fromkeys(name for row in rows for name in row)) or ["column_1"]
+    kinds = {name: _kind([row.get(name) for row in rows]) for name in names}
+    with Path(path).open("w", encoding="utf-8") as file:
+        for row in rows:
+            cells = {name: _cell(row.get(name), kinds[name]) for name in names}
+            file.write(json.dumps(cells, ensure_ascii=False) + "\n")
+    return [[name, kind] for name, kind in kinds.items()]
+
+
+def _kind(values: Sequence[Any]) -> str:
+    """The type that holds all values of a column; text where they are of several kinds."""
+    found: set[Any] = {type(value) for value in values if value is not None}
+    if found == {bool}:
+        return "BOOLEAN"
+    if found == {int} and all(abs(v) < _FIRST_LARGE_INT for v in values if v is not None):
+        return "BIGINT"
+    if found and found <= {int, float} and not any(map(_is_rounded, values)):
+        return "DOUBLE"
+    if found == {dt.date}:
+        return "DATE"
+    if found and found <= {dt.date, dt.datetime}:
+        return "TIMESTAMP"
+    if found == {dt.time}:
+        return "TIME"
+    if found == {dt.timedelta}:
+        return "INTERVAL"
+    return "VARCHAR"
+
+
+def _is_rounded(value: Any) -> bool:
+    """Tell whether a float would be another number."""
+    return isinstance(value, int) and abs(value) > _LAST_EXACT_INT
+
+
+def _cell(value: Any, kind: str) -> Any:
+    if value is None or kind in ("BOOLEAN", "BIGINT", "DOUBLE"):
+        return value
+    if isinstance(value, (dt.date, dt.time)):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dt.timedelta):
+        parts = (value.days, value.seconds, value.microseconds)
+        return "{} days {} seconds {} microseconds".format(*parts)
+    return value if isinstance(value, str) else str(value)

@@ -1,0 +1,129 @@
+"""Reads one input file. All of it runs in a child process that can read the file and no more.
+
+Whatever is called here has plain arguments and results: see :mod:`delf_confined.readers`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from delf.errors import ToolExecutionError
+from delf.notes import note
+from delf_files.forms import LOOKED_AT, check_form
+from delf_files.json_text import read_json, read_json_lines
+from delf_files.tables import TooWideError, read_table
+from delf_files.text import decode, decode_if_text
+
+if TYPE_CHECKING:
+    from delf.protocols.formats import FileFormat
+
+
+def read_content(
+    path: str, name: str, ending: str, kind: str, encoding: str | None, most: int
+) -> Any:
+    """The content of a file that no format reads: rows, parsed JSON, text or bytes.
+
+    Args:
+        path: Where it is.
+        name: What the script calls it.
+        ending: The end of its name.
+        kind: ``csv``, ``json``, ``jsonl``, ``text`` or ``other``.
+        encoding: The text's, where the script says it.
+        most: The most bytes.
+
+    Returns:
+        The content; for a file that is too large a dict with ``too_large`` and how it is so.
+
+    Raises:
+        ToolExecutionError: When it cannot be read.
+    """
+    data = _bytes_of(path, name, most + 1)
+    if len(data) > most:  # it grew, or does not know its size, as those of /proc
+        return {"too_large": f"has more than {most:,} bytes"}
+    try:
+        return {"content": _parsed(data, name, ending, kind, encoding, most)}
+    except TooWideError:
+        return {"too_large": "is too large as rows"}
+    except (ValueError, RecursionError) as error:
+        raise ToolExecutionError(f"{name}: {error}") from None
+
+
+def _parsed(data: bytes, name: str, ending: str, kind: str, encoding: str | None, most: int) -> Any:
+    if kind in ("csv", "json", "jsonl"):
+        check_form(data[:LOOKED_AT])
+    if kind == "csv":
+        text = decode(data, encoding, name)
+        return read_table(text, ending=ending, most_bytes=3 * most)
+    if kind == "json":
+        return read_json(decode(data, encoding, name), name)
+    if kind == "jsonl":
+        return read_json_lines(decode(data, encoding, name), name)
+    if kind == "text" or encoding is not None:
+        return decode(data, encoding, name)
+    text_or_none = decode_if_text(data)
+    return data if text_or_none is None else text_or_none
+
+
+def _bytes_of(path: str, name: str, most: int) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(most)
+    except OSError as error:
+        raise ToolExecutionError(f"{name} cannot be read: {error.strerror}") from error
+
+
+async def read_rows(
+    factory: Sequence[str], path: str, name: str, part: str | None
+) -> list[dict[str, Any]]:
+    """The rows of a file that a format reads, noting the parts that are left out.
+
+    Args:
+        factory: The format's.
+        path: Where the file is.
+        name: What the script calls it.
+        part: The sheet or table; the first when None.
+
+    Raises:
+        ToolExecutionError: When it cannot be read.
+    """
+    made = format_of(factory)
+    rows = await made.read(path, part)
+    parts: Sequence[str] = () if part is not None else await made.parts(path)
+    if len(parts) > 1:
+        others = ", ".join(map(repr, parts[1:]))
+        note(f"{name}: the first sheet, {parts[0]!r}, was read; there are {others}, too")
+    return rows
+
+
+async def read_parts(factory: Sequence[str], path: str) -> list[str]:
+    """The names of the tables of a file that a format reads.
+
+    Raises:
+        ToolExecutionError: When it cannot be read.
+    """
+    return [*await format_of(factory).parts(path)]
+
+
+def format_of(factory: Sequence[str]) -> FileFormat:
+    """The format that a factory makes.
+
+    Args:
+        factory: A :class:`delf.protocols.formats.FormatFactory` as it crosses between processes.
+    """
+    module, attribute, file = factory
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if not file or error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        spec = importlib.util.spec_from_file_location(module, file)
+        if spec is None or spec.loader is None:
+            raise
+        found = sys.modules[module] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(found)
+    return attrgetter(attribute)(found)()

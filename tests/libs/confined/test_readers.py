@@ -1,0 +1,346 @@
+"""Functions in confined children: what they can do, what bounds them, who comes first."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
+from delf.notes import notes_of_call
+from delf_confined import landlock, seccomp
+from delf_confined.children import Template
+from delf_confined.limits import Limits
+from delf_confined.readers import AT_ONCE, Readers
+from delf_confined.turns import SLICE, Turn, Turns
+from support.until import until, until_now
+from support.workspace import ROOT
+
+JOBS = "libs.confined.jobs"
+confined = pytest.mark.skipif(not seccomp.supported(), reason="there is no filter here")
+
+
+@pytest.fixture
+async def readers():
+    made = Readers()
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def call(readers):
+    async def call(function, arguments=None, *, key="task", about="reading a.xyz", **more):
+        given = arguments or {}
+        return await readers.call(f"{JOBS}:{function}", given, about=about, key=key, **more)
+
+    return call
+
+
+# -- results ----------------------------------------------------------------------------------
+
+
+async def test_a_result_and_its_notes_come_back(call):
+    value = {"n": [1, 2.5, None, True], "b": b"\0\xff", "t": "\u00e9"}
+    with notes_of_call() as notes:
+        assert await call("echo", {"value": value}) == value
+    assert list(notes) == ["it was echoed"]
+    assert await call("waits", {"value": 5}) == 5
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        ("refuse", ToolRefusedError, "not this one"),
+        ("lacks", OptionalDependencyError, "it needs x"),
+        ("breaks", ToolExecutionError, "reading a.xyz failed: KeyError: 'no such key'"),
+        ("nothing_there", ToolExecutionError, "reading a.xyz failed: AttributeError: .*"),
+    ],
+)
+async def test_an_error_says_what_the_function_said(call, function, error, message):
+    with pytest.raises(error, match=f"^{message}"):
+        await call(function)
+
+
+# -- confinement ------------------------------------------------------------------------------
+
+
+@confined
+async def test_a_reader_changes_nothing_and_reaches_nothing(call, tmp_path):
+    path = tmp_path / "own.txt"
+    path.write_text("as it was")
+    before = sorted(os.listdir(tmp_path))
+    assert await call("attempts", {"path": str(path)}, readable=[str(path)]) == []
+    assert path.read_text() == "as it was"
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+@confined
+@pytest.mark.parametrize("without", ["landlock", "seccomp"])
+def test_what_one_layer_lets_pass_another_holds(without, tmp_path):
+    """Of an older kernel: what is written rests on neither alone."""
+    switch = {"landlock": "version = lambda: 0", "seccomp": "supported = lambda: False"}[without]
+    path = tmp_path / "own.txt"
+    path.write_text("as it was")
+    program = f"""
+import asyncio, sys
+from delf_confined import children
+children._BOOT = children._BOOT.replace(
+    "main(int", "import delf_confined.{without} as layer; layer.{switch}; main(int")
+from delf_confined.readers import Readers
+async def main():
+    path = {str(path)!r}
+    given = dict(about="x", key=1, readable=[path])
+    print(await Readers().call("{JOBS}:attempts", {{"path": path}}, **given))
+asyncio.run(main())
+"""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=60
+    )
+    assert run.returncode == 0, run.stderr
+    # Landlock does not watch modes and times, nor sockets that are not TCP.
+    left = {"landlock": ["other files"], "seccomp": ["mode", "time", "fork", "datagrams", "kill"]}
+    done = set(re.findall(r"'([^']+)'", run.stdout))
+    known = {*left[without], "anonymous memory file"} if without == "seccomp" else {*left[without]}
+    assert done <= known
+    assert path.read_text() == "as it was"
+
+
+async def test_the_environment_holds_no_secret(call, monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "hunter2")
+    assert "hunter2" not in str(await call("environment"))
+
+
+async def test_a_scratch_folder_is_the_only_place(call, tmp_path):
+    path, scratch = tmp_path / "own.txt", tmp_path / "scratch"
+    path.write_text("as it was")
+    scratch.mkdir()
+    limits = Limits(scratch=str(scratch), file_bytes=100)
+    done = await call("attempts", {"path": str(path)}, readable=[str(path)], limits=limits)
+    assert done == (["own folder"] if landlock.version() else done)
+    assert os.listdir(scratch) == ["here"]
+
+
+# -- limits -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "limits", "message"),
+    [
+        ("fill_memory", {}, {"memory": 200_000_000}, "needs more than 200 MB of memory"),
+        ("spin", {}, {"seconds": 0.5}, "took longer than 0.5 s and was cancelled"),
+        ("sleep", {"seconds": 60}, {"seconds": 0.5}, "took longer than 0.5 s and was cancelled"),
+        ("large", {"size": 5000}, {"answer": 1_000_000}, "gives more than fits into one result"),
+        ("many", {}, {}, "gives more than fits into one result"),
+        ("deep", {}, {}, "nested too deeply"),
+        ("crash", {}, {}, r"the process that did it ended \(SIGSEGV"),
+        ("leave", {}, {}, r"the process that did it ended \(status 3\)"),
+    ],
+)
+async def test_a_limit_is_named_and_the_next_call_works(call, function, arguments, limits, message):
+    with pytest.raises(ToolExecutionError, match=f"{message}") as caught:
+        await call(function, arguments, limits=Limits(**limits))
+    assert "a.xyz" in caught.value.message or "nested" in caught.value.message
+    assert await call("echo", {"value": 1}) == 1
+
+
+async def test_a_template_that_is_killed_is_started_again(call):
+    assert await call("echo", {"value": 1}) == 1
+    for template in templates():
+        os.kill(template, signal.SIGKILL)
+    assert await call("echo", {"value": 2}) == 2
+
+
+async def test_a_child_that_is_killed_is_an_error_and_the_next_call_works(call):
+    running = asyncio.create_task(call("sleep", {"seconds": 60}))
+    (child,) = await children(1)
+    os.kill(child, signal.SIGKILL)
+    with pytest.raises(ToolExecutionError, match=r"reading a\.xyz: the process .*SIGKILL"):
+        await running
+    assert await call("echo", {"value": 1}) == 1
+
+
+async def test_a_cancelled_call_leaves_no_child(call):
+    running = asyncio.create_task(call("spin"))
+    await children(1)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await children(0) == []
+
+
+async def test_closing_leaves_no_process(readers, call):
+    await call("echo", {"value": 1})
+    assert templates()
+    await readers.aclose()
+    assert not templates()
+    assert await call("echo", {"value": 2}) == 2
+
+
+def test_children_end_with_a_program_that_is_killed():
+    program = f"""
+import asyncio, os, sys
+from delf_confined.readers import Readers
+async def main():
+    readers = Readers()
+    call = asyncio.create_task(readers.call("{JOBS}:spin", {{}}, about="x", key=1))
+    print("begun", flush=True)
+    await call
+asyncio.run(main())
+"""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=environ, stdout=subprocess.PIPE, text=True
+    ) as run:
+        run.stdout.readline()
+        (template,) = until_now(lambda: templates(run.pid))
+        (child,) = until_now(lambda: children_of(template))
+        run.kill()
+    until_now(lambda: not is_alive(child) and not is_alive(template))
+
+
+# -- many at once -----------------------------------------------------------------------------
+
+
+async def test_many_calls_share_a_few_children(call):
+    calls = [asyncio.create_task(call("sleep", {"seconds": 0.05})) for _ in range(40)]
+    seen = [0]
+
+    def all_done():
+        seen.append(len(children_of_templates()))
+        return all(each.done() for each in calls)
+
+    await until(all_done)
+    assert 2 <= max(seen) <= AT_ONCE
+    assert len({each.result() for each in calls}) == 40, "each has a process of its own"
+
+
+async def test_hostile_calls_do_not_hold_an_honest_one(call):
+    hostile = [asyncio.create_task(call("spin", key=f"hostile {n}")) for n in range(60)]
+    await children(AT_ONCE)
+    began = time.monotonic()
+    assert await call("echo", {"value": 1}, key="honest") == 1
+    assert time.monotonic() - began < 25, "sixty times thirty seconds, by four"
+    for each in hostile:
+        each.cancel()
+    ended = await asyncio.gather(*hostile, return_exceptions=True)
+    assert {type(error) for error in ended} == {asyncio.CancelledError}
+
+
+async def test_a_call_that_gave_way_ends_as_any_other(call):
+    slow = asyncio.create_task(call("sleep", {"seconds": 1.5}, key="slow"))
+    others = [
+        asyncio.create_task(call("sleep", {"seconds": 0.4}, key=f"other {n}")) for n in range(12)
+    ]
+    await asyncio.gather(*others)
+    assert await slow > 0
+
+
+async def test_who_used_the_least_comes_first():
+    turns, order, loop = Turns(1), [], asyncio.get_running_loop()
+
+    async def take(name, key):
+        async with turns.taken(Turn(key)):
+            order.append(name)
+            now = loop.time()
+            await until(lambda: loop.time() > now + 0.01)
+
+    first = asyncio.create_task(take("a1", "a"))
+    await asyncio.sleep(0)
+    others = [take("a2", "a"), take("a3", "a"), take("b1", "b")]
+    await asyncio.gather(first, *others)
+    assert order == ["a1", "b1", "a2", "a3"]
+
+
+@pytest.mark.parametrize(
+    ("turn", "other", "gives_way"),
+    [
+        (Turn("a"), "b", True),
+        (Turn("a"), "a", False),
+        (Turn("a", can_restart=False), "b", False),
+    ],
+    ids=["another task waits", "the same task waits", "it may not be made again"],
+)
+async def test_a_long_call_gives_way_to_another_task(turn, other, gives_way):
+    turns, loop = Turns(1), asyncio.get_running_loop()
+    async with turns.taken(turn):
+        waiting = asyncio.create_task(_hold(turns, Turn(other)))
+        end = loop.time() + 4 * SLICE
+        await until(lambda: turn.gives_way.done() or loop.time() > end)
+        assert turn.gives_way.done() == gives_way
+    await waiting
+
+
+async def _hold(turns, turn):
+    async with turns.taken(turn):
+        pass
+
+
+# -- for threads ------------------------------------------------------------------------------
+
+
+def test_a_child_is_asked_in_a_thread_and_killed_from_another():
+    template = Template()
+    child = template.fork(f"{JOBS}:echo", Limits(), ())
+    from delf.values.encoding import dumps, loads
+
+    assert loads(child.ask(dumps({"value": 7}), 1000))["value"] == 7
+    child.end()
+    child = template.fork(f"{JOBS}:spin", Limits(), ())
+    child.kill()
+    with pytest.raises(EOFError):
+        child.ask(dumps({}), 1000)
+    assert child.end() == -signal.SIGKILL
+    template.close()
+
+
+# -- processes --------------------------------------------------------------------------------
+
+
+def children_of(pid):
+    found = subprocess.run(["ps", "-o", "pid=,stat=", "--ppid", str(pid)], capture_output=True)
+    lines = (line.split() for line in found.stdout.decode().splitlines())
+    return [int(pid) for pid, state in lines if "Z" not in state]
+
+
+def templates(of=None):
+    return [pid for pid in children_of(of or os.getpid()) if "delf_confined" in command(pid)]
+
+
+def children_of_templates():
+    return [child for template in templates() for child in children_of(template)]
+
+
+def command(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def is_alive(pid):
+    return " Z" not in state if (state := _state(pid)) else False
+
+
+def _state(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return " " + file.read().rpartition(")")[2]
+    except OSError:
+        return ""
+
+
+async def children(count):
+    found = []
+
+    def are_there():
+        found[:] = children_of_templates()
+        return len(found) == count
+
+    await until(are_there)
+    return found
