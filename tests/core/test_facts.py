@@ -15,7 +15,16 @@ from delf.types import EFFECT_WORDS, Effect, can_be_undone, effect_words
 from delf_devkit.testing.requests import AFTERWARDS
 
 ASKED = request_for()
-IDENTITY = {"request_id", "task_id", "call_id", "digest", "action_digest", "shown_digest", "fit"}
+IDENTITY = {
+    "request_id",
+    "task_id",
+    "call_id",
+    "digest",
+    "action_digest",
+    "shown_digest",
+    "files_digest",
+    "fit",
+}
 """Fields that say nothing to a person."""
 TOGETHER = {
     "because": {"script": 2},

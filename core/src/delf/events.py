@@ -377,6 +377,8 @@ class ApprovalRequest:
         action_digest: SHA-256 over the action: a remembered decision is void once it differs.
         shown_digest: SHA-256 over the preview and its sources. An approved call is checked again
             before it is made; a person is asked again where this differs. None without preview.
+        files_digest: SHA-256 over the content of the files that the call names. The call uses this
+            content, whatever happens to the files meanwhile. None without files.
         reason: The reason for which the connection wants a person to be asked, if it gave one.
         preview: The effect of the call in the connection's words; plain text of any length.
         outcome_unknown: True for a call that was begun before its process died, and whose end is
@@ -421,6 +423,7 @@ class ApprovalRequest:
     digest: str
     action_digest: str = ""
     shown_digest: str | None = None
+    files_digest: str | None = None
     reason: str | None = None
     preview: str | None = None
     outcome_unknown: bool = False

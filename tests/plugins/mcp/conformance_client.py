@@ -91,7 +91,7 @@ async def main(url: str, folder: str) -> None:
         tools={},
         connect=nobody,
         _say=print,
-        _keep=nobody,
+        _read_file=nobody,
         _loop=asyncio.get_running_loop(),
         _output_files=dict,
         _add_file=lambda *_: None,

@@ -116,6 +116,7 @@ class RememberedDecision:
         key: On whose behalf later tasks are that it holds for; None for the local user's.
         project: The folder of their project; None where it is for its own task only.
         at: When, as Unix time.
+        files_digest: The content of the files that a call with these arguments names.
         flow_rules: What was shown to come from others and is let pass from then on, for the
             action with any arguments; as the agent's setting of that name.
     """
@@ -133,6 +134,7 @@ class RememberedDecision:
     project: str | None
     at: float
     flow_rules: tuple[str, ...] = ()
+    files_digest: str | None = None
 
     @classmethod
     def of(
@@ -160,6 +162,7 @@ class RememberedDecision:
             project=project,
             at=at,
             flow_rules=_flows_of(asked) if approved.covers == "action" else (),
+            files_digest=asked.files_digest,
         )
 
     @classmethod
@@ -181,7 +184,7 @@ class RememberedDecision:
         if same != (request.action, request.action_digest, request.worker):
             return False
         if self.arguments is not None:
-            return self.digest == request.digest
+            return (self.digest, self.files_digest) == (request.digest, request.files_digest)
         return self.has_reason or request.reason is None
 
 

@@ -9,6 +9,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from delf.errors import ToolRefusedError, did_you_mean
 from delf.records import dataclass
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ class CallContext:
     _say: Callable[[str], None] = field(repr=False)
     _loop: AbstractEventLoop = field(repr=False)
     _output_files: Callable[[], Mapping[str, Path]] = field(repr=False)
+    _read_file: Callable[..., bytes] = field(repr=False)
     _add_file: Callable[[str, bytes], None] = field(repr=False)
     _delegate: Callable[[ChildTask], Awaitable[ChildResult]] = field(repr=False)
     _ask: Callable[..., Awaitable[ModelReply]] = field(repr=False)
@@ -156,6 +158,24 @@ class CallContext:
     def output_files(self) -> Mapping[str, Path]:
         """The files that the task has written so far, by name."""
         return self._output_files()
+
+    def read_file(self, name: str, most: int, *, read: Callable[[], bytes] | None = None) -> bytes:
+        """Read a file that the call names. Blocks: call it in a thread.
+
+        All reads of one call return the same bytes, from its ``check`` on: what a person was asked
+        about is what is used, whatever happens to the file meanwhile. A request for approval is
+        bound to these bytes.
+
+        Args:
+            name: What scripts call the file: an input file, or one that the task has written.
+            most: The most bytes that it may have.
+            read: Reads a file that is none of the task's, such as one of another connection.
+
+        Raises:
+            ToolRefusedError: When there is no such file, or it is too large.
+            OSError: When it cannot be read.
+        """
+        return self._read_file(name, most, read)
 
     def say(self, text: str) -> None:
         """Let people see at once how a long call goes, as the output of a command.
@@ -271,6 +291,48 @@ class CallContext:
             The arguments as they were approved; None where nobody approved them.
         """
         return await self._consent(question, dict(arguments or {}), name, fit or dict)
+
+
+def read_once(
+    kept: dict[str, bytes],
+    known: Mapping[str, Path],
+    name: str,
+    most: int,
+    read: Callable[[], bytes] | None = None,
+) -> bytes:
+    """Read a file for a call, unless the call has read it before.
+
+    Args:
+        kept: What the call has read so far, by name.
+        known: The task's files by name.
+        name: The file.
+        most: The most bytes that it may have.
+        read: Reads a file that is none of the task's.
+
+    Raises:
+        ToolRefusedError: When there is no such file, or it is too large.
+    """
+    key = name if read is not None or name in known else Path(name).name
+    if key not in kept:
+        kept[key] = _read_known(known, key, most) if read is None else read()
+    size = len(kept[key])
+    if size > most:
+        raise ToolRefusedError(f"{key} has more than {most:,} bytes")
+    return kept[key]
+
+
+def _read_known(known: Mapping[str, Path], name: str, most: int) -> bytes:
+    path = known.get(name)
+    if path is None:
+        raise ToolRefusedError(
+            f"the task has no file {name[:200]!r}{did_you_mean(name, known)}. "
+            f"Its files: {', '.join(known) or 'none'}"
+        )
+    with path.open("rb") as file:
+        data = file.read(most + 1)  # what is there now, whatever its size was before
+    if len(data) > most:
+        raise ToolRefusedError(f"{name} has more than {most:,} bytes")
+    return data
 
 
 def _running_loop() -> AbstractEventLoop | None:

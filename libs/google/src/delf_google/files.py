@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from delf import CallContext
-from delf.errors import ToolRefusedError, did_you_mean
+from delf.errors import ToolRefusedError
 
 _ADDRESS: Final = re.compile(r"https://[\w.-]+\.google\.com/.*?(?:/d/|/folders/|[?&]id=)([\w-]+)")
 _ID: Final = re.compile(r"[\w-]{5,200}")
@@ -38,14 +38,6 @@ def read_task_file(context: CallContext | None, name: str, most: int) -> tuple[s
     Raises:
         ToolRefusedError: When there is none, or it is too large.
     """
-    known = {**context.input_files, **context.output_files} if context is not None else {}
-    path = known.get(name) or known.get(Path(name).name)
-    if path is None:
-        raise ToolRefusedError(
-            f"the task has no file {name[:200]!r}{did_you_mean(name, known)}. "
-            f"Its files: {', '.join(known) or 'none'}"
-        )
-    size = path.stat().st_size
-    if size > most:
-        raise ToolRefusedError(f"{name} has {size:,} bytes, over {most:,}")
-    return Path(name).name, path.read_bytes()
+    if context is None:
+        raise ToolRefusedError(f"there is no task, and so no file {name[:200]!r}")
+    return Path(name).name, context.read_file(name, most)

@@ -124,13 +124,24 @@ def check(worker: WorkerDefinition, files: Sequence[Attached]) -> None:
             )
 
 
-def copy_to(folder: Path, files: Sequence[Attached], most: int) -> list[Path]:
+def freeze(context: CallContext, worker: WorkerDefinition, files: Sequence[Attached]) -> None:
+    """Read files before a person is asked, so that the worker gets what was asked about.
+
+    Raises:
+        ToolRefusedError: When one is too large, or must not be read.
+    """
+    for item in files:
+        context.read_file(item.path, worker.attachments.max_total_bytes, read=item.file.read)
+
+
+def copy_to(folder: Path, files: Sequence[Attached], most: int, context: CallContext) -> list[Path]:
     """Copies of files, for the worker's scripts; those of an earlier life of the call are kept.
 
     Args:
         folder: Where; it is made, for the user alone.
         files: The files.
         most: Bytes of all of them together.
+        context: The call, which has read them before where a person was asked.
 
     Raises:
         ToolRefusedError: When they have grown.
@@ -142,7 +153,7 @@ def copy_to(folder: Path, files: Sequence[Attached], most: int) -> list[Path]:
     building.mkdir(parents=True, mode=0o700)
     left = most
     for number, item in enumerate(files, 1):
-        content = item.file.read()
+        content = context.read_file(item.path, most, read=item.file.read)
         left -= len(content)
         if left < 0:
             raise ToolRefusedError(f"{item.path!r} has grown since it was looked at")

@@ -159,6 +159,7 @@ class Workers(Connection):
             return Allowed()
         given = files_of.find(call.context, paths)
         files_of.check(worker, given)
+        files_of.freeze(call.context, worker, given)
         preview = "\n".join(["attachments:", *(f"  {item}" for item in given)])
         asks = next((item.file.asks for item in given if item.file.asks), None)
         if worker.attachments.approval:
@@ -214,7 +215,7 @@ class Workers(Connection):
                 llm=model,
                 system_prompt=told,
                 files=await asyncio.to_thread(
-                    files_of.copy_to, folder, given, found.attachments.max_total_bytes
+                    files_of.copy_to, folder, given, found.attachments.max_total_bytes, context
                 )
                 if given
                 else [],

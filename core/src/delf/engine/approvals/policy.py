@@ -214,6 +214,7 @@ class TaskApprovals:
             digest=call.digest,
             action_digest=bound.digest,
             shown_digest=None if verdict is None else verdict.digest,
+            files_digest=call.files_digest,
             reason=safe(verdict.reason) if isinstance(verdict, NeedsApproval) else None,
             preview=None if verdict is None or verdict.preview is None else safe(verdict.preview),
             files={} if verdict is None else {safe(n): size for n, size in verdict.files.items()},
@@ -249,7 +250,10 @@ class TaskApprovals:
         if past is None:
             return None, None
         asked, decided = past.question_of(outcome_unknown=request.outcome_unknown)
-        if asked is None or asked.shown_digest == request.shown_digest:
+        if asked is None:
+            return None, decided
+        was_about = asked.shown_digest, asked.files_digest
+        if was_about == (request.shown_digest, request.files_digest):
             return asked, decided
         if decided is None:
             reason = "what is to be done has changed since it was shown"

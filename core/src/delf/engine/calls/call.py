@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field
 from typing import Any
 
 from delf.engine.toolset import BoundAction
@@ -25,6 +26,8 @@ class Call:
         ended: Its end was recorded, or is being recorded.
         given_up: Its script does not wait for it any more.
         basis: What the preview was made from that a person has seen and approved.
+        files: The content of the task's files that the call has read so far, its check included,
+            by name. A file is read once, so what is used is what a person was asked about.
     """
 
     number: int
@@ -39,3 +42,15 @@ class Call:
     ended: bool = False
     given_up: bool = False
     basis: str | None = None
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+    @property
+    def files_digest(self) -> str | None:
+        """SHA-256 over the names and the content of these files; None for none."""
+        if not self.files:
+            return None
+        whole = hashlib.sha256()
+        for name, data in sorted(self.files.items()):
+            whole.update(f"{name}\n".encode("utf-8", "surrogatepass"))
+            whole.update(hashlib.sha256(data).digest())
+        return whole.hexdigest()

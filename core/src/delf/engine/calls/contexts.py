@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, cast
 
 from delf.engine.approvals.identity import call_digest
 from delf.engine.calls.call import Call
@@ -15,13 +16,17 @@ from delf.engine.calls.children import ChildTasks
 from delf.engine.redact import RedactedStream
 from delf.engine.task_run import TaskRun
 from delf.engine.toolset import BoundAction
+from delf.errors import ToolRefusedError
 from delf.events import CallPrinted
 from delf.llm import LLMConfig, as_llm_config
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.approval import Approved, Edited
 from delf.protocols.connection import NeedsApproval
 from delf.tools.action import Action
-from delf.tools.context import CallContext, ChildResult, ChildTask
+from delf.tools.context import CallContext, ChildResult, ChildTask, read_once
+
+_MOST_FROZEN: Final = 100 * 1024 * 1024
+"""Bytes of a file that are kept while a person is asked; actions take no larger ones."""
 
 
 class CallContexts:
@@ -106,11 +111,32 @@ class CallContexts:
             _say=say,
             _loop=asyncio.get_running_loop(),
             _output_files=self._output_files,
+            _read_file=functools.partial(self._read_file, call),
             _add_file=self._run.output.take_from_call,
             _delegate=delegate,
             _ask=self._ask,
             _consent=functools.partial(self._consent, call),
         )
+
+    async def freeze(self, call: Call) -> None:
+        """Read the task's files that a call names, before a person is asked about it."""
+        known = self._files()
+        if not known:
+            return
+        texts = _texts_in(call.arguments)
+        for name in sorted({*texts, *(text.rpartition("/")[2] for text in texts)} & {*known}):
+            with contextlib.suppress(ToolRefusedError, OSError):  # the action says so itself
+                await asyncio.to_thread(read_once, call.files, known, name, _MOST_FROZEN)
+
+    def _read_file(
+        self, call: Call, name: str, most: int, read: Callable[[], bytes] | None
+    ) -> bytes:
+        """Read a file for a call, once; called in threads."""
+        return read_once(call.files, self._files(), name, most, read)
+
+    def _files(self) -> dict[str, Path]:
+        inputs = {file.name: Path(file.path) for file in self._run.inputs}
+        return {**inputs, **self._output_files()}
 
     def _output_files(self) -> Mapping[str, Path]:
         return {name: Path(path) for name, path in self._run.output.files.items()}
@@ -160,3 +186,18 @@ class CallContexts:
         if isinstance(answer.decision, Edited):
             return fit(answer.decision.arguments)
         return arguments if isinstance(answer.decision, Approved) else None
+
+
+def _texts_in(value: Any) -> set[str]:
+    """The texts in arguments, at any depth; keys are none of them."""
+    found: set[str] = set()
+    waiting: list[Any] = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            found.add(item)
+        elif isinstance(item, Mapping):
+            waiting += cast("Mapping[Any, Any]", item).values()
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            waiting += cast("Sequence[Any]", item)
+    return found

@@ -432,6 +432,8 @@ class Gate:
         changed = False
         for _ in range(_MOST_QUESTIONS):
             try:
+                if self._contexts is not None:
+                    await self._contexts.freeze(call)
                 answer = await self._approvals.decide(
                     call, verdict, past=past, outcome_unknown=outcome_unknown, changed=changed
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from delf.errors import ToolExecutionError
 from delf.llm import LLMConfig
 from delf.messages import Message, ModelReply
-from delf.tools.context import CallContext, ChildResult, ChildTask
+from delf.tools.context import CallContext, ChildResult, ChildTask, read_once
 from delf_devkit.testing.models import USAGE
 
 
@@ -77,6 +78,9 @@ class ScriptedTask:
             _say=self.said.append,
             _loop=asyncio.get_running_loop(),
             _output_files=lambda: dict(output_files or {}),
+            _read_file=functools.partial(
+                read_once, {}, {**(input_files or {}), **(output_files or {})}
+            ),
             _add_file=self.files.__setitem__,
             _delegate=self._delegate,
             _ask=self._ask,

@@ -81,7 +81,7 @@ class Field {
 
 /** Fields of a request that the card words and places itself, or that say nothing to a person. */
 const PLACED = new Set(["request_id", "task_id", "task", "call_id", "action", "permission", "effect", "arguments",
-  "defaults", "description", "digest", "action_digest", "shown_digest", "reason", "preview", "outcome_unknown",
+  "defaults", "description", "digest", "action_digest", "shown_digest", "files_digest", "reason", "preview", "outcome_unknown",
   "changed", "code", "actions", "effects", "script", "because", "changes", "changes_before", "made_before", "line",
   "worker", "origins", "flow", "message", "at", "decided", "chapter", "asked_by", "rule", "votes", "escalated", "again"]);
 
