@@ -27,7 +27,7 @@ from delf.errors import (
     AgentStateError,
     UnknownKeywordError,
 )
-from delf.events import StoppedBy, TaskFinished
+from delf.events import StoppedBy, end_event
 from delf.options import AgentOptions
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, RememberedDecision
 from delf.protocols.journal import Journal, SharedJournal
@@ -413,9 +413,16 @@ class Agent(FixedAttributes, Generic[T]):
         return await self._home.call_async(lambda r: self._run(r, seen))
 
     def resume(
-        self, task_id: str, timeout: float | None = None, *, settle: Settle = "ask"
+        self,
+        task_id: str,
+        timeout: float | None = None,
+        *,
+        settle: Settle = "ask",
+        budget_usd: float | None = None,
     ) -> Response:
         """Go on with a task whose process was killed, and wait for it.
+
+        A task that ended at its timeout or budget goes on if it gets more of either.
 
         Nothing recorded is done twice. A call that was begun and has no recorded end is made
         again if it only reads; of any other, a person is asked
@@ -426,6 +433,7 @@ class Agent(FixedAttributes, Generic[T]):
             timeout: Seconds from now; the configuration's when omitted.
             settle: What to do about such calls: ask a person, make them ``again``, or take them as
                 ``done``, with no result.
+            budget_usd: The agent's budget from now on, with all that was spent before.
 
         Returns:
             Its response, the recorded one if it is over; one that is ``interrupted`` still with
@@ -435,7 +443,8 @@ class Agent(FixedAttributes, Generic[T]):
         Raises:
             DelfError: When the journal does not have the task, or a process works on it.
         """
-        return self._home.call(lambda r: self._resume(r, task_id, timeout, settle=settle))
+        more: dict[str, Any] = {"settle": settle, "budget_usd": budget_usd}
+        return self._home.call(lambda r: self._resume(r, task_id, timeout, **more))
 
     async def aresume(
         self,
@@ -446,7 +455,11 @@ class Agent(FixedAttributes, Generic[T]):
         on_delta: Callable[[str], None] | None = None,
         **more: Any,
     ) -> Response:
-        """The same; what looks on sees what is new; ``more``: settle, retries, retry_after."""
+        """The same; what looks on sees what is new.
+
+        ``more``: settle, budget_usd, retries, retry_after; and go_on, whether a task goes on that
+        ended at its timeout or budget, which follows from timeout and budget_usd when omitted.
+        """
         UnknownKeywordError.check("aresume", more, ARESUME)
         more |= {"listeners": listeners, "on_delta": on_delta}
         return await self._home.call_async(lambda r: self._resume(r, task_id, timeout, **more))
@@ -512,12 +525,23 @@ class Agent(FixedAttributes, Generic[T]):
         return await fork(runtime.journal, task_id, at, key=key, setup=own, script=script)
 
     async def _resume(
-        self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any
+        self,
+        runtime: Runtime,
+        task_id: str,
+        timeout: float | None,
+        *,
+        budget_usd: float | None = None,
+        go_on: bool | None = None,
+        **seen: Any,
     ) -> Response:
-        past = await runtime.take_up(task_id)
-        end = next((event for event in past if isinstance(event, TaskFinished)), None)
-        if end is not None:
+        if go_on is None:
+            go_on = timeout is not None or budget_usd is not None
+        past = await runtime.take_up(task_id, past_limit=go_on)
+        end = end_event(past)
+        if end is not None and not (go_on and end.at_limit):
             return past_response(past, end)
+        if budget_usd is not None:
+            self._ledger.limit(budget_usd)
         request = self._requests.resumed(task_id, past, timeout, **seen)
         return await self._run(runtime, request)
 

@@ -37,7 +37,7 @@ async def past_end(runtime: Runtime, task_id: str, timeout: float | None) -> Res
     """
     async with asyncio.timeout(timeout):
         events = await wait_for_end(runtime.journal, task_id)
-    return past_response(events, next(e for e in events if isinstance(e, TaskFinished)))
+    return past_response(events, next(e for e in reversed(events) if isinstance(e, TaskFinished)))
 
 
 @dataclass(frozen=True)

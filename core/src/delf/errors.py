@@ -338,7 +338,10 @@ class BudgetExceededError(DelfError):
 
     code = "AGT-006"
     default_can_retry = False
-    default_hint = "the setting budget_usd is the limit; a running agent has reset_budget(limit)"
+    default_hint = (
+        "the setting budget_usd is the limit; delf resume ID --budget USD goes on with a task that "
+        "the journal kept, and a running agent has reset_budget(limit)"
+    )
 
     def __init__(
         self,
@@ -359,7 +362,10 @@ class TaskTimeoutError(DelfError):
     """A task did not end in its time; it was stopped with its sandbox."""
 
     code = "ERR-AGENT-002"
-    default_hint = "allow more time: the setting timeout, or --timeout SECONDS"
+    default_hint = (
+        "allow more time: the setting timeout, or --timeout SECONDS; delf resume ID --timeout "
+        "SECONDS goes on with a task that the journal kept"
+    )
 
 
 class UnknownTaskError(DelfError):

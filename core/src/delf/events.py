@@ -15,7 +15,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final, Literal, get_args
 
-from delf.errors import DelfError, TaskStoppedError
+from delf.errors import BudgetExceededError, DelfError, TaskStoppedError, TaskTimeoutError
 from delf.messages import Purpose, ToolCall, Usage
 from delf.records import dataclass
 from delf.types import Effect, Isolation
@@ -120,7 +120,9 @@ class TaskStarted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResumed(_Event):
-    """A task whose process was gone is taken up again; what came before is not repeated.
+    """A task goes on whose process was gone, or that had ended at its timeout or budget.
+
+    What came before is not repeated; a :class:`TaskFinished` before is no end of the task any more.
 
     ``setup`` and ``parent`` are those with which it began.
     """
@@ -614,6 +616,9 @@ class FactsLearned(_Event):
     facts: tuple[str, ...]
 
 
+_LIMITS: Final = frozenset({TaskTimeoutError.code, BudgetExceededError.code})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFinished(_Event):
     """The task is over; ``value`` is its answer as plain data, where it wanted data.
@@ -639,6 +644,11 @@ class TaskFinished(_Event):
         if self.status:
             return "done"
         return "stopped" if self.code == TaskStoppedError.code else "failed"
+
+    @property
+    def at_limit(self) -> bool:
+        """True if the task ended at its timeout or budget, and can go on with more of that."""
+        return not self.status and self.code in _LIMITS
 
 
 Event = (
@@ -809,6 +819,16 @@ def end_of(
         by=None if stopped is None else stopped.name,
         via="" if stopped is None else stopped.via,
     )
+
+
+def end_event(events: Sequence[Event]) -> TaskFinished | None:
+    """Return the end of a task; None where it has none, or goes on after a limit."""
+    for event in reversed(events):
+        if isinstance(event, TaskFinished):
+            return event
+        if isinstance(event, TaskResumed):
+            return None
+    return None
 
 
 def cost_of(events: Sequence[Event]) -> float | None:

@@ -9,8 +9,22 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 from delf.engine.changes import changes_of, used_tools
 from delf.engine.views.trace import Trace
-from delf.errors import BudgetExceededError, ConfigurationError, DelfError, TaskStoppedError
-from delf.events import Event, ModelReplied, TaskFinished, TaskQueued, TaskStarted, cost_of
+from delf.errors import (
+    BudgetExceededError,
+    ConfigurationError,
+    DelfError,
+    TaskStoppedError,
+    TaskTimeoutError,
+)
+from delf.events import (
+    Event,
+    ModelReplied,
+    TaskFinished,
+    TaskQueued,
+    TaskStarted,
+    cost_of,
+    end_event,
+)
 from delf.records import dataclass
 
 if TYPE_CHECKING:
@@ -97,7 +111,7 @@ class Response(Generic[T]):
         if isinstance(self.exception, TaskStoppedError):
             return "stopped"
         begun = self._has(TaskQueued, TaskStarted)
-        return "interrupted" if begun and not self._has(TaskFinished) else "failed"
+        return "interrupted" if begun and end_event(self.events) is None else "failed"
 
     @property
     def before_it_ended(self) -> str:
@@ -205,7 +219,8 @@ def past_response(
     """
     error: DelfError | None = None
     if not end.status:
-        kind = TaskStoppedError if end.state == "stopped" else DelfError
+        kinds = (TaskStoppedError, TaskTimeoutError, BudgetExceededError)
+        kind = next((kind for kind in kinds if kind.code == end.code), DelfError)
         error = kind(end.error or "the task failed")
     return Response(
         text=end.text,

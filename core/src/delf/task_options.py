@@ -77,7 +77,8 @@ class HandingIn(TypedDict, total=False):
 RUN: Final = ("output", *OfTask.__annotations__)
 ARUN: Final = ("output", *Watching.__annotations__)
 ASUBMIT: Final = (*RUN, "listeners", "setup", "task_id", "key")
-ARESUME: Final = ("settle", "retries", "retry_after", "listeners", "on_delta")
+_GOING_ON: Final = ("settle", "budget_usd", "go_on", "retries", "retry_after")
+ARESUME: Final = (*_GOING_ON, "listeners", "on_delta")
 SUBMIT: Final = (*RUN, *HandingIn.__annotations__)
 """The keywords of methods that pass them on, for the message about one that they do not have."""
 

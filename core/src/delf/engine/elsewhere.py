@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from delf.engine.task import TaskOutcome
 from delf.engine.views.snapshot import snapshot
 from delf.errors import TaskStoppedError
-from delf.events import Event, TaskFinished
+from delf.events import Event, TaskFinished, end_event
 from delf.protocols.journal import Journal, SharedJournal
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
     """The events of a task once it is over, or ``UnknownTaskError``."""
     coming = journal.subscribe(task_id)
     events = await journal.read(task_id)
-    if not any(isinstance(event, TaskFinished) for event in events):
+    if end_event(events) is None:
         await anext(event async for event in coming if isinstance(event, TaskFinished))
         events = await journal.read(task_id)
     return events
@@ -35,7 +35,7 @@ async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
 async def outcome_of(journal: Journal, task_id: str) -> TaskOutcome:
     """Return the outcome of a task that was stopped, or was ending already."""
     events = await wait_for_end(journal, task_id)
-    end = next(event for event in events if isinstance(event, TaskFinished))
+    end = next(event for event in reversed(events) if isinstance(event, TaskFinished))
     error = None if end.status else TaskStoppedError(end.error or "the task was stopped")
     return TaskOutcome(
         text=end.text,

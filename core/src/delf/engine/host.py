@@ -445,10 +445,15 @@ class TaskHost:
         self._gate.use(tools)
         self.scripts.sandbox.use(tools)
 
-    def close(self, *, left: bool = False) -> None:
-        """Let no call begin any more, of a task that is over, or is ``left`` to be resumed."""
+    def close(self, *, left: bool = False, cut: bool = False) -> None:
+        """Let no call begin any more.
+
+        Args:
+            left: Whether the task is left to be resumed.
+            cut: Whether a script is cut off in its midst: further calls get no answer.
+        """
         self._closed = True
-        self._gate.close(left=left)
+        self._gate.close(left=left or cut)
         if left:
             self._children.leave()
 

@@ -24,8 +24,14 @@ from delf.engine.scripts import SandboxDied, ScriptRunner
 from delf.engine.task import TaskOutcome, TaskRequest
 from delf.engine.task_run import TaskRun
 from delf.engine.waiting import Permit, Stops, to_its_end
-from delf.errors import AgentStateError, ConfigurationError, TaskStoppedError
-from delf.events import Event, StoppedBy, TaskFinished, TaskStarted, end_of
+from delf.errors import (
+    AgentStateError,
+    BudgetExceededError,
+    ConfigurationError,
+    TaskStoppedError,
+    TaskTimeoutError,
+)
+from delf.events import Event, StoppedBy, TaskStarted, end_event, end_of
 from delf.machine.descriptors import descriptors_left
 from delf.protocols.connection import Heard, SupportsLearning
 from delf.protocols.journal import Journal, SharedJournal
@@ -166,7 +172,8 @@ class Runtime:
             raise
         finally:
             self._left.discard(request.task_id)
-        ledger.end(request.task_id)
+        if not isinstance(outcome.error, (TaskTimeoutError, BudgetExceededError)):
+            ledger.end(request.task_id)  # else it may go on, and its cost counts once
         return outcome
 
     async def _run(self, pipeline: TaskPipeline, request: TaskRequest) -> TaskOutcome:
@@ -227,16 +234,16 @@ class Runtime:
         Raises:
             DelfError: When it has no end, and can be resumed.
         """
-        end = next((event for event in request.past if isinstance(event, TaskFinished)), None)
+        end = end_event(request.past)
         hint = None
-        if end is not None:
+        if end is not None and not end.at_limit:
             ledger = TaskRun.ledger_of(self.resources, request)
             ledger.begin(request.task_id, request.past, parent=_parent_of(request))
             ledger.end(request.task_id)
         else:
             outcome = await self.run(request)
             events = outcome.events
-            end = next((event for event in events if isinstance(event, TaskFinished)), None)
+            end = end_event(events)
             if end is None:
                 raise outcome.error or AgentStateError("the child task has no end")
             hint = outcome.error and outcome.error.hint
@@ -251,9 +258,9 @@ class Runtime:
             value=end.value,
         )
 
-    async def take_up(self, task_id: str) -> Sequence[Event]:
+    async def take_up(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
         """Make a task of the journal this agent's own, as :meth:`Claims.take_up` does."""
-        return await self._claims.take_up(self.journal, task_id)
+        return await self._claims.take_up(self.journal, task_id, past_limit=past_limit)
 
     def _tell_learners(self, request: TaskRequest) -> None:
         """Let connections learn from what a user asks for, beside the task itself."""

@@ -105,6 +105,12 @@ class TaskClock:
         self._parent = parent
         self._stops = 0
         self._timeout: asyncio.Timeout | None = None
+        self._is_over = False
+
+    @property
+    def is_over(self) -> bool:
+        """True once the time is up, of this task or of a task above."""
+        return self._is_over or (self._parent is not None and self._parent.is_over)
 
     @contextmanager
     def stopped(self) -> Generator[None]:
@@ -139,7 +145,7 @@ class TaskClock:
             async with asyncio.timeout(None if stands else self._left) as self._timeout:
                 await asyncio.wait({work})
         except TimeoutError:
-            pass  # the time is up, and the caller sees that the work is not done
+            self._is_over = not work.done()  # the caller sees that the work is not done
         finally:
             until = None if self._timeout is None else self._timeout.when()
             if until is not None:

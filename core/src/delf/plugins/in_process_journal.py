@@ -15,6 +15,7 @@ from delf.events import (
     Event,
     TaskFinished,
     TaskQueued,
+    TaskResumed,
     TaskStarted,
     size_of,
 )
@@ -62,7 +63,8 @@ class InProcessJournal:
         if isinstance(event, TaskFinished):
             entry.outcome = event
             self._claimed.discard(event.task_id)
-        elif isinstance(event, (TaskQueued, TaskStarted)):
+        elif isinstance(event, (TaskQueued, TaskStarted, TaskResumed)):
+            entry.outcome = None
             self._claimed.add(event.task_id)
         if self._queues:
             for queue, wanted in list(self._queues.items()):

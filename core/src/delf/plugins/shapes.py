@@ -49,7 +49,12 @@ MORE: Final[Mapping[str, tuple[type, ...]]] = {
     ),
     "embedder": (embedder.SupportsCheck,),
     "format": (formats.SupportsWrite,),
-    "journal": (journal.SharedJournal, journal.SupportsRemembered, journal.SupportsUpkeep),
+    "journal": (
+        journal.SharedJournal,
+        journal.SupportsRemembered,
+        journal.SupportsReopening,
+        journal.SupportsUpkeep,
+    ),
     "model": (
         model.SupportsTools,
         model.SupportsPrice,

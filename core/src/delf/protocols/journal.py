@@ -263,6 +263,24 @@ class SupportsRemembered(Protocol):
 
 
 @runtime_checkable
+class SupportsReopening(Protocol):
+    """A shared journal in which a task that failed can go on."""
+
+    async def reopen(self, task_id: str) -> PerhapsAlive | None:
+        """Claim a task that has failed, and let more events follow its end.
+
+        Returns:
+            None: nobody works on a task that has an end. A task that somebody has reopened is
+            claimed as :meth:`SharedJournal.claim` does.
+
+        Raises:
+            UnknownTaskError: When no such task is known.
+            DelfError: When a process that lives works on it, or another agent of this one.
+        """
+        ...
+
+
+@runtime_checkable
 class SharedJournal(Journal, Protocol):
     """A journal that outlives its process and that several processes share.
 

@@ -89,6 +89,12 @@ _OPTIONS: Final = (
         help="The longest time for the task: seconds, or 5m. Waiting for a person does not count.  "
         "[default: 300, with --wait-approvals 600]",
     ),
+    click.Option(
+        ["--budget"],
+        metavar="USD",
+        type=click.FloatRange(min=0, min_open=True),
+        help="The most that models may cost, in USD.",
+    ),
     click.Option(["--out"], metavar="DIR", type=click.Path(), help="The folder for output files."),
     click.Option(
         ["--file", "files"],
@@ -176,6 +182,7 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
         "wait_approvals": given["wait_approvals"] or None,
         "journal": given["journal"],
         "timeout": given["timeout"],
+        "budget_usd": given.get("budget"),
         "output_dir": given["out"],
         "files": list(given["files"]) or None,
         "observers": list(given["observers"]) or None,

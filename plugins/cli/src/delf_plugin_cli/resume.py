@@ -1,4 +1,4 @@
-"""``delf resume``: a task whose process was killed goes on."""
+"""``delf resume``: a task goes on whose process was killed, or whose time or budget was over."""
 
 from __future__ import annotations
 
@@ -47,10 +47,14 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given
     a person is asked. If nobody can be asked, the task stays interrupted. With --settle you decide
     in advance: make such calls again, or count them as done without a result.
 
+    A task that failed because its time or its budget was over goes on if you give it more:
+    --timeout or --budget. The budget includes what the task has cost before.
+
     \b
     delf runs list --state interrupted
     delf resume 3f9a
     delf resume 3f9a --settle done
+    delf resume 3f9a --timeout 10m
     """  # noqa: D301 - click's mark for lines that stay as they are
     if given["as_json"] and given["events"]:
         raise click.UsageError("--json and --events cannot be used together", ctx)
@@ -60,6 +64,9 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given
     flags = flags_of(given)
     options = Options(flags=flags, **rest_of(given), resumes=True)
     name, started = asyncio.run(find_task(state, options, task_id))
+    go_on = any(flags[name] is not None for name in ("timeout", "budget_usd")) or any(
+        text.startswith(("agent.timeout=", "agent.budget_usd=")) for text in options.overrides
+    )
     record: Mapping[str, Any] = {} if started is None else started.setup
     if here and "folder" in record:
         record = {**record, "folder": str(Path.cwd())}
@@ -68,7 +75,7 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given
         options = replace(options, conversation=started.conversation)
 
     def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
-        return agent.aresume(name, settle=settle, **seen)
+        return agent.aresume(name, settle=settle, go_on=go_on, **seen)
 
     ctx.exit(work_session(state, do, options))
 

@@ -293,9 +293,16 @@ class SqlJournal:
 
     async def claim(self, task_id: str) -> PerhapsAlive | None:
         """Make a task on which nobody works any more the caller's own, to resume it."""
+        return await self._claim(task_id)
+
+    async def reopen(self, task_id: str) -> PerhapsAlive | None:
+        """Claim a task that has failed, and let more events follow its end."""
+        return await self._claim(task_id, failed=True)
+
+    async def _claim(self, task_id: str, *, failed: bool = False) -> PerhapsAlive | None:
         while True:
             writer = self._running_writer()
-            operation = writer.claim(task_id)
+            operation = writer.claim(task_id, failed=failed)
             if writer.put(operation):
                 break
         before: PerhapsAlive | None = await asyncio.wrap_future(operation.done)

@@ -121,8 +121,15 @@ class Tasks:
             self.held.discard(task_id)
         self._finished.clear()
 
-    def claim(self, connection: Connection, task_id: str) -> PerhapsAlive | None:
+    def claim(
+        self, connection: Connection, task_id: str, *, failed: bool = False
+    ) -> PerhapsAlive | None:
         """Make a task that nobody works on this process's own, in a transaction.
+
+        Args:
+            connection: In the transaction.
+            task_id: The task.
+            failed: Whether a task that has failed goes on, too.
 
         Returns:
             Who worked on it before, if that process may be alive.
@@ -137,6 +144,13 @@ class Tasks:
         )
         before: PerhapsAlive | None = None
         for key, state, owner, *columns in rows:
+            if failed and state == "failed":
+                connection.execute(
+                    "UPDATE delf_tasks SET state = 'running', owner = :owner, error = NULL, "
+                    "finished_at = NULL WHERE id = :key",
+                    {"owner": self.owner.key, "key": key},
+                )
+                continue
             if owner == self.owner.key or state not in ("running", "queued"):
                 continue  # one that is over stays so
             row = owner_of(columns)
@@ -158,8 +172,15 @@ class Tasks:
         self.open.pop(task_id, None)
         return before
 
-    def take(self, connection: Connection, task_id: str) -> PerhapsAlive | None:
+    def take(
+        self, connection: Connection, task_id: str, *, failed: bool = False
+    ) -> PerhapsAlive | None:
         """Claim a task for somebody who is to be the only one, in a transaction.
+
+        Args:
+            connection: In the transaction.
+            task_id: The task.
+            failed: As for :meth:`claim`.
 
         Returns:
             Who worked on it before, if that process may be alive.
@@ -170,7 +191,7 @@ class Tasks:
         """
         if task_id in self.held:
             raise _held_here(task_id)
-        before = self.claim(connection, task_id)
+        before = self.claim(connection, task_id, failed=failed)
         self.lost.discard(task_id)
         return before
 

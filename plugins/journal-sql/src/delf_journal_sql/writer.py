@@ -102,13 +102,18 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="delf-journal", daemon=True)
         self._thread.start()
 
-    def claim(self, task_id: str) -> Call:
-        """The operation that makes a task that nobody works on the caller's own."""
+    def claim(self, task_id: str, *, failed: bool = False) -> Call:
+        """Return the operation that claims a task on which nobody works.
+
+        Args:
+            task_id: The task.
+            failed: Whether a task that has failed is claimed, too, and goes on.
+        """
 
         def take(connection: Connection) -> PerhapsAlive | None:
             key_of(connection, task_id)
             self._sign(connection)
-            return self._tasks.take(connection, task_id)
+            return self._tasks.take(connection, task_id, failed=failed)
 
         def claimed(_: PerhapsAlive | None) -> None:
             self._tasks.held.add(task_id)

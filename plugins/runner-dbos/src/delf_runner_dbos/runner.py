@@ -237,6 +237,7 @@ class Runner:
                 await agent.aresume(
                     task_id,
                     queued.timeout,
+                    go_on=False,
                     retries=queue.retries if queued.retries is None else queued.retries,
                     retry_after=queued.retry_after or queue.retry_after,
                 )

@@ -124,9 +124,14 @@ class Call:
             ProblemError: Naming the field.
         """
         named = self.http.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if named != JSON:
-            raise ProblemError(415, "the body has to be JSON", f"content-type: {JSON}")
-        data = b"".join([chunk async for chunk in self.chunks()])
+        data = b""
+        if named or any(field.is_required() for field in kind.model_fields.values()):
+            if named != JSON:
+                raise ProblemError(415, "the body has to be JSON", f"content-type: {JSON}")
+            data = b"".join([chunk async for chunk in self.chunks()])
+        else:  # all of it may be left out
+            await self.no_body()
+            data = b"{}"
         return _validated(lambda: kind.model_validate_json(data or b" "))
 
     async def no_body(self) -> None:

@@ -226,9 +226,9 @@ async def cancel_task(call: Call) -> s.Cancelled:
 
 
 @OPERATIONS.add("POST", "/tasks/{task_id}/resume", "run", status=202, other=(*_UNKNOWN, _LATE))
-async def resume_task(call: Call) -> s.Task:
-    """Go on with a task whose process is gone."""
-    task_id = await call.service.tasks.resume(call.part("task_id"), call.key)
+async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
+    """Go on with a task whose process is gone, or that ended at its timeout or budget."""
+    task_id = await call.service.tasks.resume(call.part("task_id"), call.key, body.timeout)
     return await call.service.tasks.view(task_id, call.key)
 
 

@@ -540,6 +540,15 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+class ResumeRequest(Given):
+    """The limits of a task that goes on."""
+
+    timeout: Seconds | None = Field(
+        default=None,
+        description="The time for the task from now on; when left out, the time that it had.",
+    )
+
+
 class ForkRequest(Given):
     """From where on a task is done again."""
 

@@ -21,6 +21,7 @@ from delf.events import (
     TaskResumed,
     TaskStarted,
     encode,
+    end_event,
 )
 from delf.machine.contexts import shared_task
 from delf.protocols.journal import TaskRecord
@@ -98,7 +99,7 @@ class Streams:
                         is_long = len(events) > _FEW
                         yield await asyncio.to_thread(_frames, some) if is_long else _frames(some)
                         last = some[-1].seq
-                        is_over = is_over or isinstance(some[-1], TaskFinished)
+                    is_over = is_over or end_event(events) is not None
                     continue
                 coming = coming or asyncio.ensure_future(anext(live, None))
                 await asyncio.wait({coming}, timeout=BEAT_SECONDS)

@@ -28,6 +28,7 @@ from delf.events import (
     TaskQueued,
     TaskResumed,
     TaskStarted,
+    end_event,
 )
 from delf.machine.contexts import shared_task
 from delf.network.outages import Outage
@@ -561,17 +562,19 @@ class Tasks:
             raise ProblemError(409, f"the task is not over: it is {record.state}", "cancel it")
         await self._uploads.forget(gone.inputs)
 
-    async def resume(self, task_id: str, key: Key) -> str:
-        """Go on with a task whose process is gone.
+    async def resume(self, task_id: str, key: Key, timeout: float | None = None) -> str:
+        """Go on with a task whose process is gone, or that ended at its timeout or budget.
 
         Raises:
             ProblemError: When it runs, or is over.
         """
         record = await self._whole(task_id, key)
-        if record.state != "interrupted":
+        end = end_event(await self.journal.read(record.task_id))
+        at_limit = end is not None and end.at_limit
+        if record.state != "interrupted" and not at_limit:
             hint = "it runs" if record.state == "running" else "it is over"
             raise ProblemError(409, f"the task cannot be resumed: {hint}")
-        await self._take_up(record.task_id, record.key)
+        await self._take_up(record.task_id, record.key, timeout, go_on=True)
         return record.task_id
 
     async def fork(
@@ -601,7 +604,9 @@ class Tasks:
         await self._take_up(name, key.holder)
         return name
 
-    async def _take_up(self, name: str, owner: str | None) -> None:
+    async def _take_up(
+        self, name: str, owner: str | None, timeout: float | None = None, *, go_on: bool = False
+    ) -> None:
         if name in self._open:
             return
         known = self._begin(name, owner or "")
@@ -610,7 +615,8 @@ class Tasks:
         except BaseException:
             self._ended(name)
             raise
-        timeout = first.timeout if isinstance(first, TaskQueued) else None
+        if timeout is None and isinstance(first, TaskQueued):
+            timeout = first.timeout
         words = first.task if isinstance(first, (TaskQueued, TaskStarted)) else ""
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -623,7 +629,7 @@ class Tasks:
 
         async def work() -> None:
             try:
-                await self._agent.aresume(name, timeout, listeners=[listen])
+                await self._agent.aresume(name, timeout, go_on=go_on, listeners=[listen])
             except DelfError as error:
                 _log.warning("task %s is not continued: %s", name, error.message)
                 if not begun.done():

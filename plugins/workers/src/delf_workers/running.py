@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delf.engine.views.prompts import Prompt, prompts_of
 from delf.errors import AgentStateError, ToolExecutionError
-from delf.events import ChildStarted, Event, ModelCalled, ModelFailed, ModelReplied, TaskFinished
+from delf.events import ChildStarted, Event, ModelCalled, ModelFailed, ModelReplied, end_event
 from delf.protocols.sandbox import Raised, Returned
 from delf.protocols.strategy import StrategyHost
 
@@ -167,7 +167,7 @@ def of_worker(response: Response, events: Sequence[Event]) -> Response:
     own = [event for event in events if event.task_id == task_id]
     if not own:
         return response
-    end = next((event for event in own if isinstance(event, TaskFinished)), None)
+    end = end_event(own)
     if end is None:
         return replace(response, events=own)
     return replace(response, events=own, files=dict(end.files), value=end.value)

@@ -28,7 +28,7 @@ class RunsTasks(Protocol):
         """Work a task to its end."""
         ...
 
-    async def take_up(self, task_id: str) -> Sequence[Event]:
+    async def take_up(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
         """Make a task of the journal this agent's own; its events."""
         ...
 
@@ -157,7 +157,8 @@ class ChildTasks:
 
     async def _past(self, child_id: str) -> Sequence[Event]:
         try:
-            return await self._runtime.take_up(child_id)
+            # A child that ended with its parent's time goes on with the parent.
+            return await self._runtime.take_up(child_id, past_limit=True)
         except UnknownTaskError:  # it was about to begin
             return ()
 

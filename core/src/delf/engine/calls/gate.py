@@ -122,8 +122,8 @@ class Gate:
         """Begin no call any more.
 
         Args:
-            left: Whether the task is left to be resumed: then its script gets no answer, so that
-                it goes no other way than it will then.
+            left: Whether the task may go on later: then its script gets no answer, so that it
+                goes no other way than it will then.
         """
         self._closed = True
         self._left = self._left or left

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from delf.engine.waiting import to_its_end
 from delf.errors import DelfError
-from delf.events import Event, TaskFinished
-from delf.protocols.journal import Journal, PerhapsAlive, SharedJournal
+from delf.events import Event, end_event
+from delf.protocols.journal import Journal, PerhapsAlive, SharedJournal, SupportsReopening
 
 _log = logging.getLogger(__name__)
 _RELEASE_SECONDS: Final = 2.0
@@ -61,12 +61,15 @@ class Claims:
                 why = str(error) or "the journal does not answer"
                 _log.warning("task %s is not free for others yet: %s", task_id, why)
 
-    async def take_up(self, journal: Journal, task_id: str) -> Sequence[Event]:
+    async def take_up(
+        self, journal: Journal, task_id: str, *, past_limit: bool = False
+    ) -> Sequence[Event]:
         """Make a task of the journal this agent's own, unless it is over.
 
         Args:
             journal: Where it is.
             task_id: The task.
+            past_limit: Whether a task that ended at its timeout or budget is taken up, too.
 
         Returns:
             Its events.
@@ -82,15 +85,15 @@ class Claims:
         taken = False
         try:
             events = await journal.read(task_id)
-            if is_over(events):
+            if is_over(events) and not (past_limit and ended_at_limit(events)):
                 return events
             if isinstance(journal, SharedJournal):
-                claiming = asyncio.ensure_future(_claim(journal, task_id))
+                claiming = asyncio.ensure_future(_claim(journal, task_id, events))
                 before = await to_its_end(claiming)  # else one that nobody knows of would stay
                 if before is not None:
                     self.before[task_id] = Predecessor(before.process, monotonic() + before.lease)
                 events = await journal.read(task_id)
-            taken = not is_over(events)
+            taken = not is_over(events) or (past_limit and ended_at_limit(events))
             return events
         finally:
             if not taken:
@@ -99,8 +102,17 @@ class Claims:
                     await self.release(journal, task_id)
 
 
-async def _claim(journal: SharedJournal, task_id: str) -> PerhapsAlive | None:
-    return await journal.claim(task_id)
+async def _claim(
+    journal: SharedJournal, task_id: str, events: Sequence[Event]
+) -> PerhapsAlive | None:
+    if not is_over(events):
+        return await journal.claim(task_id)
+    if not isinstance(journal, SupportsReopening):
+        raise DelfError(
+            f"the journal cannot let task {task_id} go on after its end",
+            hint='upgrade the plugin of the journal, or use journal = "sql"',
+        )
+    return await journal.reopen(task_id)
 
 
 def _has_succeeded(claiming: asyncio.Future[Any] | None) -> bool:
@@ -108,5 +120,11 @@ def _has_succeeded(claiming: asyncio.Future[Any] | None) -> bool:
 
 
 def is_over(events: Sequence[Event]) -> bool:
-    """Tell whether a task ended; journals of older versions have calls that ended after it."""
-    return any(isinstance(event, TaskFinished) for event in events)
+    """Return True if a task ended, and does not go on after a limit."""
+    return end_event(events) is not None
+
+
+def ended_at_limit(events: Sequence[Event]) -> bool:
+    """Return True if a task ended at its timeout or budget."""
+    end = end_event(events)
+    return end is not None and end.at_limit

@@ -12,6 +12,7 @@ from typing import Final
 
 from delf import events as ev
 from delf.errors import (
+    BudgetExceededError,
     ConnectionUnavailableError,
     LLMExecutionError,
     SandboxUnavailableError,
@@ -46,10 +47,12 @@ def next_try(
 
 
 def as_untried(events: Sequence[ev.Event]) -> list[ev.Event]:
-    """Events without the failures after which their task is tried again."""
+    """Events without the failures after which their task is tried again, or goes on."""
     kept: list[ev.Event] = []
     for event in events:
-        if not isinstance(event, ev.TaskPostponed):
+        if isinstance(event, ev.TaskFinished) and event.code != BudgetExceededError.code:
+            continue  # it goes on after its time was over
+        if not isinstance(event, (ev.TaskPostponed, ev.TaskFinished)):
             kept.append(event)
         elif (place := _failed_read(kept)) is not None:
             ends = (ev.CallFinished, ev.ApprovalDecided)

@@ -183,7 +183,7 @@ class TaskPipeline:
         if not work.done():
             unfinished = self._run.replay.unfinished()
             lacking = waiting_for(self._log.events)
-            host.close(left=unfinished is not None)
+            host.close(left=unfinished is not None, cut=True)
             await self._abandon(work)
             seconds = self._run.clock.seconds
             why = "" if lacking is None else f"; it waited for {lacking}"
@@ -244,7 +244,8 @@ class TaskPipeline:
         is_left = self._is_left
         self._log.hurry(_LAST_SECONDS)
         try:
-            self._host.close(left=is_left)  # before the log: a call needs its record
+            cut = self._run.clock.is_over
+            self._host.close(left=is_left, cut=cut)  # before the log: a call needs its record
             if is_left:
                 self._log.leave()
             if work is not None:
@@ -252,10 +253,15 @@ class TaskPipeline:
             if is_left:
                 await self._log.end()
             else:
-                stopped = TaskStoppedError("the task was stopped")
-                await self._finish(self._host.said, stopped, self._stopped_by())
+                await self._finish(self._host.said, self._why_cancelled(), self._stopped_by())
         except Exception as error:
             self._lost_end(error)
+
+    def _why_cancelled(self) -> DelfError:
+        """Return the error of a cancelled task; a child goes on with a parent whose time is up."""
+        if self._run.clock.is_over:
+            return TaskTimeoutError("Timeout: the time of the task above was over")
+        return TaskStoppedError("the task was stopped")
 
     async def _finish(
         self, text: str, error: DelfError | None, stopped: StoppedBy | None = None

@@ -299,6 +299,12 @@ class Ledger:
         if self.within is not None:
             self.within.end(task_id)
 
+    def limit(self, budget_usd: float) -> None:
+        """Set another budget, which covers what was spent before, too."""
+        with self._lock:
+            self.budget_usd = budget_usd
+            self._wake()
+
     def reset(self, limit_usd: float | None = None) -> None:
         """Start counting money again, with a new limit if one is given."""
         with self._lock:

@@ -70,7 +70,7 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
     """
     trace = Trace(events)
     first = events[0]
-    last = next((e for e in reversed(events) if isinstance(e, ev.TaskFinished)), None)
+    last = ev.end_event(events)
     output = "".join(event.text for event in events if isinstance(event, ev.Printed))
     files = {e.label: e.path for e in events if isinstance(e, ev.FileWritten)}
     common: dict[str, Any] = {

@@ -82,10 +82,10 @@ export const logout = () => post("logout");
  * dispatch thousands of events at once.
  */
 export class Stream {
-  constructor(path, { message, change, broken, whole }) {
+  constructor(path, { message, change, broken, whole }, after = 0) {
     this.path = path;
     this.take = { message, change, broken, whole };
-    this.last = 0;
+    this.last = after;
     this.waiting = [];
     this.closed = false;
     this.tries = 0;

@@ -97,6 +97,7 @@ export class Story {
   }
 
   onTaskResumed(_data, at) {
+    this.finishedAt = this.error = this.errorCode = null; // it may have ended at its timeout or budget
     this.state = this.waiting.length ? "waiting" : "running";
     this.steps.push({ name: "resumed", at, duration: 0, kind: "note" });
   }

@@ -18,6 +18,8 @@ const TITLE = 240;
 const TITLE_LINES = 3;
 /** The first question that waits, whatever its id. */
 export const FIRST = "first";
+/** A timeout and a budget: a task goes on with more of them. */
+const AT_LIMIT = new Set(["ERR-AGENT-002", "AGT-006"]);
 const PAID = new Set(["ModelReplied", "ChildFinished", "TaskFinished"]);
 
 export class TaskView {
@@ -29,12 +31,16 @@ export class TaskView {
     this.at = null; // the event up to which a replay shows; null for all
     this.make();
     this.reset();
-    this.stream = new Stream(`tasks/${encodeURIComponent(taskId)}/events`, {
-      message: (events) => this.take(events),
-      broken: (over) => connected(false, over),
-      whole: () => connected(true),
-    });
+    this.follow();
     this.clock = setInterval(() => this.tick(), 1000);
+  }
+
+  follow() {
+    this.stream = new Stream(`tasks/${encodeURIComponent(this.id)}/events`, {
+      message: (events) => this.take(events),
+      broken: (over) => this.tell.connected(false, over),
+      whole: () => this.tell.connected(true),
+    }, this.events.at(-1)?.seq);
   }
 
   make() {
@@ -226,7 +232,8 @@ export class TaskView {
     const button = (text, act, kind = "") => el("button", { type: "button", class: kind, onclick: act }, text);
     const nodes = [];
     if (may && ["queued", "running", "waiting"].includes(told.state)) nodes.push(button("Stop", () => this.act("cancel")));
-    if (may && this.record?.state === "interrupted") nodes.push(button("Resume", () => this.act("resume"), "primary"));
+    const goesOn = told.state === "failed" && AT_LIMIT.has(told.errorCode);
+    if (may && (goesOn || this.record?.state === "interrupted")) nodes.push(button("Resume", () => this.act("resume"), "primary"));
     if (may && told.over) {
       nodes.push(button("Run again", () => this.tell.again(told.task)));
       if (this.session.models.length) nodes.push(this.withModel());
@@ -284,7 +291,12 @@ export class TaskView {
   async act(what) {
     try {
       await post(`tasks/${this.id}/${what}`);
-      if (what === "resume") { this.told.state = "running"; this.record = null; this.draw(); }
+      if (what === "resume") {
+        this.told.state = "running";
+        this.record = null;
+        if (this.stream.closed) this.follow(); // the task had ended
+        this.draw();
+      }
     } catch (error) {
       fill(this.error, el("p", {}, error.message), el("p", { class: "quiet" }, error.hint));
       this.error.hidden = false;
