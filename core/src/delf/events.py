@@ -1,4 +1,4 @@
-"""Events of a task, as a closed union of frozen records.
+"""Events of a task, as a closed union of frozen records, whose values are frozen, too.
 
 Events are appended to a journal before anyone acts on them; traces, snapshots, costs and
 pending approvals are folds over them. ``encode`` and ``decode`` give the stable form:
@@ -20,6 +20,7 @@ from delf.messages import Purpose, ToolCall, Usage
 from delf.records import dataclass
 from delf.types import Effect, Isolation
 from delf.values.encoding import PLAIN, from_jsonable, to_jsonable_or_repr, weight
+from delf.values.frozen import frozen
 
 EVENT_VERSION: Final = 1
 
@@ -718,11 +719,31 @@ _TEXTS: Final = {
     )
     for cls in _TYPES.values()
 }
+_OPEN: Final = {
+    cls: tuple(
+        f.name
+        for f in dataclasses.fields(cls)
+        if f.name in _FIELDS[cls] and any(word in str(f.type) for word in ("Any", "Mapping"))
+    )
+    for cls in _TYPES.values()
+}
+"""The fields whose values others may hold, and change."""
 _VALUES: Final = {c: attrgetter("task_id", "seq", *names) for c, names in _TEXTS.items()}
 SAFE: Final = {name for names in _FIELDS.values() for name in (*_HEAD[1:], *names)}.difference(
     *_TEXTS.values()
 )
 """Fields that hold no secret: a number or a word that equals one by chance does not tell it."""
+
+
+def frozen_fields(kind: Any, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an event with frozen copies of what others may hold.
+
+    Args:
+        kind: The event's class.
+        fields: Its own fields.
+    """
+    names = [name for name in _OPEN.get(kind, ()) if type(fields.get(name)) not in PLAIN]
+    return {**fields, **{name: frozen(fields[name]) for name in names}} if names else fields
 
 
 def content_of(event: Event | ApprovalRequest) -> dict[str, Any]:
@@ -758,7 +779,7 @@ def decode(record: Mapping[str, Any]) -> Event:
             hint="it was written by a newer delf",
         )
     data = from_jsonable(record["data"])
-    known = {name: data[name] for name in _FIELDS[cls] if name in data}
+    known = frozen_fields(cls, {name: data[name] for name in _FIELDS[cls] if name in data})
     if "usage" in known:
         known["usage"] = Usage(**known["usage"])
     if "calls" in known:

@@ -1,8 +1,12 @@
-"""What befalls runners: they are killed or stopped, their database crashes, its clock is set back."""
+"""What befalls runners: they are killed, stopped or told to end, and so is their database.
+
+It crashes, or its clock is set back.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -15,6 +19,9 @@ from delf.events import TaskFinished, TaskResumed
 from support.postgres import OwnPostgres
 
 from .fleet import OVER, Fleet
+
+_END_SECONDS = 30.0
+"""The most seconds for a runner to end that was told to."""
 
 
 @dataclass
@@ -43,7 +50,7 @@ class Chaos:
             seconds: How long that may take; the last third of it nothing befalls them.
         """
         chance = random.Random(self.seed)
-        ways = [self._kill, self._stop]
+        ways = [self._kill, self._stop, self._end]
         if self.server is not None:
             ways += [self._crash, self._set_clock_back]
         first, begun = iter(ways), time.monotonic()
@@ -52,7 +59,7 @@ class Chaos:
                 await self.one.answer()
                 await asyncio.sleep(chance.uniform(0.2, 1.0))
                 if time.monotonic() - begun < seconds * 2 / 3:
-                    way = next(first, None) or chance.choices(ways, (6, 6, 1, 1)[: len(ways)])[0]
+                    way = next(first, None) or chance.choices(ways, (6, 6, 6, 1, 1)[: len(ways)])[0]
                     self.done[way.__name__.strip("_")] += 1
                     await way(chance)
 
@@ -62,6 +69,16 @@ class Chaos:
         os.killpg(runner.pid, signal.SIGKILL)
         self._lost += [(time.time(), task_id) for task_id in lost]
         self.one.start(*self.options)
+
+    async def _end(self, chance: random.Random) -> None:
+        """Tell a runner to end, as a service manager or a person does, and perhaps twice."""
+        runner = self._one_of_them(chance)
+        for number in chance.choice(((signal.SIGTERM,), (signal.SIGINT,), (signal.SIGTERM,) * 2)):
+            runner.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(runner.wait, chance.uniform(0, 0.05))
+        self.one.start(*self.options, "--grace", chance.choice(("0", "1")))
+        await asyncio.to_thread(runner.wait, _END_SECONDS)
 
     async def _stop(self, chance: random.Random) -> None:
         runner = self._one_of_them(chance)

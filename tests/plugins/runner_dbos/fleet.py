@@ -25,6 +25,7 @@ OVER = frozenset({"done", "failed", "stopped"})
 SCRIPT = """```python
 name = {name!r}
 for step in range({steps}):
+    print(step)
     await mark(name, step)
 print(await noted(name))
 ```"""

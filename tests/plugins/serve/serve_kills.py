@@ -128,7 +128,6 @@ def serve(folder: Path, journal: str, port: int, grace: float) -> None:
     def mark_in_thread(name: str, step: int) -> None:
         """Write a step down."""
         truth.note(name, step)
-        time.sleep(0.005)
 
     @tool(effect="irreversible", confirm=True)
     async def send(name: str) -> str:
@@ -247,7 +246,7 @@ class Trial:
         for number in ending.signals:
             if server.is_alive():
                 os.kill(server.pid, number)
-                await asyncio.sleep(self._random.uniform(0, _BETWEEN))
+                await asyncio.to_thread(server.join, self._random.uniform(0, _BETWEEN))
         await asyncio.to_thread(server.join, ending.grace + _END_SECONDS)
         if server.is_alive():
             self.faults.append(f"a server did not end: {ending}")

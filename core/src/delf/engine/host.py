@@ -57,6 +57,7 @@ from delf.protocols.strategy import (
     ToolChoice,
     ToolDescription,
 )
+from delf.values.frozen import thawed
 
 
 class TaskHost:
@@ -401,7 +402,8 @@ class TaskHost:
     @property
     def value(self) -> Any:
         """That answer, as plain data."""
-        return self._printed_value if self._gate.answer is None else self._gate.answer.value
+        given = self._gate.answer
+        return self._printed_value if given is None else thawed(given.value)
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
         """Let people see what goes on, and how long it takes."""

@@ -334,6 +334,10 @@ def _stays_hashable(encoded: Any) -> bool:
 
 
 def _encode_other(value: Any) -> Any:
+    if isinstance(value, dict):
+        return encode_mapping(cast("dict[Any, Any]", value))
+    if isinstance(value, list):
+        return [_encode(item) for item in cast("list[Any]", value)]
     if kind_name(value) in _MISSING:
         return None
     if isinstance(value, enum.Enum):
@@ -356,7 +360,7 @@ def _encode_other(value: Any) -> Any:
         return _encode(dump())
     if isinstance(value, Mapping):
         return encode_mapping(cast("Mapping[Any, Any]", value))
-    if isinstance(value, list) or kind_name(value) in _LIST_LIKE:
+    if kind_name(value) in _LIST_LIKE:
         return [_encode(item) for item in cast("Iterable[Any]", value)]
     if isinstance(value, AbstractSet):
         return _encode_set("set", value)

@@ -8,7 +8,7 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from delf.engine.approvals.decision import Answer, check_fits, well_formed
 from delf.engine.redact import Redactor
@@ -30,6 +30,9 @@ _log = logging.getLogger(__name__)
 
 _MOST_OF_A_FAILURE = 200
 """Characters of a channel's failure: a person reads it in one line of the rejection."""
+
+_OPEN: Final = ("arguments", "defaults", "effects", "origins", "rule")
+"""The fields of a request that a channel could change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ async def ask_channels(
     for named in channels:
         if named.needs_presence and not task.attended:
             continue
-        shown = replace(request, arguments=copy_of(request.arguments))
+        own = {name: copy_of(getattr(request, name)) for name in _OPEN}
+        shown = replace(request, **own)
         decision = await _ask_channel(named, shown, redactor, failures)
         if decision is None:
             continue

@@ -51,6 +51,7 @@ from delf.protocols.approval import (
     ApprovalRequest,
     Approved,
     Decision,
+    Edited,
     Rejected,
     SupportsPresence,
 )
@@ -426,6 +427,8 @@ class TaskApprovals:
     async def _take(self, request: ApprovalRequest, said: Answer, call: Call | None) -> Answer:
         """Journal an answer, remember it if it says so, and give it as it is carried out."""
         decision = with_secrets(self._as_it_counts(request, said), request, _arguments_of(call))
+        if isinstance(decision, Edited):  # whoever edited it may change it once more
+            decision = replace(decision, arguments=copy_of(decision.arguments))
         lasts = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from delf.engine.redact import Redactor
 from delf.values.conversion import plain
-from delf.values.encoding import UnsupportedValueError, dumps, loads
+from delf.values.encoding import PLAIN, UnsupportedValueError, dumps, loads
+from delf.values.frozen import frozen
 from delf.values.sizes import apart, is_large
 
 _SMALL: Final = frozenset({type(None), bool, int, float})
@@ -32,8 +33,9 @@ class Results:
     async def take(self, result: Any) -> tuple[Any, bytes, str | None]:
         """A result without secrets, the same encoded, and what was passed as text, if anything.
 
-        A large one is encoded in a thread; a cancellation waits until it is. What no script could
-        read is passed as text: the tool has done its work, and must not do it again.
+        The result is a frozen copy, for the tool may change its own later. A large one is encoded
+        in a thread; a cancellation waits until it is. What no script could read is passed as text:
+        the tool has done its work, and must not do it again.
 
         Raises:
             UnsupportedValueError: When it is too large, or cannot be passed at all.
@@ -59,8 +61,9 @@ class Results:
             read = _read(encoded)
             clean = self._redactor.value(read)
             if clean is not read:
-                return clean, self.encode(clean)
-        return result, encoded
+                return frozen(clean), self.encode(clean)
+        # Of the same moment as what the script gets.
+        return result if type(result) in PLAIN else frozen(_read(encoded)), encoded
 
     def encode(self, result: Any) -> bytes:
         """A result as it is.

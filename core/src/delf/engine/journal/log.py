@@ -23,10 +23,13 @@ from delf.events import (
     StepStarted,
     TaskFinished,
     TaskPostponed,
+    frozen_fields,
 )
 from delf.machine.contexts import in_context
 from delf.messages import Message
 from delf.protocols.journal import Journal
+from delf.values.encoding import PLAIN
+from delf.values.sizes import apart, is_large
 
 _log = logging.getLogger(__name__)
 
@@ -117,6 +120,9 @@ class TaskLog:
             raise self._ended(kind)
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, safe)
+        # At once: from the return on, the caller's objects are others' to change.
+        large = any(type(value) not in PLAIN and is_large(value) for value in fields.values())
+        fields = await apart(frozen_fields, kind, fields) if large else frozen_fields(kind, fields)
         if self._until is None:
             await self._record(kind, fields)
             return
@@ -177,7 +183,7 @@ class TaskLog:
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, SAFE)
         self._queue_output()
-        self._waiting.append((kind, fields))
+        self._waiting.append((kind, frozen_fields(kind, fields)))
         self._flush_soon()
 
     def _without_secrets(self, fields: dict[str, Any], safe: Collection[str]) -> dict[str, Any]:

@@ -1,0 +1,127 @@
+"""Frozen values: plain data that nobody can change, so that many may share it.
+
+What an event holds is frozen as the event is recorded. The tool that was called, the script, a
+listener or an observer keeps or changes its own objects alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NoReturn, cast
+
+from delf.values.encoding import PLAIN, TAG, from_jsonable, to_jsonable_or_repr
+
+
+def _refuse(value: Any, *_args: Any, **_named: Any) -> NoReturn:
+    kind = type(value).__mro__[1].__name__
+    raise TypeError(
+        f"this {kind} is part of an event and cannot be changed: copy.deepcopy it first"
+    )
+
+
+_REFUSED: Final[Any] = _refuse
+
+
+def _thawed(value: Any, _memo: Any = None) -> Any:
+    return thawed(value)
+
+
+class FrozenDict(dict[Any, Any]):
+    """A dict that cannot be changed; its copies can."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = _REFUSED
+    clear = pop = popitem = setdefault = update = _REFUSED
+    __deepcopy__ = _thawed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a plain dict."""
+        return dict, (thawed(self),)
+
+
+class FrozenList(list[Any]):
+    """A list that cannot be changed; its copies can."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _REFUSED
+    append = clear = extend = insert = pop = remove = reverse = sort = _REFUSED
+    __deepcopy__ = _thawed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a plain list."""
+        return list, (thawed(self),)
+
+
+class FrozenSet(set[Any]):
+    """A set that cannot be changed, where ``frozenset`` would be another value on the wire."""
+
+    __slots__ = ()
+    __iand__ = __ior__ = __isub__ = __ixor__ = _REFUSED
+    add = clear = discard = pop = remove = update = _REFUSED
+    difference_update = intersection_update = symmetric_difference_update = _REFUSED
+    __deepcopy__ = _thawed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a plain set."""
+        return set, (set(self),)
+
+
+_FROZEN: Final = frozenset({FrozenDict, FrozenList, FrozenSet})
+
+
+def frozen(value: Any) -> Any:
+    """Return a frozen copy of a value, as a journal would give it back.
+
+    Objects become plain data. A value that is frozen already is returned as it is, and one that
+    cannot be passed on becomes its ``repr``.
+    """
+    try:
+        return _frozen(value)
+    except RecursionError:
+        return _decoded(from_jsonable(to_jsonable_or_repr(value)))
+
+
+def thawed(value: Any) -> Any:
+    """Return a copy of a frozen value that can be changed."""
+    kind = cast("type[Any]", type(value))
+    if kind is FrozenDict:
+        return {name: item if type(item) in PLAIN else thawed(item) for name, item in value.items()}
+    if kind is FrozenList:
+        return [item if type(item) in PLAIN else thawed(item) for item in value]
+    if kind is FrozenSet:
+        return set(value)
+    if kind is tuple:
+        return tuple(map(thawed, value))
+    return value
+
+
+def _frozen(value: Any) -> Any:
+    kind = cast("type[Any]", type(value))
+    if kind in PLAIN or kind in _FROZEN:
+        return value
+    if kind is list:
+        return FrozenList(_all(value))
+    if kind is dict and TAG not in value and _TEXT.issuperset(map(type, value)):
+        return FrozenDict(zip(value, _all(value.values()), strict=True))
+    return _decoded(from_jsonable(to_jsonable_or_repr(value)))
+
+
+_TEXT: Final = frozenset({str})
+
+
+def _all(items: Iterable[Any]) -> list[Any]:
+    return [item if type(item) in PLAIN else _frozen(item) for item in items]
+
+
+def _decoded(value: Any) -> Any:
+    """Freeze what was decoded, which nobody else has."""
+    kind = cast("type[Any]", type(value))
+    if kind is dict:
+        return FrozenDict({name: _decoded(item) for name, item in value.items()})
+    if kind is list:
+        return FrozenList([_decoded(item) for item in value])
+    if kind is set:
+        return FrozenSet(value)
+    if kind is tuple:
+        return tuple(map(_decoded, value))
+    return value
