@@ -158,7 +158,11 @@ class AgentConfig(FixedAttributes, BaseModel):
     )
     retry_count: int = Field(default=1, ge=0, le=20, description="Retries of a failed script.")
     rerun_count: int = Field(
-        default=2, ge=0, le=20, description="The most further scripts that rerun() may ask for."
+        default=2,
+        ge=0,
+        le=20,
+        description="The most further scripts that rerun() may ask for, once something changed; "
+        "a task that has only read may ask eight times.",
     )
     sandbox: str = Field(default="auto", description="The sandbox backend's name, or auto.")
     sandbox_config: Table[Any] = Field(

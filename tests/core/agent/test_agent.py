@@ -171,13 +171,25 @@ class TestRun:
         assert [r.learned_context for r in response.trace.reruns] == ["columns are a, b"]
         assert "print the rows" in scripted_model.requests[1].messages[-1].text
 
-    def test_too_many_reruns_are_an_error(
-        self, make_agent: MakeAgent, scripted_model: ScriptedModel
-    ) -> None:
-        scripted_model.writes(*["rerun('a', 'b')"] * 2)
-        response = make_agent(rerun_count=1).run("x")
-        assert not response.status
-        assert "another pass" in (response.error or "")
+    @pytest.mark.parametrize(
+        ("count", "script", "passes"),
+        [
+            (1, "await keep()\nrerun('a', 'b')", 1),
+            (1, "rerun('a', 'b')", 8),
+            (0, "rerun('a', 'b')", 0),
+        ],
+    )
+    def test_too_many_reruns_are_an_error_and_looking_has_more(
+        self, make_agent, scripted_model, count, script, passes
+    ):
+        @tool(effect="write", confirm=False)
+        def keep() -> None:
+            """Keep it."""
+
+        scripted_model.writes(*[script] * (passes + 1))
+        response = make_agent(keep, rerun_count=count).run("x")
+        assert f"another pass after {passes} of them; left to do: b" in response.error
+        assert len(scripted_model.prompts) == passes + 1
 
     def test_retry_comes_on_top_of_rerun(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel

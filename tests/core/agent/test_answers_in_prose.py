@@ -92,6 +92,36 @@ def test_a_script_that_stays_without_an_answer_is_no_success(make_agent, scripte
     assert "there is no answer" in response.error
 
 
+@tool(effect="read", confirm=False)
+def search(words: str) -> list[dict]:
+    """Search."""
+    return [{"id": 1, "words": words}] if words == "there" else []
+
+
+def test_nothing_found_is_an_answer(make_agent, scripted_model):
+    scripted_model.writes(*["for row in await search('gone'): print(row)"] * 2)
+    response = make_agent(search).run("x")
+    assert response.status, response.error
+    assert response.text == "Nothing was found:\n- search(words='gone') returned an empty list"
+
+
+def test_what_was_found_and_not_printed_is_no_answer(make_agent, scripted_model):
+    scripted_model.writes(*["rows = await search('there')\nx = None"] * 2)
+    response = make_agent(search).run("x")
+    assert not response.status
+    assert "there is no answer" in response.error
+
+
+def test_a_silent_script_is_told_what_its_calls_returned(make_agent, scripted_model):
+    first = "rows = await search('there')\nnone = await search('gone')\nx = None"
+    scripted_model.writes(first, "print(rows[0]['id'])")
+    assert make_agent(search).run("x").text == "1"
+    prompt = scripted_model.prompts[1]
+    assert "search(words='there') returned a list of 1, the first a dict with id, words" in prompt
+    assert "search(words='gone') returned an empty list" in prompt
+    assert "- rows: list" in prompt
+
+
 @pytest.mark.parametrize(
     "code",
     [

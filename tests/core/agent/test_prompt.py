@@ -47,7 +47,7 @@ def test_each_thing_has_its_place(make_agent, scripted_model):
         "name nothing like a tool",
         "Results are plain data",
         "dates are date and datetime objects",
-        "Where no tool is needed, or something essential is missing, print just that",
+        "Where nothing is found, no tool is needed, or something essential is missing, print just that",
         "only by add_to_output_files",
         "or by open()",
     ],

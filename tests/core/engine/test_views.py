@@ -38,4 +38,4 @@ def test_the_trace_says_who_decided_and_how(failed):
     text = failed.trace.summary()
     assert "edited    on_confirm  {'to': 'ann', 'amount': 20}" in text
     assert "changed\n  pay(to='ann', amount=20)" in text
-    assert failed.trace.to_dict()["approvals"][1]["reason"] == "rejected by on_confirm"
+    assert failed.trace.to_dict()["approvals"][1]["reason"] == "no reason was given"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from delf import events as ev
 from delf.records import dataclass
 
 _MAX_LINE: Final = 200
 """Characters of a change: people read a list of them."""
+_MOST_KEYS: Final = 12
+"""The number of keys that are told of a result."""
 _MOST_CHANGES: Final = 20
 """The number of changes that a request shows; each request keeps its own in the journal."""
 
@@ -109,6 +111,55 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
                 )
             )
     return found
+
+
+def returned_by(events: Iterable[ev.Event], script: int) -> tuple[list[str], bool]:
+    """Describe the results of the calls of a script, and tell whether all of them are empty.
+
+    Args:
+        events: The task's events.
+        script: The script's number.
+    """
+    begun: dict[int, ev.CallStarted] = {}
+    lines: list[str] = []
+    empty: list[bool] = []
+    running = 0
+    for event in events:
+        match event:
+            case ev.ScriptGenerated():
+                running = event.attempt
+            case ev.CallStarted() if running == script:
+                begun[event.call_id] = event
+            case ev.CallFinished(status="ok") if event.call_id in begun:
+                call = begun.pop(event.call_id)
+                called = told_call(call.action, call.arguments)
+                lines.append(f"{called} returned {_told_result(event.result)}")
+                empty.append(event.result is None or event.result in ("", [], {}))
+            case _:
+                pass
+    return lines, bool(empty) and all(empty)
+
+
+def _told_result(result: Any) -> str:
+    """A result in a few words: its kind and its size, and the keys of a record."""
+    match result:
+        case None | bool() | int() | float():
+            return repr(result)
+        case str() | bytes():
+            kind = "text" if isinstance(result, str) else "bytes"
+            return f"{kind} of the length {len(result):,}" if result else "an empty text"
+        case list() | tuple():
+            items = cast("list[Any]", result)
+            if not items:
+                return "an empty list"
+            return f"a list of {len(items):,}, the first {_told_result(items[0])}"
+        case dict():
+            keys = [str(key)[:40] for key in cast("dict[Any, Any]", result)]
+            more = ", …" if len(keys) > _MOST_KEYS else ""
+            listed = f"{', '.join(keys[:_MOST_KEYS])}{more}"
+            return f"a dict with {listed}" if keys else "an empty dict"
+        case _:
+            return f"a {type(result).__name__}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 from delf.engine.approvals.plan import named_actions
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
-from delf.engine.changes import changes_of, used_tools
+from delf.engine.changes import changes_of, returned_by, used_tools
 from delf.engine.models.drafts import Draft
 from delf.engine.own_context import awaited_in_own_context, in_own_context
 from delf.engine.repair import repaired
@@ -293,14 +293,20 @@ class TaskHost:
         cause = None if raised is None else raised.cause
         changes = [*map(str, changes_of(log.events, attempt))]
         printed = self._printed()
+        is_silent = (
+            isinstance(outcome, Done)
+            and (outcome.value is None or outcome.value == "")
+            and not (printed.strip() or changes or self.scripts.output.files)
+        )
+        returned, is_empty = returned_by(log.events, attempt) if is_silent else ((), False)
         return ScriptResult(
             outcome=outcome,
             printed=printed,
             variables_alive=self.scripts.sandbox.alive,
             changes=changes,
-            is_silent=isinstance(outcome, Done)
-            and (outcome.value is None or outcome.value == "")
-            and not (printed.strip() or changes or self.scripts.output.files),
+            is_silent=is_silent,
+            returned=[self._clean(line) for line in returned],
+            found_nothing=is_empty,
             refused=_refusal_behind(cause),
             can_retry=(raised is None or raised.can_retry)
             and (self._last_counts or self.scripts.may_go_on),

@@ -21,6 +21,7 @@ from delf.engine.journal.observers import Observers, open_observers
 from delf.engine.memory import AgentMemory, Memories
 from delf.engine.models.money import Ledger
 from delf.engine.models.pool import ModelPool, load_pricing
+from delf.engine.notice import Notice
 from delf.engine.output import check_output_folder
 from delf.engine.prefilters import Prefilters
 from delf.engine.redact import Redactor
@@ -131,6 +132,7 @@ class Resources:
         observers: See every event.
         prefilters: Choose the tools that are shown.
         memories: Facts from before, if there is a store.
+        isolation: The notice that scripts are isolated by little, told once.
         closing: Closes each part.
         opened_late: The same for what is opened when it is first needed.
     """
@@ -146,6 +148,7 @@ class Resources:
     observers: Observers
     prefilters: Prefilters
     memories: Memories | None
+    isolation: Notice
     closing: tuple[Close, ...]
     opened_late: list[Close] = field(default_factory=list[Close])
 
@@ -208,7 +211,8 @@ class Resources:
         closing.append(observers.aclose)
         models.get(config.main_llm)  # a wrong name is an error of the start, not of a task
         strategy = agent.strategy_named(config.strategy)
-        if sandbox.passed_over and sandbox.warning is not None and runs_scripts(strategy):
+        notice = Notice(sandbox.warning, context.data_dir)
+        if sandbox.passed_over and notice.is_new and runs_scripts(strategy):
             _log.warning("%s", sandbox.warning, extra={"in_events": True})
         return cls(
             agent=agent,
@@ -222,6 +226,7 @@ class Resources:
             observers=observers,
             prefilters=prefilters,
             memories=memories,
+            isolation=notice,
             closing=tuple(closing),
         )
 
@@ -275,8 +280,7 @@ class Resources:
 
     def warnings(self, tools: AgentTools, strategy: Strategy) -> tuple[str, ...]:
         """Return the warnings that the user needs before a task begins."""
-        told = self.sandbox.warning if runs_scripts(strategy) else None
-        own = () if told is None else (told,)
+        own = self.isolation.take() if runs_scripts(strategy) else ()
         noticing = (c for c in tools.connections if isinstance(c, SupportsNotices))
         return (*own, *(notice for connection in noticing for notice in connection.notices()))
 

@@ -109,6 +109,8 @@ class ScriptResult:
             the script raises its error ``from`` this, so that programs see the reason.
         is_silent: Whether it came to its end with nothing to show for: it printed nothing, left no
             value, handed no file over and changed nothing.
+        returned: The results of the calls of a silent script, as lines of text: kinds and sizes.
+        found_nothing: Whether it is silent, called tools, and all that they returned was empty.
         rejected: Whether it failed because approval was denied to a call, or to the script as a
             whole. The name of the exception says nothing: a script can raise any.
     """
@@ -121,6 +123,8 @@ class ScriptResult:
     can_retry: bool = True
     cause: BaseException | None = None
     is_silent: bool = False
+    returned: Sequence[str] = ()
+    found_nothing: bool = False
     rejected: bool = False
 
 

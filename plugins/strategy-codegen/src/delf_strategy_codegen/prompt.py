@@ -19,14 +19,14 @@ Any call takes desc="…", a few words that say why.
 - Results are plain data: dicts, lists, texts, numbers; dates are date and datetime objects.
 - What the script prints is the answer that the user reads: complete, readable text or \
 Markdown, in the language of the task. Use only what the tools return; invent nothing. \
-Where no tool is needed, or something essential is missing, print just that.
+Where nothing is found, no tool is needed, or something essential is missing, print just that.
 - A failing call raises ToolError. Let errors rise unless the script can go on without that call.
 - Calls marked [asks] wait for a person, who may refuse: ApprovalRejected is raised.
 - Files reach the user only by add_to_output_files(name, content), which takes text, bytes, a dict \
 or list for JSON, a list of dicts for .csv or .xlsx; or by open() in the working folder.
-- rerun(context, remaining) ends the script so that you can write the next one with its \
-variables kept. Use it only when the next step cannot be written without seeing data first; \
-context says what was found, remaining what is left."""
+- Look first, then act: do not guess ids, names or shapes of data. Where a step depends on data \
+that you have not seen, only read, and end with rerun(context, remaining): you write the next \
+script with the variables kept. context says what was found, remaining what is left."""
 
 _MAY_BE_LEFT_OUT = (
     '\n- In types, ?"key" may be left out, and dict is a record that is not spelled out.'
@@ -117,6 +117,25 @@ def retry_messages(
         "Write the script that completes the task now, with the whole answer printed. "
         "Calls that succeeded before have had their effect; do not repeat those that change things."
     )
+    return assistant(_fenced(code)), user("\n".join(lines))
+
+
+def silent_messages(
+    code: str, returned: Sequence[str], variables: Mapping[str, str]
+) -> tuple[Message, Message]:
+    """The follow-up to a script that showed nothing.
+
+    Args:
+        code: The script.
+        returned: The results of its calls, a line each.
+        variables: Those that are alive, with their types.
+    """
+    lines = [f"The script ran, and there is no answer: {SILENT}."]
+    if returned:
+        listed = "\n".join(f"- {line}" for line in returned[:_MAX_DONE])
+        lines.append(f"Its calls:\n{listed}")
+    lines += _alive(variables)
+    lines.append("Write a script that prints the answer. Where nothing was found, it prints that.")
     return assistant(_fenced(code)), user("\n".join(lines))
 
 

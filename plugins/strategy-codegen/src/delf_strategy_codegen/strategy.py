@@ -38,9 +38,12 @@ from delf_strategy_codegen.prompt import (
     rerun_messages,
     retry_messages,
     script_rules,
+    silent_messages,
     unfit_messages,
 )
 
+_LOOKS: Final = 8
+"""The most further passes of a task that has only read."""
 _HINT: Final = "delf runs show has the scripts and calls, as response.trace has in a program"
 _OF_KIND: Final[dict[str, type[DelfError]]] = {
     "ToolError": ToolExecutionError,
@@ -97,15 +100,17 @@ class CodegenStrategy:
             stubs, host.libraries, language=host.language, lacks=host.lacks, in_tool=in_tool
         )
         messages = host.begin(rules)
-        retries = reruns = 0
+        retries = 0
+        passes = _Passes(host.rerun_count)
         while True:
             written = await _write(host, messages, self._code_in)
             if written.code is None:
                 return written.said
             code, calls = written.code, written.calls
             result = await host.execute(code)
+            passes.has_changed = passes.has_changed or bool(result.changes)
             match result.outcome:
-                case Done(value=value):
+                case Done(value=value, variables=variables):
                     text = compose(host.said, value)
                     problem = host.refuse(text)
                     is_silent = result.is_silent and not (text.strip() or host.has_answered)
@@ -113,16 +118,16 @@ class CodegenStrategy:
                     if problem is None:
                         return text
                     if retries >= host.retry_count:
-                        if problem == SILENT:
-                            raise SandboxExecutionError(f"there is no answer: {SILENT}", hint=_HINT)
-                        return text
+                        return _last_answer(result) if problem == SILENT else text
                     retries += 1
                     await host.retrying(problem)
-                    messages += _as_written(calls, unfit_messages(code, text, problem))
+                    told = unfit_messages(code, text, problem)
+                    if problem == SILENT:
+                        told = silent_messages(code, result.returned, variables)
+                    messages += _as_written(calls, told)
                 case Rerun() as outcome:
-                    if reruns >= host.rerun_count:
-                        raise _too_many_reruns(host, outcome)
-                    reruns, retries = reruns + 1, 0
+                    passes.take(outcome)
+                    retries = 0
                     messages += _as_written(calls, rerun_messages(code, outcome, result.printed))
                 case outcome:
                     if result.refused is not None:
@@ -252,12 +257,52 @@ def _reason(outcome: Outcome) -> str:
             return "failed"
 
 
-def _too_many_reruns(host: StrategyHost, outcome: Rerun) -> DelfError:
-    return SandboxExecutionError(
-        f"the script asked for another pass after {host.rerun_count} of them; "
-        f"left to do: {outcome.remaining}",
-        hint="raise rerun_count, or split the task",
-    )
+class _Passes:
+    """Counts the further passes that scripts ask for.
+
+    While a task has only read, another look is cheap and harmless: it has more of them.
+
+    Args:
+        most: The passes of a task that has changed something; with 0 there are none at all.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.has_changed = False
+        """True if a script has changed something, or may have."""
+        self._most = most
+        self._looks = 0
+        self._used = 0
+
+    def take(self, outcome: Rerun) -> None:
+        """Count one more.
+
+        Raises:
+            SandboxExecutionError: When there are no more.
+        """
+        if self.has_changed:
+            used, most = self._used, self._most
+            self._used += 1
+        else:
+            used, most = self._looks, max(_LOOKS, self._most) if self._most else 0
+            self._looks += 1
+        if used >= most:
+            raise SandboxExecutionError(
+                f"the script asked for another pass after {used} of them; "
+                f"left to do: {outcome.remaining}",
+                hint="raise rerun_count, or split the task",
+            )
+
+
+def _last_answer(result: ScriptResult) -> str:
+    """The answer of a script that showed nothing, and was the last one.
+
+    Raises:
+        SandboxExecutionError: Unless it found nothing, which is an answer.
+    """
+    if not result.found_nothing:
+        raise SandboxExecutionError(f"there is no answer: {SILENT}", hint=_HINT)
+    listed = "\n".join(f"- {line}" for line in result.returned)
+    return f"Nothing was found:\n{listed}"
 
 
 def as_error(result: ScriptResult) -> DelfError:

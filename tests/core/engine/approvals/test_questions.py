@@ -132,7 +132,7 @@ async def test_it_says_which_script_asks_why_and_what_was_changed_so_far(bench):
     response = await bench.run(
         "print(await pay('ann', [1]))\nawait pay('bob', [2])",
         "print(await pay('ann', [1]))",
-        decide=lambda r: r.arguments["to"] == "ann",
+        decide=lambda r: r.arguments["to"] == "ann" or Rejected(reason="not him"),
     )
     assert response.status
     first, second, third = bench.asked
@@ -170,8 +170,8 @@ async def test_the_tasks_time_stands_still_while_a_person_thinks(bench):
 
 @pytest.mark.parametrize(
     ("decision", "scripts"),
-    [(Rejected(), 1), (Rejected(reason=""), 1), (Rejected(reason="ask Bo instead"), 2)],
-    ids=["no reason", "an empty one", "a reason"],
+    [(False, 1), (Rejected(), 1), (Rejected(reason=""), 1), (Rejected(reason="ask Bo"), 2)],
+    ids=["False", "no reason", "an empty one", "a reason"],
 )
 async def test_a_bare_no_of_a_person_asks_the_model_no_second_time(bench, decision, scripts):
     written = ("print(await pay('ann', [1]))", "print('another way')")

@@ -171,7 +171,7 @@ async def test_an_approved_call_is_made():
 @pytest.mark.parametrize(
     ("decision", "said"),
     [
-        (False, "rejected by on_confirm"),
+        (False, "no reason was given"),
         (Rejected(reason="too dear"), "shop.close was rejected: too dear"),
         (None, "nobody could be asked"),
         ("yes", "no decision that can be taken: str is not a decision"),

@@ -160,7 +160,7 @@ class CallbackChannel:
             case True:
                 return Approved()
             case False:
-                return Rejected(reason="rejected by on_confirm")
+                return Rejected()
             case _:
                 return _decision_in(answer)
 
