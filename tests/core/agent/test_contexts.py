@@ -39,6 +39,7 @@ from delf.specs import ApprovalSpec, ObserverSpec, SandboxSpec, StrategySpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from support.dockerd import docker_session
+from support.resuming import Bench
 from support.until import until
 
 USERS = 50
@@ -527,3 +528,28 @@ async def test_an_agent_keeps_nobody_once_tasks_are_done(
             return all(ref() is None for ref in users)
 
         assert await until(is_alone)
+
+
+async def test_a_child_task_sees_its_parents_user_and_a_resumed_one_who_resumes_it(
+    make_agent: Callable[..., Agent], scripted_model: ScriptedModel, bench: Bench
+) -> None:
+    @tool(effect="read", confirm=False)
+    async def look() -> str:
+        """Look who the user is."""
+        return user.get().name
+
+    @tool(effect="read", confirm=False)
+    async def ask_another(context: CallContext) -> str:
+        """Delegate a task."""
+        return (await context.delegate("Look.")).text
+
+    scripted_model.writes("print(await ask_another(), await look())", "print(await look())")
+    async with make_agent(look, ask_another, journal="test", host=bench.host) as agent:
+        user.set(User("ann"))
+        response = await agent.arun("Look twice.")
+        assert (response.error, response.text) == (None, "ann ann")
+        scripted_model.writes("print(await ask_another(), await look())", "print(await look())")
+        await bench.journal.ended_with(response.trace.task_id, TaskStarted)
+        user.set(User("bob"))
+        resumed = await agent.aresume(response.trace.task_id)
+        assert (resumed.error, resumed.text) == (None, "bob bob")
