@@ -232,7 +232,7 @@ async def test_servers(document, settings, target, invoke, server: RawServer):
     settings = {
         k: v.replace("{base}", server.url) if isinstance(v, str) else v for k, v in settings.items()
     }
-    tool = APITool(one(operation, **filled), name="api", **settings)
+    tool = APITool(one(operation, **filled), name="api", servers=[server.url], **settings)
     await invoke(tool, "call")
     await tool.aclose()
     assert server.last.target == target

@@ -12,7 +12,12 @@ from typing import Any
 
 import pytest
 
-from delf.errors import DelfError, ToolExecutionError, ToolRefusedError
+from delf.errors import (
+    ConnectionConfigurationError,
+    DelfError,
+    ToolExecutionError,
+    ToolRefusedError,
+)
 from delf_openapi import APITool
 from delf_openapi.failures import APIError
 from delf_openapi.transport import check_redirect
@@ -185,7 +190,7 @@ async def test_a_public_service_does_not_lead_into_the_private_network(target) -
 @pytest.mark.parametrize(
     ("settings", "said", "sent"),
     [
-        ({}, "the API is at 127.0.0.1, a private address", []),
+        ({}, "the specification sends your key to http://127.0.0.1", []),
         ({"base_url": "{private}"}, "tokens are at 127.0.0.1, a private address", []),
         # What was given in code is trusted: there the request is sent, and gets no token.
         ({"base_url": "{private}", "token_url": "{private}/token"}, "no OAuth2 token", ["/token"]),
@@ -202,7 +207,7 @@ async def test_a_public_specification_does_not_lead_into_the_private_network(
         address = public.url.replace("127.0.0.1", "localhost")
         login = {"client_id": "me", "client_secret": "s3cret"}
         tool = APITool(f"{address}/spec.json", name="api", **login, **given)
-        with pytest.raises(ToolExecutionError, match=said):
+        with pytest.raises((ToolExecutionError, ConnectionConfigurationError), match=said):
             await invoke(tool, "call")
         await tool.aclose()
     assert {seen.path for seen in server.seen} == set(sent)

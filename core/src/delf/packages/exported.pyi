@@ -53,6 +53,7 @@ class APITool(delf_openapi.connection.APITool):
         metadata: Mapping[str, Any] | None = ...,
         llm: str | delf_openapi.connection.LLMConfig | None = ...,
         base_url: str | None = ...,
+        servers: Sequence[str] = ...,
         headers: Mapping[str, str | delf_openapi.settings.SecretStr] = ...,
         params: Mapping[str, str | delf_openapi.settings.SecretStr] = ...,
         path_params: Mapping[str, str | delf_openapi.settings.SecretStr] = ...,

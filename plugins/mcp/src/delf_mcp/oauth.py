@@ -238,6 +238,43 @@ def _of_program(
     )
 
 
+def keeps_keys(name: str, settings: MCPSettings) -> Callable[[httpx2.Request], Awaitable[None]]:
+    """Make the check of requests that keeps a user's keys from servers that others name.
+
+    The MCP server says where to log in. A secret or key that the user gave goes to its own origin
+    and to ``issuer``, and to no other.
+
+    Args:
+        name: The connection's name, for messages.
+        settings: The addresses and keys that the user gave.
+    """
+    homes = {_origin(url) for url in (settings.url, settings.issuer) if url is not None}
+
+    async def check(request: httpx2.Request) -> None:
+        origin = _origin(str(request.url))
+        if origin in homes:
+            return
+        sent = request.headers.get("authorization", "").encode() + request.content
+        has_key = settings.client_secret is not None or settings.private_key is not None
+        proves = b"client_secret=" in sent or b"client_assertion=" in sent
+        if has_key and (proves or sent.lower().startswith(b"basic ")):
+            raise ConnectionConfigurationError(
+                f"{name}: the MCP server wants your client's key to go to {origin}, which you have "
+                "not accepted",
+                hint=f'if that is right, set issuer = "{origin}"',
+            )
+
+    return check
+
+
+def _origin(url: str) -> str:
+    """Return scheme, host and port of an address."""
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    usual = {"http": 80, "https": 443}.get(parts.scheme) == port
+    return f"{parts.scheme}://{parts.hostname or ''}{'' if usual else f':{port}'}"
+
+
 class _Known:
     """Tokens of a client that the server knows already."""
 

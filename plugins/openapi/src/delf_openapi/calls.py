@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delf.errors import ToolExecutionError
 from delf_openapi.answers import failure
 from delf_openapi.compiler import Argument, Entry
+from delf_openapi.homes import KeyServers
 from delf_openapi.operations import read_operation
 from delf_openapi.requests import FULL, RequestBuilder
 from delf_openapi.settings import OpenAPISettings
@@ -43,6 +44,7 @@ class Caller:
     def __init__(
         self, name: str, settings: OpenAPISettings, keep_secret: Callable[[str], None]
     ) -> None:
+        KeyServers(name, settings, "")  # a wrong address is an error at once
         self.name = name
         self._keep_secret = keep_secret
         self.samples: Samples | None = None

@@ -14,6 +14,7 @@ from delf_openapi.bodies import Body, kind_of
 from delf_openapi.compiler import responses_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
+from delf_openapi.homes import KeyServers
 from delf_openapi.operations import Operation, Param
 from delf_openapi.payloads import file_of, write_body
 from delf_openapi.security import Credentials, credentials_for
@@ -97,6 +98,7 @@ class RequestBuilder:
         self._document = document
         self.operation = operation
         self._settings = settings
+        self._servers = KeyServers(where.partition(".")[0], settings, document.trees.uri)
         self._signature = signature
         self._params = {p.arg: p for p in operation.params if p.arg not in hidden}
         self._hidden = hidden
@@ -217,7 +219,8 @@ class RequestBuilder:
 
         Raises:
             ToolRefusedError: When an argument would lead to another address.
-            ConnectionConfigurationError: When no server is known.
+            ConnectionConfigurationError: When no server is known, or a key would go to one that
+                the user has not accepted.
         """
         try:
             return self._build(given)
@@ -253,6 +256,11 @@ class RequestBuilder:
         if media is not None:
             headers["Content-Type"] = media
         secret = self._secret_headers(credentials, cookies)
+        secret_query = self._secret_query(credentials)
+        if secret_query or constants or self._holds_key(credentials):
+            self._servers.check(url, self._where)
+        if credentials.oauth and settings.token_url is None:
+            self._servers.check(credentials.oauth, f"{self._where}: its OAuth2 token")
         own = {name.lower() for name in secret}
         return Request(
             label=f"{operation.spot.method} {operation.spot.path}",
@@ -261,11 +269,16 @@ class RequestBuilder:
             headers={k: v for k, v in headers.items() if k.lower() not in own},
             content=content,
             secret=secret,
-            query=self._secret_query(credentials),
+            query=secret_query,
             oauth=credentials.oauth,
             unmet=credentials.unmet,
             spec_host=urlsplit(self._document.trees.uri).hostname,
         )
+
+    def _holds_key(self, credentials: Credentials) -> bool:
+        """Tell whether headers of a request hold what is for the API alone."""
+        has_own = credentials.headers or credentials.cookies or credentials.oauth
+        return bool(has_own or self._settings.headers)
 
     def _path(self, given: Mapping[str, Any], constants: Mapping[str, str]) -> str:
         path = operation_path(self.operation.spot.path)

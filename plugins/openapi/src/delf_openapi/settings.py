@@ -35,6 +35,10 @@ class OpenAPISettings(_Checks):
     base_url: str | None = Field(
         default=None, description="The API's address, instead of the specification's servers."
     )
+    servers: tuple[str, ...] = Field(
+        default=(),
+        description="Further servers that keys may go to, such as https://api.shop.example.",
+    )
     headers: SentValues = Field(
         default_factory=dict, description="Sent with every call, and hidden from scripts."
     )
@@ -108,6 +112,7 @@ class OpenAPIOptions(TypedDict, total=False):
     """The keywords of :class:`delf_openapi.APITool` beside its own parameters, for editors."""
 
     base_url: str | None
+    servers: Sequence[str]
     headers: Mapping[str, str | SecretStr]
     params: Mapping[str, str | SecretStr]
     path_params: Mapping[str, str | SecretStr]

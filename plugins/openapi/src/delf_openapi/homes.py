@@ -1,0 +1,72 @@
+"""The servers to which a user's keys may go, whatever a specification says."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from delf.errors import ConnectionConfigurationError
+from delf_openapi.settings import OpenAPISettings
+from delf_openapi.sources import origin_of
+
+
+class KeyServers:
+    """Decides where a connection's keys may go.
+
+    A specification says where an API is, and may say something else tomorrow: it does not decide
+    who gets the user's keys. They go to ``base_url``, to the origin that the specification itself
+    came from, and to the ``servers`` that the user has named.
+
+    Args:
+        name: The connection's name, for messages.
+        settings: The addresses that the user gave.
+        spec: The address of the specification; empty for a mapping.
+
+    Raises:
+        ConnectionConfigurationError: When one of ``servers`` is no address of a server.
+    """
+
+    def __init__(self, name: str, settings: OpenAPISettings, spec: str) -> None:
+        self._name = name
+        given = [_whole(name, server) for server in settings.servers]
+        if settings.base_url:
+            given.append(settings.base_url)
+        if urlsplit(spec).scheme.lower() in ("http", "https"):
+            given.append(spec)
+        self._origins = frozenset(map(origin_of, given))
+
+    def check(self, url: str, where: str) -> None:
+        """Refuse to send a key somewhere.
+
+        Args:
+            url: The address that it would go to.
+            where: What would send it, for messages.
+
+        Raises:
+            ConnectionConfigurationError: When the user has not named that server.
+        """
+        if origin_of(url) in self._origins:
+            return
+        parts = urlsplit(url)
+        server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        raise ConnectionConfigurationError(
+            f"{where}: the specification sends your key to {server}, which you have not accepted",
+            hint=f'if that is right, write servers = ["{server}"] in [connections.{self._name}] of '
+            f"delf.toml, servers=[…] in a program, or set DELF_{self._name.upper()}_SERVERS",
+        )
+
+
+def _whole(name: str, server: str) -> str:
+    """Return the address of a server; a bare host means https."""
+    whole = server if "://" in server else f"https://{server}"
+    try:
+        parts = urlsplit(whole)
+        is_good = parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        is_good = False
+    if not is_good or "*" in whole:
+        raise ConnectionConfigurationError(
+            f"{name}: servers has {server!r}, which is no address of a server",
+            hint="write them as https://api.shop.example, one for each host and port",
+        )
+    return whole

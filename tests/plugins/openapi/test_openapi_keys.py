@@ -1,0 +1,186 @@
+"""Where a user's keys go: never where only a specification says."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from delf.errors import ConnectionConfigurationError
+from delf_openapi import APITool
+from support.raw_http import RawServer, Reply, raw_server
+
+SCHEMES = {
+    "key": {"type": "apiKey", "in": "header", "name": "X-Key"},
+    "asked": {"type": "apiKey", "in": "query", "name": "key"},
+    "cookie": {"type": "apiKey", "in": "cookie", "name": "sid"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "basic": {"type": "http", "scheme": "basic"},
+}
+KEYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "a key in a header": ("key", {"api_key": "s3cret"}),
+    "a key in the query": ("asked", {"api_key": "s3cret"}),
+    "a key in a cookie": ("cookie", {"api_key": "s3cret"}),
+    "a token": ("bearer", {"token": "s3cret"}),
+    "a password": ("basic", {"username": "ada", "password": "s3cret"}),
+    "a credential by name": ("key", {"credentials": {"key": "s3cret"}}),
+    "a header": ("", {"headers": {"X-Key": "s3cret"}}),
+    "a parameter": ("", {"params": {"key": "s3cret"}}),
+    "a part of the path": ("", {"path_params": {"id": "s3cret"}}),
+}
+
+
+def spec(
+    scheme: str = "key", servers: Any = None, *, of_path: Any = None, own: Any = None
+) -> dict[str, Any]:
+    operation: dict[str, Any] = {"operationId": "call", "responses": {}}
+    path = "/x/{id}" if scheme == "" else "/x"
+    if scheme == "":
+        operation["parameters"] = [{"name": "id", "in": "path", "schema": {"type": "string"}}]
+    else:
+        operation["security"] = [{scheme: []}]
+    item: dict[str, Any] = {"get": operation}
+    for holder, given in ((operation, own), (item, of_path)):
+        if given is not None:
+            holder["servers"] = [{"url": given}]
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "T", "version": "1"},
+        "paths": {path: item},
+        "components": {"securitySchemes": SCHEMES},
+    }
+    if servers is not None:
+        document["servers"] = servers if isinstance(servers, list) else [{"url": servers}]
+    return document
+
+
+def publishing(document: Callable[[str], dict[str, Any]]):
+    """A server that publishes a specification, and is the API that it describes."""
+    urls: list[str] = []
+
+    def answer(seen: Any) -> Reply:
+        is_spec = seen.path == "/spec.json"
+        return Reply(200, json.dumps(document(urls[0])).encode()) if is_spec else Reply()
+
+    return raw_server(answer), urls
+
+
+async def refused(tool: APITool, invoke: Any, server: RawServer, **given: Any) -> None:
+    with pytest.raises(ConnectionConfigurationError, match="which you have not accepted") as caught:
+        await invoke(tool, "call", **given)
+    assert f'servers = ["{server.url}"] in [connections.api]' in (caught.value.hint or "")
+    assert server.seen == []
+    await tool.aclose()
+
+
+@pytest.mark.parametrize(("scheme", "keys"), KEYS.values(), ids=KEYS)
+@pytest.mark.parametrize("how", ["mapping", "file"])
+async def test_no_key_goes_to_a_server_that_only_the_specification_names(
+    scheme, keys, how, invoke, server: RawServer, tmp_path
+):
+    document: Any = spec(scheme, server.url)
+    if how == "file":
+        (tmp_path / "spec.json").write_text(json.dumps(document))
+        document = str(tmp_path / "spec.json")
+    given = {} if scheme or "path_params" in keys else {"id": "1"}
+    await refused(APITool(document, name="api", **keys), invoke, server, **given)
+
+
+@pytest.mark.parametrize(
+    "servers",
+    [
+        {"servers": "{server}"},
+        {"servers": "http://api.invalid", "own": "{server}"},
+        {"servers": "http://api.invalid", "of_path": "{server}"},
+        {"servers": [{"url": "http://{host}", "variables": {"host": {"default": "{bare}"}}}]},
+    ],
+    ids=["of all", "of the operation", "of the path", "by a variable"],
+)
+async def test_every_server_of_a_specification_needs_the_users_yes(
+    servers, invoke, server: RawServer
+):
+    bare = server.url.removeprefix("http://")
+    text = json.dumps(servers).replace("{server}", server.url).replace("{bare}", bare)
+    await refused(APITool(spec(**json.loads(text)), name="api", api_key="k"), invoke, server)
+    accepted = APITool(spec(**json.loads(text)), name="api", api_key="k", servers=[server.url])
+    await invoke(accepted, "call")
+    await accepted.aclose()
+    assert server.last.header("x-key") == "k"
+
+
+async def test_a_call_without_a_key_goes_where_the_specification_says(invoke, server: RawServer):
+    tool = APITool(spec("", server.url), name="api")
+    await invoke(tool, "call", id="1")
+    await tool.aclose()
+    assert server.last.path == "/x/1"
+
+
+@pytest.mark.parametrize("where", [None, "/v1", "{own}/v2"])
+async def test_a_key_goes_to_the_origin_that_the_specification_came_from(where, invoke):
+    running, urls = publishing(lambda own: spec(servers=where and where.replace("{own}", own)))
+    async with running as server:
+        urls.append(server.url)
+        tool = APITool(f"{server.url}/spec.json", name="api", api_key="k")
+        await invoke(tool, "call")
+        await tool.aclose()
+        assert server.last.header("x-key") == "k"
+
+
+async def test_another_port_is_another_server(invoke, server: RawServer):
+    running, urls = publishing(lambda own: spec(servers=server.url))
+    async with running as home:
+        urls.append(home.url)
+        await refused(APITool(f"{home.url}/spec.json", name="api", api_key="k"), invoke, server)
+
+
+async def test_a_specification_that_names_another_server_later_takes_no_key_there(
+    invoke, server: RawServer
+):
+    servers: list[str] = []
+    running, urls = publishing(lambda own: spec(servers=servers[0]))
+    async with running as home:
+        urls.append(home.url)
+        servers.append(home.url)
+        for attempt in range(2):
+            tool = APITool(f"{home.url}/spec.json", name="api", api_key="k")
+            if attempt == 0:
+                await invoke(tool, "call")
+                await tool.aclose()
+                servers[0] = server.url
+            else:
+                await refused(tool, invoke, server)
+
+
+@pytest.mark.parametrize("scheme", ["https", "http"])
+async def test_a_server_that_was_accepted_over_tls_gets_no_key_in_the_clear(scheme, invoke):
+    tool = APITool(
+        spec(servers="http://api.invalid"), name="api", api_key="k", servers=["api.invalid"]
+    )
+    with pytest.raises(ConnectionConfigurationError, match=r"to http://api\.invalid"):
+        await invoke(tool, "call")
+    await tool.aclose()
+
+
+async def test_the_clients_secret_goes_to_no_token_address_of_a_specification(
+    invoke, server: RawServer
+):
+    document = spec("login", "https://api.invalid")
+    flow = {"tokenUrl": f"{server.url}/token", "scopes": {}}
+    document["components"]["securitySchemes"]["login"] = {
+        "type": "oauth2",
+        "flows": {"clientCredentials": flow},
+    }
+    login = {"client_id": "me", "client_secret": "s3cret"}
+    tool = APITool(document, name="api", base_url="https://api.invalid", **login)
+    with pytest.raises(ConnectionConfigurationError, match="its OAuth2 token"):
+        await invoke(tool, "call")
+    await tool.aclose()
+    assert server.seen == []
+
+
+@pytest.mark.parametrize(
+    "given", ["", "ftp://api.example", "https://", "https://*.example", "a b:c"]
+)
+def test_servers_that_are_no_addresses(given):
+    with pytest.raises(ConnectionConfigurationError, match="no address of a server"):
+        APITool(spec(), name="api", servers=[given])
