@@ -3,6 +3,7 @@
 import os
 import stat
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from delf.errors import (
     ConnectionFileNotFoundError,
     DelfError,
     OptionalDependencyError,
+    ToolExecutionError,
     ToolRefusedError,
 )
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall
@@ -193,18 +195,51 @@ async def test_a_model_is_told_of_what_is_allowed_alone(notes: Path) -> None:
         lists.readable("notes/plan.md")
 
 
-def test_documents_are_read_as_markdown(files: Filesystem, notes: Path) -> None:
+async def test_documents_are_read_as_markdown(files: Filesystem, notes: Path) -> None:
     (notes / "page.html").write_text("<html><body><h1>Lamps</h1><p>Two.</p></body></html>")
-    assert files.read_document("notes/page.html").strip() == "# Lamps\n\nTwo."
+    text = await files.read_document("notes/page.html")
+    assert text.strip() == "# Lamps\n\nTwo."
+    await files.aclose()
 
 
-def test_documents_need_their_package(
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_a_document_that_is_a_bomb_is_an_error(files: Filesystem, notes: Path) -> None:
+    """300 kB that took gigabytes here; the next document is read as ever."""
+    cell = "<w:p><w:r><w:t>x</w:t></w:r></w:p>"
+    with zipfile.ZipFile(notes / "bomb.docx", "w", zipfile.ZIP_DEFLATED) as parts:
+        parts.writestr("[Content_Types].xml", _TYPES)
+        parts.writestr("_rels/.rels", _RELATIONS)
+        parts.writestr("word/document.xml", f"{_HEAD}{cell * 3_000_000}</w:body></w:document>")
+    (notes / "page.html").write_text("<p>Two.</p>")
+    with pytest.raises(ToolExecutionError, match=r"bomb\.docx"):
+        await files.read_document("notes/bomb.docx")
+    assert (await files.read_document("notes/page.html")).strip() == "Two."
+    await files.aclose()
+
+
+_WORD = "http://schemas.openxmlformats.org"
+_TYPES = (
+    f'<Types xmlns="{_WORD}/package/2006/content-types"><Default Extension="rels" ContentType='
+    '"application/vnd.openxmlformats-package.relationships+xml"/><Override PartName='
+    '"/word/document.xml" ContentType="application/vnd.openxmlformats-officedocument.'
+    'wordprocessingml.document.main+xml"/></Types>'
+)
+_RELATIONS = (
+    f'<Relationships xmlns="{_WORD}/package/2006/relationships"><Relationship Id="r" Type='
+    f'"{_WORD}/officeDocument/2006/relationships/officeDocument" Target="word/document.xml"/>'
+    "</Relationships>"
+)
+_HEAD = f'<w:document xmlns:w="{_WORD}/wordprocessingml/2006/main"><w:body>'
+
+
+async def test_documents_need_their_package(
     files: Filesystem, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "markitdown", None)
     (notes / "page.html").write_text("<p>Two.</p>")
     with pytest.raises(OptionalDependencyError) as missing:
-        files.read_document("notes/page.html")
+        await files.read_document("notes/page.html")
     assert "delf-plugin-filesystem[documents]" in str(missing.value.hint)
 
 

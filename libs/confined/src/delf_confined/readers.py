@@ -59,7 +59,8 @@ class Readers:
             key: Who asks. Calls of one key share what is fair between keys.
             readable: Files that it may read.
             limits: The limits of the call.
-            preload: Modules to import once for all calls, beside the function's own.
+            preload: Modules to import once for all calls, beside the function's own; functions to
+                call once, as ``module:name``, which see nothing of a stranger's.
 
         Raises:
             ToolExecutionError: When the function raised, or the call went over a limit.
@@ -183,7 +184,7 @@ def over_limit(limit: str, about: str, limits: Limits) -> ToolExecutionError:
         "answer": "gives more than fits into one result: read less at once",
         "depth": "is nested too deeply",
     }
-    return ToolExecutionError(f"{about} {words[limit]}")
+    return ToolExecutionError(f"{about} {words[limit]}", hint=limits.hint)
 
 
 def died(status: int, about: str) -> ToolExecutionError:

@@ -81,7 +81,7 @@ def _answer(
         }
     wanted = (*request["preload"], request["function"])
     if not known.issuperset(wanted):
-        _import(wanted)
+        _import(request["function"], [name for name in request["preload"] if name not in known])
         known.update(wanted)
     try:
         pid = os.fork()
@@ -92,11 +92,13 @@ def _answer(
     return {"pid": pid}
 
 
-def _import(names: Sequence[str]) -> None:
+def _import(function: str, preload: Sequence[str]) -> None:
     """Import modules once for all children; a child says what is wrong with one that fails."""
-    for name in names:
+    for name in (*preload, function):
         try:
             found = resolve_name(name)
+            if name != function and callable(found):
+                found()  # of code that we have: it loads what it needs later
         except Exception as error:  # an import may raise anything
             _log.debug("%s: %s", name, error)
             continue

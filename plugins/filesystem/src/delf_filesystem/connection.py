@@ -21,6 +21,7 @@ from delf.protocols.connection import (
 )
 from delf.tools.action import Action, actions_of
 from delf.tools.permissions import is_allowed, needs_confirmation
+from delf_confined.readers import Readers
 from delf_filesystem.changes import Change, basis_of, preview_of
 from delf_filesystem.roots import Place, Roots, reading
 from delf_filesystem.search import FileInfo, Glob, Match, info, lines_with, walk
@@ -69,6 +70,7 @@ class Filesystem(Connection):
             options["confirm"] = False
         super().__init__(**options)
         self._roots = Roots(self.settings.roots)
+        self._readers = Readers()
         for name, root in self.settings.roots.items():
             folder = Path(root.root)
             if root.create and root.mode == "rw":
@@ -79,6 +81,10 @@ class Filesystem(Connection):
                     f"the root {name!r} of {self.name} is not a folder: {root.root}",
                     hint='make it, or let delf: {root = "…", mode = "rw", create = true}',
                 )
+
+    async def aclose(self) -> None:
+        """End the processes that read documents."""
+        await self._readers.aclose()
 
     async def context(self, task: str) -> str | None:
         """The roots, for the prompt."""
@@ -167,13 +173,18 @@ class Filesystem(Connection):
             return _text(place, _some_lines(place, file, start, lines))
 
     @action(_READ, effect="read")
-    def read_document(self, path: str) -> str:
+    async def read_document(self, path: str, context: CallContext | None = None) -> str:
         """A PDF, DOCX, HTML or other document as Markdown."""
         from delf_filesystem.documents import as_markdown
 
+        place, content = await asyncio.to_thread(self._document, path)
+        key = "" if context is None else context.task_id
+        return await as_markdown(self._readers, place, content, key)
+
+    def _document(self, path: str) -> tuple[Place, bytes]:
         place = self._roots.file(path)
         with reading(place) as file:
-            return as_markdown(place, _whole(place, file))
+            return place, _whole(place, file)
 
     @action(_READ, effect="read")
     def read_bytes(self, path: str, offset: int = 0, length: int | None = None) -> bytes:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 from weakref import WeakKeyDictionary
 
-from delf import Connection, action
+from delf import CallContext, Connection, action
 from delf.errors import ToolRefusedError
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf_web.addresses import Guard, Resolve, system_resolve
@@ -79,14 +79,15 @@ class Web(Connection):
             await fetcher.aclose()
 
     @action("reading", effect="read", egress=True, author="url", sinks=["url"])
-    async def scrape(self, url: str) -> Page:
+    async def scrape(self, url: str, context: CallContext | None = None) -> Page:
         """A page, feed, text or PDF as Markdown.
 
         Args:
             url: Its address.
+            context: The task that asks.
         """
         document = await self._fetcher.get(url)
-        found: Text = await self._fetcher.readers.read("text", document)
+        found: Text = await self._fetcher.readers.read("text", document, _asker(context))
         return Page(
             url=document.url,
             title=found["title"],
@@ -95,36 +96,43 @@ class Web(Connection):
         )
 
     @action("reading", effect="read", egress=True, sinks=["url"])
-    async def links(self, url: str) -> list[Link]:
+    async def links(self, url: str, context: CallContext | None = None) -> list[Link]:
         """The links of a page, each once, with absolute addresses.
 
         Args:
             url: The page's address.
+            context: The task that asks.
         """
-        return await self._fetcher.readers.read("links", await self._fetcher.get(url))
+        return await self._fetcher.readers.read(
+            "links", await self._fetcher.get(url), _asker(context)
+        )
 
     @action("reading", effect="read", egress=True, sinks=["url"])
-    async def tables(self, url: str) -> list[Table]:
+    async def tables(self, url: str, context: CallContext | None = None) -> list[Table]:
         """The tables of a page: rows of cells, all as text.
 
         Args:
             url: The page's address.
+            context: The task that asks.
         """
-        return await self._fetcher.readers.read("tables", await self._fetcher.get(url))
+        return await self._fetcher.readers.read(
+            "tables", await self._fetcher.get(url), _asker(context)
+        )
 
     @action("reading", effect="read", egress=True, sinks=["url"])
-    async def feed(self, url: str) -> list[Entry]:
+    async def feed(self, url: str, context: CallContext | None = None) -> list[Entry]:
         """The entries of an RSS or Atom feed, or of the first feed that a page names.
 
         Args:
             url: The address of the feed, or of the page.
+            context: The task that asks.
         """
         document = await self._fetcher.get(url)
         if document.kind in _HTML:
-            named = await self._fetcher.readers.read("feeds", document)
+            named = await self._fetcher.readers.read("feeds", document, _asker(context))
             if named:
                 document = await self._fetcher.get(named[0], named_by=document.url)
-        return await self._fetcher.readers.read("feed", document)
+        return await self._fetcher.readers.read("feed", document, _asker(context))
 
     @property
     def _fetcher(self) -> Fetcher:
@@ -136,6 +144,10 @@ class Web(Connection):
 
             fetcher = self._fetchers[loop] = Fetcher(self.settings, self._resolve)
         return fetcher
+
+
+def _asker(context: CallContext | None) -> str:
+    return "" if context is None else context.task_id
 
 
 def _marked(text: str, url: str) -> str:
