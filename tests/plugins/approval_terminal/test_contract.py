@@ -70,6 +70,25 @@ def _plain(data: bytes) -> str:
     return ESCAPES.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
 
 
+async def shown_on_terminal(request, monkeypatch):
+    """All that a person sees of a request who looks at all of it, and then approves it."""
+    with contextlib.ExitStack() as stack:
+        master, slave = pty.openpty()
+        termios.tcsetwinsize(master, (24, 80))
+        for name, mode in (("stdin", "r"), ("stderr", "w")):
+            file = stack.enter_context(os.fdopen(slave, mode, closefd=False))
+            monkeypatch.setattr(sys, name, file)
+        stack.callback(os.close, slave)
+        stack.callback(os.close, master)
+        person = Person(master, [(PROMPT, "v\n"), *KEYS["approves"]])
+        # In a thread: a long text fills the terminal before the loop goes on.
+        reading = asyncio.get_running_loop().run_in_executor(None, person.reads_all)
+        assert await TerminalChannel().decide(request) == Approved()
+        os.write(slave, END)
+        await reading
+        return _plain(person.data)
+
+
 class TestTerminal(ApprovalContract):
     @pytest.fixture
     async def channel_to(self, monkeypatch):
@@ -98,25 +117,8 @@ class TestTerminal(ApprovalContract):
 
     @pytest.fixture
     def shown_to(self, monkeypatch):
-        """A person who looks at all of a request, and then rejects it."""
-
         async def show(request):
-            with contextlib.ExitStack() as stack:
-                master, slave = pty.openpty()
-                termios.tcsetwinsize(master, (24, 80))
-                for name, mode in (("stdin", "r"), ("stderr", "w")):
-                    file = stack.enter_context(os.fdopen(slave, mode, closefd=False))
-                    monkeypatch.setattr(sys, name, file)
-                stack.callback(os.close, slave)
-                stack.callback(os.close, master)
-                person = Person(master, [(PROMPT, "v\n"), *KEYS["approves"]])
-                # In a thread: a long text fills the terminal before the loop goes on.
-                reading = asyncio.get_running_loop().run_in_executor(None, person.reads_all)
-                decision = await TerminalChannel().decide(request)
-                assert decision == Approved()
-                os.write(slave, END)
-                await reading
-                return Shown(text=_plain(person.data), offers_yes=True)
+            return Shown(text=await shown_on_terminal(request, monkeypatch), offers_yes=True)
 
         return show
 

@@ -54,6 +54,12 @@ async def test_two_people_and_a_rule_of_four_eyes_in_two_browsers(ruled, open_pa
     await one.evaluate("name => { location.hash = `#/${name}`; }", name)
     await expect(one.locator(".ask .outcome")).to_contain_text("another person has to")
     await expect(one.locator(".ask .primary")).to_have_count(0)
+    await expect(one.locator(".ask").get_by_role("button", name="Reject…")).to_be_visible()
+    await expect(one.locator(".state")).to_contain_text("waiting for others")
+    await expect(one.locator(".jump")).to_contain_text("1 request waits for others")
+    await expect(one.locator(".row")).to_contain_text("waiting for others")
+    assert "(1)" not in await one.title()
+    await expect(one.locator("#who")).not_to_contain_text("inbox (")
     await expect(one.locator(".meta")).to_contain_text("asked by ada from 127.0.0.1")
     await other.get_by_role("link", name="inbox (1)").click()
     row = other.locator(".inbox-row")
@@ -72,6 +78,49 @@ async def test_two_people_and_a_rule_of_four_eyes_in_two_browsers(ruled, open_pa
     await expect(one.locator(".ask .outcome")).to_contain_text("approved by bo (page, 127.0.0.1)")
     await expect(one.locator(".state")).to_contain_text("done")
     assert ruled.box.sent == [("bob", 1)]
+
+
+async def test_who_asked_can_take_it_back_with_the_keyboard(ruled, open_page):  # noqa: F811
+    name = await ask(ruled, "print(await send('bob'))")
+    page = await open_page(f"{ruled.url}/#/{name}")
+    await logged_in(page, "ada-key")
+    card = page.locator(".ask")
+    await expect(card.get_by_role("button", name="Reject…")).to_be_visible()
+    await card.focus()
+    await page.keyboard.press("a")
+    await page.keyboard.press("e")
+    await page.keyboard.press("Enter")
+    await expect(card.locator(".field")).to_have_count(0)
+    await page.keyboard.press("r")
+    await page.keyboard.type("not any more")
+    await page.keyboard.press("Control+Enter")
+    await expect(page.locator(".outcome")).to_contain_text("rejected by ada")
+    assert ruled.box.sent == []
+
+
+async def test_who_has_voted_can_still_reject(tmp_path, monkeypatch, open_page):  # noqa: F811
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    box = Outbox()
+    rules = {"send": {"two_of": ["ada", "bo"]}}
+    agent = make_agent(str(tmp_path), box, approval_rules=rules)
+    async with serving(agent, box, "ada-key") as server:
+        await add(server, person("ada", scope="all"), person("bo", scope="all"))
+        name = await ask(server, "print(await send('bob'))")
+        page = await open_page(f"{server.url}/#/{name}")
+        await logged_in(page, "ada-key")
+        card = page.locator(".ask")
+        await expect(card).to_contain_text("rule: two of ada, bo have to approve")
+        await expect(page.locator(".state")).to_contain_text("waiting for you")
+        await card.get_by_role("button", name="Approve").click()
+        await expect(card).to_contain_text("approved by (another is needed): ada")
+        await expect(card.locator(".primary")).to_have_count(0)
+        await expect(page.locator(".state")).to_contain_text("waiting for others")
+        await expect(page.locator(".row")).to_contain_text("waiting for others")
+        await card.get_by_role("button", name="Reject…").click()
+        await page.get_by_label("Reason").fill("on second thoughts")
+        await page.get_by_role("button", name="Reject", exact=True).click()
+        await expect(page.locator(".outcome")).to_contain_text("rejected by ada")
+    assert box.sent == []
 
 
 async def test_the_page_says_who_stopped_a_task_and_from_where(ruled, open_page):  # noqa: F811

@@ -191,22 +191,6 @@ async def test_a_yes_to_what_was_not_all_shown_says_so(shop, open_page):
     assert shop.box.sent == [(text, 2)]
 
 
-async def test_a_field_and_an_effect_without_words_of_their_own_show_by_their_names(
-    shop, open_page
-):
-    page = await open_page(shop.url)
-    text = await page.evaluate(
-        "async () => { const { Card } = await import('/page/card.js');"
-        " const asked = { request_id: 'r', action: 'bank.pay', effect: 'costly', arguments: {},"
-        " digest: 'd', answer_by: 'noon', is_urgent: false };"
-        " return new Card(asked, []).node.textContent; }"
-    )
-    assert "answer by: noon" in text
-    assert "● costly" in text
-    assert "urgent" not in text
-    assert "digest" not in text
-
-
 async def test_a_routine_has_a_form_of_its_parameters(shop, open_page, tmp_path, monkeypatch):
     page = await open_page(f"{shop.url}/#/routines")
     await expect(page.locator(".routines")).to_contain_text("There are no routines yet")
@@ -786,13 +770,15 @@ async def test_a_question_says_where_each_value_came_from(shop, open_page):
     page = await open_page(f"{shop.url}/#/{task['task_id']}")
     ask = page.locator(".ask")
     await expect(ask.locator(".caution")).to_have_text(
-        "Careful: others wrote this to, and it was never used before. "
-        "It is from look (call 1, name), not from the task."
+        "careful: others wrote this to, and it was never used before: "
+        "it is from look (call 1, name), not from the task"
     )
     await expect(ask.locator(".fields .warn")).to_have_text(
-        "from look (call 1, name); others wrote it; new: never used before"
+        "source of to: from look (call 1, name); others wrote it; new: never used before"
     )
-    await expect(ask.locator(".fields .quiet.origin")).to_have_text("in your task")
+    await expect(ask.locator(".fields .quiet.origin")).to_have_text(
+        "source of copies: in your task"
+    )
     assert await accessible(page) == []
 
 

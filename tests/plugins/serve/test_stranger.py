@@ -141,7 +141,7 @@ async def test_what_cannot_be_undone_looks_it(shop, open_page):  # noqa: F811
     style = "node => [getComputedStyle(node).color, getComputedStyle(node).fontWeight]"
     left = "node => getComputedStyle(node).borderLeftColor"
     assert bad != edge
-    for place, card in (("", ".ask"), ("#/inbox", ".inbox-row")):
+    for place, card in (("", ".ask"), ("#/inbox", ".inbox-row .ask")):
         if place:
             await page.goto(f"{shop.url}/{place}")
         final = page.locator(f"{card}.final")

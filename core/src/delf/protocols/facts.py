@@ -11,8 +11,12 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import date, time
+from decimal import Decimal
 from enum import StrEnum
+from pathlib import PurePath
 from typing import Any, Final, Literal, cast
+from uuid import UUID
 
 from delf.events import ApprovalEscalated, ApprovalRequest, ApprovalVoted, Event
 from delf.protocols.people import LOCAL
@@ -170,9 +174,20 @@ def value_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, ensure_ascii=False, default=repr)
+        return json.dumps(value, ensure_ascii=False, default=_readable)
     except (TypeError, ValueError, RecursionError):
         return repr(value)
+
+
+def _readable(value: Any) -> Any:
+    """A value that JSON does not have, as people write it."""
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, (Decimal, UUID, PurePath)):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    return list(cast("set[Any]", value)) if isinstance(value, (set, frozenset)) else repr(value)
 
 
 # -- what to look at first --------------------------------------------------------------------
@@ -200,14 +215,14 @@ def _dangers(request: ApprovalRequest) -> Iterator[Fact]:
     if request.changed:
         yield Fact(
             kind=FactKind.CHANGED,
-            weight="caution",
+            weight="danger",
             label="changed",
             text="it has changed since it was shown; this is what would be done now",
         )
     if request.made_before is not None:
         yield Fact(
             kind=FactKind.MADE_BEFORE,
-            weight="caution",
+            weight="danger",
             label="made before",
             text=f"the very same call was made before in this task (call {request.made_before})",
         )
@@ -458,10 +473,10 @@ def _expiry(request: ApprovalRequest) -> Iterator[Fact]:
     if request.expires_after is not None:
         seconds = request.expires_after
         long = seconds >= 120
-        time = f"{seconds / 60:g} minutes" if long else f"{seconds:g} seconds"
+        after = f"{seconds / 60:g} minutes" if long else f"{seconds:g} seconds"
         yield Fact(
             kind=FactKind.EXPIRY,
             label="expires",
-            text=f"without an answer within {time} it counts as rejected",
+            text=f"without an answer within {after} it counts as rejected",
             required=False,
         )

@@ -152,11 +152,14 @@ class Approvals:
 
 def _request(record: RequestRecord, key: Key) -> Request:
     why = why_not_approve(record, key.decider(""))
-    if "decide" not in key.rights:
+    has_right = "decide" in key.rights
+    if not has_right:
         why = "you have no right to decide"
+    is_refused = why_not(record, key.decider(""), Rejected()) is not None
     return Request(
         **request_data(record),
         can_decide=may_decide(record, key),
+        can_reject=record.waits and has_right and not is_refused,
         why_not=why if record.waits else None,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mimetypes
 from functools import cache
 from importlib.resources import files
@@ -9,6 +10,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from delf.types import EFFECT_WORDS, can_be_undone
 from delf_serve.problems import ProblemError
 
 _FOLDER: Final = "page"
@@ -35,4 +37,15 @@ def _files() -> dict[str, tuple[str, bytes]]:
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
         kind = "text/javascript" if file.name.endswith(".js") else kind
         found[file.name] = (kind, file.read_bytes())
+    found["effects.js"] = ("text/javascript", _effects().encode())
     return found
+
+
+def _effects() -> str:
+    """The words of effects, as the core has them, as a module of the page."""
+    words = {name: [words.mark, words.text] for name, words in EFFECT_WORDS.items()}
+    undoable = [name for name in EFFECT_WORDS if can_be_undone(name)]
+    return (
+        f"export const EFFECTS = {json.dumps(words)};\n"
+        f"export const UNDOABLE = {json.dumps(undoable)};\n"
+    )

@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from pydantic_core import PydanticOmit
 
-from delf.events import Event
+from delf.events import ApprovalRequested, Event
 from delf_serve.operation import Operation
 from delf_serve.problems import MEDIA
 from delf_serve.schemas import Problem
@@ -114,6 +114,14 @@ class _Data(GenerateJsonSchema):
         raise PydanticOmit
 
 
+_FACTS: Final = {
+    "type": "array",
+    "title": "Facts",
+    "description": "All that a person has to know, worded, in order.",
+    "items": {"$ref": _PLACE.format(model="FactView")},
+}
+
+
 @cache
 def _events() -> dict[str, Any]:
     """The schemas of a task's events: one of them, and each with its data."""
@@ -124,6 +132,8 @@ def _events() -> dict[str, Any]:
         for name in _COMMON:
             del own["properties"][name]
         own["required"] = [name for name in own.get("required", ()) if name not in _COMMON]
+        if event is ApprovalRequested:  # the stream words it for its readers
+            own["properties"]["facts"] = _FACTS
         own["title"] = f"{event.__name__}Data"
         found[own["title"]] = own
         found[event.__name__] = {

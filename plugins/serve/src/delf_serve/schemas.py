@@ -476,7 +476,12 @@ class Request(_as_body(ApprovalRequest)):
     since: Time
     decided: DecidedView | None = None
     can_decide: bool = Field(default=False, description="Whether you may approve it.")
-    why_not: str | None = Field(default=None, description="Why you may not, while it waits.")
+    can_reject: bool = Field(
+        default=False, description="Whether you may reject it, as who asked and who voted may."
+    )
+    why_not: str | None = Field(
+        default=None, description="Why you may not approve it, while it waits."
+    )
 
 
 class RequestList(Shown):

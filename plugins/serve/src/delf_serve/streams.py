@@ -24,6 +24,7 @@ from delf.events import (
     end_event,
 )
 from delf.machine.contexts import shared_task
+from delf.protocols.facts import facts_data
 from delf.protocols.journal import TaskRecord
 from delf_serve.keys import Key
 from delf_serve.plain import json_bytes
@@ -49,7 +50,10 @@ def frame(event: Event) -> bytes:
     """An event as it is sent: its number is the id, so that a client goes on where it was."""
     if isinstance(event, ModelCalled) and event.prompt is not None:
         event = replace(event, prompt=None)  # GET /tasks/{id}/prompts has it
-    return b"id: %d\ndata: %b\n\n" % (event.seq, json_bytes(encode(event)))
+    sent = encode(event)
+    if isinstance(event, ApprovalRequested):
+        sent["data"]["facts"] = facts_data(event)  # a client words nothing itself
+    return b"id: %d\ndata: %b\n\n" % (event.seq, json_bytes(sent))
 
 
 Listed = tuple[TaskRecord, Waiting]

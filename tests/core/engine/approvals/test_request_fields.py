@@ -43,7 +43,7 @@ def test_the_command_line_and_the_page_see_every_field_of_a_request():
     data = request_data(RequestRecord(requested=ASKED, decided=None, task=task))
     assert set(data) == FIELDS | {"message", "facts", "state", "since", "decided"}
     sent = Request(**data).model_dump()
-    assert set(sent) == set(data) | {"can_decide", "why_not"}
+    assert set(sent) == set(data) | {"can_decide", "can_reject", "why_not"}
     assert (sent["flow"], sent["worker"]) == ("the text of a page", "payer")
     assert sent["origins"]["to"]["trust"] == "outside"
     assert sent["facts"] == facts_data(ASKED)

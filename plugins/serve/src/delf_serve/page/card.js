@@ -1,9 +1,9 @@
-// A question for a person: what will be done in plain sight, and the ways to answer.
+// A question for a person: its facts as the server words them, and the ways to answer. A task and the inbox show the same.
 
 import { get, post } from "./api.js";
 import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
-import { ago, effectClass, effectOf, exact, pretty, short, value } from "./words.js";
+import { ago, effectClass, exact, pretty, short, value } from "./words.js";
 
 export const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", already_done: "it did happen" };
 
@@ -18,39 +18,21 @@ function remembered(decided) {
   return `; ${what} ${decided.remember === "task" ? "in this task" : "until somebody revokes this"}`;
 }
 
-function sentence(question) {
-  if (question.code) return `May this script run? It uses ${question.actions.join(", ")}.`;
-  if (question.outcome_unknown && question.reason) return `${question.action}: ${question.reason}. Should delf make the call again?`;
-  if (question.outcome_unknown) return `${question.action} was begun before its process died. Should delf make the call again?`;
-  return `May the script call ${question.action}?`;
-}
+/** Facts that stand elsewhere on the card, each in a place of its own. */
+const PLACED = new Set(["question", "effect"]);
+/** Facts that are part of what would be done: they stand together, under the rest. */
+const DONE_WITH = new Set(["argument", "default", "origin", "code", "file", "preview"]);
+const WEIGHTS = { danger: "caution", caution: "warn", information: "quiet" };
+const MOST = 4000;
+const MOST_OF_A_BLOCK = 8000;
 
-/** Where the values of an argument came from, a line for each origin. */
-function origins(question, name) {
-  const told = new Map();
-  for (const [path, origin] of Object.entries(question.origins || {})) {
-    if (path.split(/[.[]/, 1)[0] !== name) continue;
-    const where = path.slice(name.length);
-    const key = `${origin.trust} ${origin.text}`;
-    if (!told.has(key)) told.set(key, { origin, paths: [] });
-    if (where) told.get(key).paths.push(where);
-  }
-  return [...told.values()].map(({ origin, paths }) => {
-    const shown = paths.slice(0, 5).join(", ") + (paths.length > 5 ? ` and ${paths.length - 5} more` : "");
-    return el("p", { class: origin.trust === "outside" || origin.is_new ? "origin warn" : "origin quiet" }, `${shown ? `${shown}: ` : ""}${short(origin.text, 400)}`);
-  });
-}
+/** What a fact is called, with its note. */
+const heading = (fact) => `${fact.label}${fact.note ? ` (${fact.note})` : ""}`;
 
-/** What a person should look at before they approve, as `ApprovalRequest.caution` says it; the first sentence is strong. */
-export function caution(question) {
-  if (!question.flow) return null;
-  const at = question.flow.indexOf(": ");
-  const path = question.flow.slice(0, at);
-  const origin = question.origins?.[path];
-  if (origin?.trust !== "outside") return el("p", { class: "caution" }, el("strong", {}, "Careful: others’ words may be behind this call."), ` ${question.flow}`);
-  const where = question.flow.slice(at + 2).split(";", 1)[0];
-  return el("p", { class: "caution" }, el("strong", {}, `Careful: others wrote this ${path.split(/[.[]/, 1)[0]}${origin.is_new ? ", and it was never used before" : ""}.`),
-    ` It is ${where}, not from the task.`);
+/** The value of an argument as people read it: a text as it is, and other values as JSON over as many lines as they need. */
+function laidOut(fact, given) {
+  if (typeof given === "string") return fact.text;
+  try { return pretty(JSON.parse(fact.text)); } catch { return fact.text; }
 }
 
 /** A field of an argument: text as text, all else as JSON. */
@@ -79,92 +61,108 @@ class Field {
   }
 }
 
-/** Fields of a request that the card words and places itself, or that say nothing to a person. */
-const PLACED = new Set(["request_id", "task_id", "task", "call_id", "action", "permission", "effect", "arguments",
-  "defaults", "description", "digest", "action_digest", "shown_digest", "files_digest", "reason", "preview", "outcome_unknown",
-  "changed", "code", "actions", "effects", "script", "because", "changes", "changes_before", "made_before", "line",
-  "worker", "origins", "flow", "message", "at", "decided", "chapter", "asked_by", "rule", "votes", "escalated", "again"]);
-
-/** Every other field by its name, so that a new one shows without a line here. */
-function others(question) {
-  return Object.entries(question)
-    .filter(([name, item]) => !PLACED.has(name) && item !== null && item !== false && item !== "")
-    .filter(([, item]) => typeof item !== "object" || Object.keys(item).length)
-    .map(([name, item]) => el("p", {}, `${name.replaceAll("_", " ")}: ${typeof item === "string" ? item : pretty(item)}`));
-}
-
 export class Card {
-  constructor(question, rights) {
+  /**
+   * A request, from the events of its task or from the list of all that waits.
+   *
+   * `around` has the kinds of facts that already stand around the card, `level` is its heading's, `changed` is told when it is known who may decide,
+   * `sent` when the reader has decided, and `more` makes further buttons.
+   */
+  constructor(question, rights, { around = [], level = "h3", changed = () => {}, sent = () => {}, more = () => [] } = {}) {
     this.question = question;
-    this.may = this.mayAtAll = rights.includes("decide");
+    this.rights = rights;
+    this.around = new Set(around);
+    this.tell = { changed, sent, more };
     this.fields = new Map();
     this.editing = false;
-    const [shape, words] = effectOf(question.effect);
     this.id = `ask-${question.request_id}`;
-    this.effect = el("p", { class: `effect ${effectClass(question.effect)}` }, `${shape} ${words}`);
+    this.effect = el("p", { class: `effect ${effectClass(question.effect)}` });
+    this.title = el(level, {});
+    this.notes = el("div", { class: "ask-notes" });
     this.body = el("div", { class: "ask-body" });
-    this.extra = el("div", { class: "ask-extra" });
+    this.setting = el("div", { class: "ask-notes" });
     this.problem = el("p", { class: "bad", role: "alert" });
     this.buttons = el("div", { class: "buttons" });
     this.outcome = el("p", { class: "outcome" });
-    this.rule = el("p", { class: "quiet" });
-    this.node = el("section", { class: `ask ${effectClass(question.effect)}`, id: this.id, tabindex: "-1", "aria-label": sentence(question), onkeydown: (event) => this.key(event) },
-      el("div", { class: "ask-head" }, el("h3", {}, sentence(question)), this.effect),
-      question.description ? el("p", { class: "quiet" }, `the script says: ${question.description}`) : null,
-      caution(question),
-      question.reason ? el("p", {}, `Why approval is needed: ${question.reason}`) : null,
-      question.changed ? el("p", { class: "warn" }, "The call has changed since it was shown. This is the call that would be made now.") : null,
-      question.again ? el("p", { class: "quiet" }, `This is asked again. The question before it expired${EXPIRED[question.again] || ""}.`) : null,
-      others(question),
-      this.body, this.extra, this.rule, this.problem, this.buttons, this.outcome);
-    this.show();
+    this.node = el("section", { class: `ask ${effectClass(question.effect)}`, id: this.id, tabindex: "-1", onkeydown: (event) => this.key(event) },
+      el("div", { class: "ask-head" }, this.title, this.effect), this.notes, this.body, this.setting, this.problem, this.buttons, this.outcome);
+    this.know(question);
     this.update();
-    if (!question.decided) this.stands();
-    if (!question.decided && this.may && Object.keys(question.rule || {}).length) this.ask();
+    if (!question.decided && this.may === null) this.ask();
   }
 
-  /** Ask whether the reader may decide under the team's rule: the server knows. */
+  get facts() { return this.question.facts || []; }
+
+  /** Take what the server says of the request and of the reader; without a rule, the right to decide is all it takes. */
+  know(known) {
+    const isRuled = Object.keys(this.question.rule || {}).length > 0;
+    const can = this.rights.includes("decide");
+    if (known.can_decide !== undefined) { this.may = known.can_decide; this.mayReject = known.can_reject; }
+    else if (!can || this.question.decided || !isRuled) this.may = this.mayReject = can;
+    else { this.may = null; this.mayReject = false; }
+    this.whyNot = known.why_not;
+    if (known.facts) this.question.facts = known.facts;
+    this.show();
+  }
+
+  /** Ask whether the reader may decide under the team's rule, and who has approved so far: the server knows. */
   async ask() {
-    this.may = false;
-    fill(this.buttons);
-    this.update();
     try {
       const known = await get(`approvals/${this.question.request_id}`);
-      this.may = this.mayAtAll && known.can_decide;
-      this.whyNot = known.why_not;
+      if (this.question.decided || this.editing) return;
+      this.know(known);
     } catch (error) { this.whyNot = error.message; }
+    fill(this.buttons);
     this.update();
-  }
-
-  /** The rule in words, with who has approved so far. */
-  ruled() {
-    const { rule = {}, votes = [], escalated = [] } = this.question;
-    const parts = [];
-    if (rule.approvers) parts.push(`${rule.approvers.join(" or ")} may decide`);
-    if (rule.two_of) parts.push(`two of ${rule.two_of.join(", ")} have to approve`);
-    if (rule.four_eyes) parts.push(`${this.question.asked_by} asked for the task and may not approve`);
-    if (escalated.length) parts.push(`nobody decided in time, so ${escalated.join(" or ")} may decide, too`);
-    for (const vote of votes) parts.push(`${vote.by} has approved`);
-    return parts.join("; ");
+    this.tell.changed();
   }
 
   /** What is asked, as it was asked. */
   show() {
-    const { question } = this;
-    const parts = [];
+    const { facts, question } = this;
+    const of = (kind) => facts.find((fact) => fact.kind === kind);
+    const [asked, effect] = [of("question"), of("effect")];
+    setText(this.title, asked?.text ?? question.action);
+    setText(this.effect, effect ? `${effect.note} ${effect.text}` : "");
+    this.node.setAttribute("aria-label", this.title.textContent);
     this.unseen = 0;
-    if (question.code) parts.push(el("ul", { "aria-label": "what its actions do" }, question.actions.map((name) => {
-      const [shape, words] = effectOf(question.effects?.[name] || question.effect);
-      return el("li", { class: "quiet" }, el("code", {}, name), ` ${shape} ${words}`);
-    })));
-    if (question.code) parts.push(el("pre", { class: "value", tabindex: "0" }, this.part(question.code, 8000)));
-    if (question.preview) parts.push(el("p", { class: "quiet" }, "What would happen"), el("pre", { class: "value", tabindex: "0" }, this.part(question.preview, 8000)));
-    const row = ([name, item], note = "") =>
-      [el("dt", {}, name), el("dd", {}, this.part(typeof item === "string" ? item : pretty(item)), note ? el("span", { class: "quiet" }, ` ${note}`) : origins(question, name))];
-    const rows = [...Object.entries(question.arguments || {}).flatMap((one) => row(one)),
-      ...Object.entries(question.defaults || {}).flatMap((one) => row(one, "left out by the script"))];
-    if (rows.length) parts.push(el("div", { role: "group", "aria-label": "arguments" }, el("dl", { class: "fields" }, rows)));
-    fill(this.body, parts);
+    const told = facts.filter((fact) => !PLACED.has(fact.kind) && !this.around.has(fact.kind));
+    const notes = told.filter((fact) => !DONE_WITH.has(fact.kind));
+    const first = notes.filter((fact) => fact.weight !== "information").map((fact) => this.note(fact));
+    if (question.again) first.push(el("p", { class: "quiet" }, `This is asked again. The question before it expired${EXPIRED[question.again] || ""}.`));
+    fill(this.notes, first);
+    fill(this.setting, notes.filter((fact) => fact.weight === "information").map((fact) => this.note(fact)));
+    if (!this.editing) fill(this.body, this.done(told.filter((fact) => DONE_WITH.has(fact.kind))));
+    this.label();
+  }
+
+  /** A fact in a line, or under its heading where it is longer; what need not be seen is folded. */
+  note(fact) {
+    const isLong = fact.text.includes("\n");
+    if (isLong && !fact.required) return el("details", {}, el("summary", {}, heading(fact)), el("pre", { class: "value", tabindex: "0" }, long(fact.text, MOST_OF_A_BLOCK)));
+    if (isLong) return el("div", { class: WEIGHTS[fact.weight] }, el("p", {}, heading(fact)), el("pre", { class: "value", tabindex: "0" }, this.part(fact.text, MOST_OF_A_BLOCK)));
+    const name = fact.weight === "information" ? `${heading(fact)}: ` : [el("strong", {}, `${heading(fact)}:`), " "];
+    return el("p", { class: WEIGHTS[fact.weight], "data-fact": fact.kind }, name, this.part(fact.text, MOST));
+  }
+
+  /** What would be done: the arguments with their sources, the script, the files, the preview. */
+  done(facts) {
+    const parts = [];
+    const rows = [];
+    for (const fact of facts) {
+      if (fact.kind === "argument" || fact.kind === "default") {
+        const given = (fact.kind === "argument" ? this.question.arguments : this.question.defaults)?.[fact.about];
+        rows.push(el("dt", {}, fact.label, fact.note ? el("span", { class: "quiet" }, ` (${fact.note})`) : null), el("dd", {}, this.part(laidOut(fact, given), MOST)));
+      } else if (fact.kind === "origin" && rows.length) {
+        rows.at(-1).append(el("p", { class: `origin ${fact.weight === "information" ? "quiet" : "warn"}` }, `${fact.label}: ${fact.text}`));
+      } else if (fact.kind === "file") {
+        parts.push(el("p", {}, `${heading(fact)}: `, el("strong", {}, fact.text)));
+      } else {
+        parts.push(el("div", {}, el("p", { class: "quiet" }, heading(fact)), el("pre", { class: "value", tabindex: "0" }, this.part(fact.text, MOST_OF_A_BLOCK))));
+      }
+    }
+    const list = rows.length ? [el("div", { role: "group", "aria-label": "arguments" }, el("dl", { class: "fields" }, rows))] : [];
+    return [...list, ...parts];
   }
 
   /** A text of the question; what of it is not shown is counted. */
@@ -184,32 +182,30 @@ export class Card {
     setText(this.approve, this.unseen ? `${yes}, ${this.unseen.toLocaleString()} characters unseen` : yes);
   }
 
-  /** Where the task stood when it asked. */
-  stands() {
-    const { made_before: before, changes = [], changes_before: earlier = 0 } = this.question;
-    if (before) this.extra.append(el("p", { class: "warn" }, `The same call was made before in this task (call ${before}).`));
-    if (!changes.length) return;
-    this.extra.append(el("details", {}, el("summary", {}, `What this task has changed so far: ${changes.length + earlier}`),
-      el("ul", {}, earlier ? el("li", { class: "quiet" }, `… ${earlier} before these`) : null, changes.map((line) => el("li", {}, line)))));
+  /** Whether a yes to several requests at once may be a yes to this one: nothing about it wants a look of its own. */
+  get isPlain() {
+    return !this.unseen && !this.question.code && !this.facts.some((fact) => fact.required && fact.weight === "danger" && !PLACED.has(fact.kind));
   }
+
+  /** Whether it waits for the reader. */
+  get waits() { return !this.question.decided && this.may === true; }
 
   update() {
     const { question } = this;
     const decided = question.decided;
     this.node.classList.toggle("decided", Boolean(decided));
     if (!decided) {
-      const asked = question.escalated?.length || 0;
-      if (this.asked !== undefined && this.asked !== asked) { this.asked = asked; this.ask(); return; } // more people may decide now
-      this.asked = asked;
+      const heard = (question.escalated?.length || 0) + (question.votes?.length || 0);
+      if (this.heard !== undefined && this.heard !== heard) { this.heard = heard; this.ask(); return; } // others may decide now, or there is a vote
+      this.heard = heard;
       if (!this.buttons.childElementCount) this.offer();
-      setText(this.rule, this.ruled());
-      setText(this.outcome, this.may ? "" : this.whyNot ? `You cannot decide this: ${this.whyNot}.` : "Your key has no right to decide.");
+      const why = this.whyNot ? `You cannot approve this: ${this.whyNot}.` : "Your key has no right to decide.";
+      setText(this.outcome, this.may === false ? why : "");
       return;
     }
     if (this.shownDecision) return;
     this.shownDecision = true;
     fill(this.buttons);
-    fill(this.extra);
     setText(this.problem, "");
     if (this.editing) { this.editing = false; this.show(); }
     const how = DONE[decided.decision] || decided.decision;
@@ -227,19 +223,26 @@ export class Card {
     }
   }
 
+  get canEdit() { return this.may === true && !this.question.code && !this.question.outcome_unknown && !this.question.rule?.two_of; }
+
   offer() {
-    if (!this.may) return;
     const { question } = this;
     const button = (text, kind, act, more = {}) => el("button", { type: "button", class: kind, onclick: act, ...more }, text);
-    this.approve = button("", "primary", () => {
-      const [remember, covers] = (this.remember?.value || "no call").split(" ");
-      this.send({ decision: "approve", remember, covers });
-    });
-    this.label();
-    const nodes = [this.approve, button("Reject…", "", () => this.askReason())];
-    if (!question.code && !question.outcome_unknown && !question.rule?.two_of) nodes.push(button("Edit…", "", () => this.edit()));
-    if (question.outcome_unknown) nodes.push(button("It did happen…", "", () => this.askResult()));
-    if (!question.outcome_unknown && !question.code && !Object.keys(question.rule || {}).length) {
+    const nodes = [];
+    this.approve = this.remember = null;
+    if (this.may) {
+      this.approve = button("", "primary", () => {
+        const [remember, covers] = (this.remember?.value || "no call").split(" ");
+        this.send({ decision: "approve", remember, covers });
+      });
+      this.label();
+      nodes.push(this.approve);
+      if (question.outcome_unknown) nodes.push(button("It did happen…", "", () => this.askResult()));
+    }
+    if (this.mayReject) nodes.push(button("Reject…", "", () => this.askReason()));
+    if (this.canEdit) nodes.push(button("Edit…", "", () => this.edit()));
+    nodes.push(...this.tell.more());
+    if (this.may && !question.outcome_unknown && !question.code && !Object.keys(question.rule || {}).length) {
       this.remember = el("select", { "aria-label": "Remember" },
         el("option", { value: "no call" }, "only this once"),
         el("option", { value: "task call" }, "the same call again in this task"),
@@ -252,6 +255,7 @@ export class Card {
   }
 
   edit() {
+    if (this.editing) return;
     this.editing = true;
     for (const [name, item] of Object.entries(this.question.arguments)) this.fields.set(name, new Field(name, item, () => this.typed()));
     fill(this.body, [...this.fields.values()].map((field) => field.node));
@@ -266,8 +270,14 @@ export class Card {
     setText(this.problem, "");
     fill(this.buttons);
     this.show();
+    this.leave();
+  }
+
+  /** Go back from a form to the buttons. */
+  leave() {
+    fill(this.buttons);
     this.offer();
-    this.approve?.focus();
+    (this.approve || this.node).focus();
   }
 
   edited() {
@@ -296,7 +306,7 @@ export class Card {
     const reason = el("textarea", { rows: 2, placeholder: "your reason; the script and the model can read it", "aria-label": "Reason" });
     const go = () => this.send({ decision: "reject", reason: reason.value.trim() || null });
     fill(this.buttons, reason, el("button", { type: "button", class: "danger", onclick: go }, "Reject"),
-      el("button", { type: "button", onclick: () => { fill(this.buttons); this.offer(); this.approve?.focus(); } }, "Back"));
+      el("button", { type: "button", onclick: () => this.leave() }, "Back"));
     reason.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) go(); });
     reason.focus();
   }
@@ -312,7 +322,7 @@ export class Card {
       this.send({ decision: "settle", result: given, reason: note.value.trim() || null });
     };
     fill(this.buttons, result, note, el("button", { type: "button", class: "primary", onclick: go }, "It did happen"),
-      el("button", { type: "button", onclick: () => { fill(this.buttons); this.offer(); this.approve?.focus(); } }, "Back"));
+      el("button", { type: "button", onclick: () => this.leave() }, "Back"));
     result.focus();
   }
 
@@ -323,6 +333,7 @@ export class Card {
       const decided = await post(`approvals/${this.question.request_id}`, answer);
       say(`${DONE[decided.decision] || decided.decision}`);
       if (decided.is_final === false) await this.ask(); // another person has to, too
+      this.tell.sent(this);
     } catch (error) {
       setText(this.problem, `${error.message}${error.hint ? ` — ${error.hint}` : ""}`);
       if (error.status !== 409) for (const node of this.buttons.querySelectorAll("button, select, textarea")) node.disabled = false;
@@ -331,11 +342,17 @@ export class Card {
 
   /** Letters answer while the card itself has the focus; Enter never approves from here. */
   key(event) {
-    if (event.target !== this.node || event.ctrlKey || event.metaKey || event.altKey || !this.approve?.isConnected) return;
-    if (event.key === "r") this.askReason();
-    else if (event.key === "e" && !this.question.code && !this.question.outcome_unknown) this.edit();
-    else if (event.key === "a") this.approve.focus();
-    else return;
-    event.preventDefault();
+    if (event.target !== this.node || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (this.press(event.key)) event.preventDefault();
+  }
+
+  /** Do what a letter stands for, and tell whether it stands for something. */
+  press(letter) {
+    if (this.question.decided) return false;
+    if (letter === "r" && this.mayReject) this.askReason();
+    else if (letter === "e" && this.canEdit) this.edit();
+    else if (letter === "a" && this.approve?.isConnected) this.approve.focus();
+    else return false;
+    return true;
   }
 }

@@ -3,7 +3,7 @@
 import { arrange, el, fill, say, setText } from "./dom.js";
 import { table } from "./text.js";
 import { visible } from "./visible.js";
-import { EFFECTS, ago, args, count, duration, exact, pretty, short, shortId, value } from "./words.js";
+import { ago, args, count, duration, effectOf, exact, pretty, short, shortId, value } from "./words.js";
 
 const SHOWN = 3;
 const MORE = 50;
@@ -46,7 +46,7 @@ function summary(calls) {
   return `${told.join(", ")}${bad ? `, ${bad} not done` : ""} · ${duration(total)}`;
 }
 
-const STATUS = { ok: "", running: "runs", waiting: "waits for you", error: "failed", refused: "refused",
+const STATUS = { ok: "", running: "runs", waiting: "waits for an answer", error: "failed", refused: "refused",
   rejected: "rejected", cancelled: "cancelled", expired: "expired", already_done: "it did happen" };
 
 const isPlain = (item) => item === null || ["string", "number", "boolean"].includes(typeof item);
@@ -119,7 +119,7 @@ export class CallRow {
 
   update() {
     const { call } = this;
-    const [shape, words] = EFFECTS[call.effect] || ["·", "not made"];
+    const [shape, words] = call.effect ? effectOf(call.effect) : ["·", "not made"];
     this.node.dataset.status = call.status;
     setText(this.mark, shape);
     this.mark.title = words;

@@ -1,57 +1,36 @@
 // All that waits for the reader, in one list: looked at, chosen and decided with the keyboard or the mouse.
 
 import { get, post } from "./api.js";
-import { caution } from "./card.js";
-import { long } from "./code.js";
+import { Card } from "./card.js";
 import { arrange, breathe, el, fill, say, setText } from "./dom.js";
-import { ago, args, count, effectClass, effectOf, exact, isFinal, pretty, short } from "./words.js";
+import { ago, count, exact, isFinal, short } from "./words.js";
 
 const KEYS = [["j", "next request"], ["k", "previous request"], ["x", "choose the request"], ["a", "go to the Approve button"],
-  ["r", "reject, with a reason"], ["e", "open the request and edit it"], ["?", "show or hide these keys"]];
+  ["r", "reject, with a reason"], ["e", "edit it"], ["o", "open its task"], ["?", "show or hide these keys"]];
 
 const AT_ONCE = 40;
 
 /** What makes requests alike: the same action, asked for by the same person. */
 const kind = (one) => `${one.action}\n${one.asked_by}`;
 
+/** A request in the list: the card as its task shows it, with a box to choose it. */
 class Row {
   constructor(one, view) {
     this.one = one;
-    this.view = view;
-    const [shape, words] = effectOf(one.effect);
     this.box = el("input", { type: "checkbox", "aria-label": `Choose ${one.action}`, onchange: () => view.chosenChanged() });
-    this.problem = el("p", { class: "bad", role: "alert" });
-    this.approve = el("button", { type: "button", class: "primary", onclick: () => view.decide([this], { decision: "approve" }) }, "Approve");
-    this.buttons = el("div", { class: "buttons" });
-    this.offer();
-    const all = el("pre", { class: "value", tabindex: "0" });
-    this.all = el("details", { ontoggle: () => this.all.open && fill(all, long(pretty({ ...one.defaults, ...one.arguments }), 8000)) }, el("summary", { class: "quiet" }, "all arguments"), all);
-    this.node = el("li", { class: `inbox-row ${effectClass(one.effect)}`, tabindex: "-1", "aria-label": `${one.action}, ${words}` },
-      el("div", { class: "inbox-head" }, this.box, el("strong", {}, one.action), el("span", { class: `effect ${effectClass(one.effect)}` }, `${shape} ${words}`)),
-      el("p", { class: "call" }, one.code ? long(one.code, 600) : args(one.arguments, 300)),
-      one.reason ? el("p", { class: "quiet" }, `Why approval is needed: ${one.reason}`) : null,
-      caution(one),
-      this.all,
-      el("p", { class: "quiet" }, `asked by ${one.asked_by} · `, el("time", { title: exact(one.since) }, ago(one.since)), " · for ",
-        el("a", { href: `#/${one.task_id}/${one.request_id}` }, short(one.task, 100))),
-      this.problem, this.buttons);
-  }
-
-  offer() {
-    const like = el("button", { type: "button", onclick: () => this.view.chooseLike(this) }, "Choose all like this");
-    fill(this.buttons, this.approve, el("button", { type: "button", onclick: () => this.askReason() }, "Reject…"), like);
-  }
-
-  askReason() {
-    const reason = el("textarea", { rows: 2, "aria-label": "Reason", placeholder: "your reason; the script and the model can read it" });
-    fill(this.buttons, reason, el("button", { type: "button", class: "danger", onclick: () => this.view.decide([this], { decision: "reject", reason: reason.value.trim() || null }) }, "Reject"),
-      el("button", { type: "button", onclick: () => { this.offer(); this.node.focus(); } }, "Back"));
-    reason.focus();
+    const like = () => [el("button", { type: "button", onclick: () => view.chooseLike(this) }, "Choose all like this")];
+    this.card = new Card(one, view.rights, { around: ["task", "asker"], level: "h2", more: like, sent: () => view.gone([this]) });
+    this.card.node.removeAttribute("tabindex"); // the row has the focus
+    this.node = el("li", { class: "inbox-row", tabindex: "-1", "aria-label": this.card.node.getAttribute("aria-label") },
+      el("div", { class: "inbox-head" }, this.box, el("span", { class: "quiet" }, `asked by ${one.asked_by} · `, el("time", { title: exact(one.since) }, ago(one.since)), " · task: ",
+        el("a", { href: `#/${one.task_id}/${one.request_id}` }, short(one.task, 200)))),
+      this.card.node);
   }
 }
 
 export class InboxView {
   constructor(rights) {
+    this.rights = rights;
     this.may = rights.includes("decide");
     this.rows = [];
     this.decided = new Set(); // ids; an answer that was on its way may still have them
@@ -107,31 +86,42 @@ export class InboxView {
     if (!chosen.length) return;
     const names = [...new Set(chosen.map((row) => row.one.action))].map((name) => short(name, 60)).join(", ");
     const final = chosen.filter((row) => isFinal(row.one.effect)).length;
-    fill(this.many, el("button", { type: "button", class: "primary", onclick: () => this.decide(chosen, { decision: "approve" }) }, `Approve ${chosen.length}`),
+    const plain = chosen.filter((row) => row.card.isPlain); // the others want a look of their own
+    const alone = chosen.length - plain.length;
+    fill(this.many, plain.length ? el("button", { type: "button", class: "primary", onclick: () => this.decide(plain, { decision: "approve" }) }, `Approve ${plain.length}`) : null,
       el("button", { type: "button", class: "danger", onclick: () => this.decide(chosen, { decision: "reject", reason: null }) }, `Reject ${chosen.length}`),
-      el("span", { class: final ? "bad" : "quiet" }, `${names}${final ? `; ${final} cannot be undone` : ""}`));
+      el("span", { class: final || alone ? "bad" : "quiet" }, names, final ? `; ${final} cannot be undone` : "", alone ? `; ${count(alone, "request has", "requests have")} to be approved one by one` : ""));
   }
 
   /** Decide some, one after another; what is refused says why, and stays. */
   async decide(rows, answer) {
-    let done = 0;
+    const done = [];
     for (const row of rows) {
-      for (const node of row.buttons.querySelectorAll("button")) node.disabled = true;
+      const nodes = [...row.card.buttons.querySelectorAll("button")];
+      for (const node of nodes) node.disabled = true;
       try {
         await post(`approvals/${row.one.request_id}`, answer);
-        done += 1;
-        this.decided.add(row.one.request_id);
-        row.box.checked = false;
-        this.rows = this.rows.filter((one) => one !== row);
-        row.node.remove();
+        done.push(row);
       } catch (error) {
-        setText(row.problem, error.message);
-        for (const node of row.buttons.querySelectorAll("button")) node.disabled = false;
+        setText(row.card.problem, error.message);
+        for (const node of nodes) node.disabled = false;
       }
     }
-    say(`${count(done, "request")} decided`);
+    say(`${count(done.length, "request")} decided`);
+    this.gone(done);
+  }
+
+  /** Take out what the reader has decided. */
+  gone(rows) {
+    for (const row of rows) {
+      this.decided.add(row.one.request_id);
+      row.node.remove();
+    }
+    this.rows = this.rows.filter((row) => !rows.includes(row));
+    this.chosenChanged();
     window.dispatchEvent(new Event("delf:inbox"));
     (this.rows[0]?.node || this.title).focus();
+    if (!this.rows.length) this.load();
   }
 
   key(event) {
@@ -144,10 +134,8 @@ export class InboxView {
     else if (event.key === "?") this.keys.hidden = !this.keys.hidden;
     else if (!row) return;
     else if (event.key === "x") { row.box.checked = !row.box.checked; this.chosenChanged(); }
-    else if (event.key === "a") row.approve.focus();
-    else if (event.key === "r") row.askReason();
-    else if (event.key === "e") location.hash = `#/${row.one.task_id}/${row.one.request_id}`;
-    else return;
+    else if (event.key === "o") location.hash = `#/${row.one.task_id}/${row.one.request_id}`;
+    else if (!row.card.press(event.key)) return;
     event.preventDefault();
   }
 

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { el, fill, say, setText } from "./dom.js";
 import { Filters, query } from "./filters.js";
-import { STATES, ago, exact, money, duration, short } from "./words.js";
+import { ago, exact, money, duration, short, stateOf } from "./words.js";
 
 const PAGE = 100;
 const GROUPS = ["waiting", "others", "running", "queued", "rest"];
@@ -25,9 +25,9 @@ class Row {
 
   update(task) {
     this.task = task;
-    const [shape, words] = STATES[task.state];
+    const [shape, words] = stateOf(task.state, task.waits_for_you);
     this.node.dataset.state = task.state;
-    setText(this.state, `${shape} ${task.state === "waiting" && !task.waits_for_you ? "waits for others" : words}`);
+    setText(this.state, `${shape} ${words}`);
     setText(this.words, short(task.task, 120));
     setText(this.figures, [task.is_terminal ? `${duration(task.duration_ms)} · ${money(task.cost_usd)}` : "", task.asked_by === "local" ? "" : task.asked_by].filter(Boolean).join(" · "));
     this.when.title = exact(task.started_at);

@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
-import { ago, count, exact, money, shortId, STATES } from "./words.js";
+import { ago, count, exact, money, shortId, stateOf } from "./words.js";
 
 const KINDS = { integer: ["number", "1"], number: ["number", "any"] };
 const HINTS = { date: "a date: 2026, 2026-10 or 2026-10-31", integer: "a whole number", number: "a number" };
@@ -20,7 +20,7 @@ function field(routine, item) {
 function told(one) {
   const saved = one.saved_usd ? `, which saved ${money(one.saved_usd)}` : "";
   const runs = one.runs.map((run) => el("li", {}, el("a", { href: `#/${run.task_id}` }, `task ${shortId(run.task_id)}`),
-    ` ${STATES[run.state]?.[1] ?? run.state} `, el("time", { title: exact(run.started_at) }, ago(run.started_at)), " ", el("span", { class: "quiet" }, long(run.task, 200))));
+    ` ${stateOf(run.state, run.waits_for_you)[1]} `, el("time", { title: exact(run.started_at) }, ago(run.started_at)), " ", el("span", { class: "quiet" }, long(run.task, 200))));
   return [el("p", { class: "quiet" }, one.done ? `done ${count(one.done, "time")}${saved}` : "not done yet"),
     runs.length ? el("details", {}, el("summary", {}, "Last runs"), el("ul", {}, runs)) : null,
     el("details", {}, el("summary", {}, "File"), el("pre", { class: "prints", tabindex: "0", role: "region", "aria-label": `File of ${one.name}` }, one.text))];

@@ -10,7 +10,7 @@ import { Story } from "./story.js";
 import { answer } from "./text.js";
 import { Thread } from "./thread.js";
 import { Timeline } from "./timeline.js";
-import { STATES, ago, count, duration, exact, money, shortId, size } from "./words.js";
+import { ago, count, duration, exact, money, shortId, size, stateOf } from "./words.js";
 
 const TAIL = 8_000;
 /** Of a long task so many characters and lines are its title, so that what was done is in sight. */
@@ -108,7 +108,6 @@ export class TaskView {
   draw() {
     const { told } = this;
     if (this.record?.state === "interrupted" && this.at === null && !told.over) told.state = "interrupted";
-    this.drawHead();
     for (const [n, chapter] of told.chapters.entries()) {
       let view = this.chapters[n];
       if (!view) {
@@ -123,6 +122,7 @@ export class TaskView {
       this.drawActions();
     }
     for (const question of told.questions.values()) this.drawQuestion(question);
+    this.drawHead();
     this.drawAnswer();
     this.thread.know(this.conversation, told.startedAt);
     this.thread.update(told.over && this.at === null);
@@ -133,12 +133,13 @@ export class TaskView {
 
   drawHead() {
     const { told } = this;
-    const [shape, words] = STATES[told.state];
+    const [shape, words] = stateOf(told.state, this.waitsForYou);
     const replayed = this.at !== null;
-    if (this.shownState !== told.state || this.shownReplayed !== replayed) {
+    const state = `${told.state} ${words}`;
+    if (this.shownState !== state || this.shownReplayed !== replayed) {
       this.shownReplayed = replayed;
       if (this.shownState && !replayed) say(`The task is ${words}.`);
-      this.shownState = told.state;
+      this.shownState = state;
       this.node.dataset.state = told.state;
       fill(this.state, el("span", { "aria-hidden": "true" }, shape), ` ${replayed ? `then: ${told.state}` : words}`);
       fill(this.past, replayed ? ["This is a replay: it shows how the task was, and does nothing. ",
@@ -306,12 +307,12 @@ export class TaskView {
   drawQuestion(question) {
     let card = this.cards.get(question.request_id);
     if (card && card.question.at !== question.at) { // asked again under its name, as after the death of a sandbox
-      const again = new Card(question, this.at === null ? this.session.rights : []);
+      const again = this.cardOf(question);
       card.node.replaceWith(again.node);
       this.cards.set(question.request_id, card = again);
     }
     if (!card) {
-      card = new Card(question, this.at === null ? this.session.rights : []);
+      card = this.cardOf(question);
       this.cards.set(question.request_id, card);
       const view = this.chapters.find((one) => one.chapter === question.chapter);
       if (view) view.place(question, card.node);
@@ -319,17 +320,30 @@ export class TaskView {
       if (this.wanted === FIRST && !question.decided && this.at === null) this.wanted = question.request_id;
       if (this.wanted === question.request_id) setTimeout(() => this.goToQuestion(question.request_id), 50);
     }
-    card.question = question;
     card.update();
+  }
+
+  cardOf(question) {
+    return new Card(question, this.at === null ? this.session.rights : [], { around: ["task", "line"], level: question.chapter ? "h3" : "h2", changed: () => this.drawHead() });
+  }
+
+  /** The questions that wait for the reader, as far as that is known. */
+  get mine() { return this.told.waiting.filter((question) => this.cards.get(question.request_id)?.waits); }
+
+  get waitsForYou() {
+    const isAsked = this.told.waiting.some((question) => (this.cards.get(question.request_id)?.may ?? null) === null);
+    return this.mine.length > 0 || (isAsked && Boolean(this.record?.waits_for_you));
   }
 
   drawQuestionsJump() {
     const waiting = this.at === null ? this.told.waiting : [];
-    this.jump.hidden = !waiting.length;
-    setText(this.jump, waiting.length ? `◆ ${count(waiting.length, "request waits", "requests wait")} for you: go to ${waiting.length === 1 ? "it" : "the first"}` : "");
+    const { mine } = this;
+    const some = mine.length ? mine : waiting;
+    this.jump.hidden = !some.length;
+    setText(this.jump, some.length ? `${mine.length ? "◆" : "◇"} ${count(some.length, "request waits", "requests wait")} for ${mine.length ? "you" : "others"}: go to ${some.length === 1 ? "it" : "the first"}` : "");
   }
 
-  goToQuestion(name = this.told.waiting[0]?.request_id) {
+  goToQuestion(name = (this.mine[0] ?? this.told.waiting[0])?.request_id) {
     this.wanted = name;
     const node = name && this.cards.get(name)?.node;
     if (!node) return;

@@ -1,5 +1,7 @@
 // How numbers, times and values are written, everywhere the same.
 
+import { EFFECTS, UNDOABLE } from "./effects.js";
+
 export const STATES = {
   queued: ["○", "queued"],
   running: ["◐", "running"],
@@ -10,17 +12,14 @@ export const STATES = {
   interrupted: ["‖", "interrupted"],
 };
 
-export const EFFECTS = {
-  read: ["○", "reads"],
-  write: ["◐", "changes something"],
-  irreversible: ["●", "cannot be undone"],
-};
+/** A state in words for somebody; what waits for others does not wait for them. */
+export const stateOf = (state, forYou = true) => (state === "waiting" && !forYou ? ["◇", "waiting for others"] : STATES[state] || ["·", state]);
 
 /** The mark and the words of an effect; a level without words of its own is named. */
 export const effectOf = (effect) => EFFECTS[effect] || ["●", effect];
 
-/** Whether it is red: as `can_be_undone` in delf's types.py, so an unknown level is. */
-export const isFinal = (effect) => effect !== "read" && effect !== "write";
+/** Whether it is red; an unknown level is. */
+export const isFinal = (effect) => !UNDOABLE.includes(effect);
 
 /** The class of what shows an effect. */
 export const effectClass = (effect) => (isFinal(effect) ? "final" : "");
