@@ -19,6 +19,7 @@ from mcp import Client
 from mcp_types import ElicitResult
 from playwright.async_api import expect
 
+from delf.config import AgentConfig
 from delf.events import ApprovalRequested, TaskStarted
 from delf.protocols.facts import FactKind, facts
 from delf.testing import request_for, sample_requests, unseen_facts
@@ -92,6 +93,8 @@ async def test_slack_shows_every_fact(name):
 
 class Asks:
     """An agent that does nothing but ask."""
+
+    config = AgentConfig()
 
     def __init__(self, request, on_confirm) -> None:
         self._request = request

@@ -9,6 +9,7 @@ from delf.events import ApprovalDecided, CallStarted
 from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.approval import Approved
 from delf.protocols.connection import Allowed
+from delf.protocols.facts import FactKind, facts
 from delf.specs import JournalSpec
 
 
@@ -68,6 +69,19 @@ async def test_an_input_file_that_changes_while_a_person_is_asked(
     async with agent_with(post, delf_host, decide, files=[str(report)]) as agent:
         assert (await agent.arun("Send it.")).text == "sent"
     assert post.sent == [b"as asked"]
+
+
+async def test_a_request_names_the_files_with_their_sizes(post, report, delf_host, scripted_model):
+    told = []
+
+    def decide(request):
+        told.extend(fact for fact in facts(request) if fact.kind is FactKind.FILE)
+        return True
+
+    scripted_model.writes(SEND)
+    async with agent_with(post, delf_host, decide, files=[str(report)]) as agent:
+        assert (await agent.arun("Send it.")).text == "sent"
+    assert [(fact.text, fact.note) for fact in told] == [("report.txt", "8 bytes")]
 
 
 async def test_an_input_file_that_vanishes_while_a_person_is_asked(

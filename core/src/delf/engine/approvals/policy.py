@@ -218,7 +218,7 @@ class TaskApprovals:
             files_digest=call.files_digest,
             reason=safe(verdict.reason) if isinstance(verdict, NeedsApproval) else None,
             preview=None if verdict is None or verdict.preview is None else safe(verdict.preview),
-            files={} if verdict is None else {safe(n): size for n, size in verdict.files.items()},
+            files={safe(name): size for name, size in _sizes(call, verdict).items()},
             outcome_unknown=outcome_unknown,
             changed=changed,
             fit=bound.action.validate,
@@ -467,6 +467,12 @@ class TaskApprovals:
 def _arguments_of(call: Call | None) -> Mapping[str, Any] | None:
     """A call's arguments with the secrets that its request does not show."""
     return None if call is None else call.arguments
+
+
+def _sizes(call: Call, verdict: NeedsApproval | Allowed | None) -> dict[str, int]:
+    """The sizes of the task's files that a call reads, and of what its connection would send."""
+    sizes = {name: len(data) for name, data in call.files.items()}
+    return sizes | ({} if verdict is None else dict(verdict.files))
 
 
 def _can_ask(named: NamedChannel) -> bool:
