@@ -15,6 +15,7 @@ from typing import (
     Generic,
     Self,
     Unpack,
+    get_args,
     overload,
 )
 
@@ -26,6 +27,8 @@ from delf.errors import (
     AgentConfirmationError,
     AgentStateError,
     UnknownKeywordError,
+    check_above_zero,
+    check_one_of,
 )
 from delf.events import StoppedBy, end_event
 from delf.options import AgentOptions
@@ -49,6 +52,7 @@ from delf.task_options import (
 from delf.terminal import visible
 from delf.tools.function import as_connections
 from delf.trust.folders import working_folder
+from delf.types import Settle
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -66,7 +70,6 @@ if TYPE_CHECKING:
     from delf.protocols.people import PersonChange
     from delf.protocols.strategy import Strategy
     from delf.trust.decisions import Trust
-    from delf.types import Settle
 
     T = TypeVar("T", default=Any)
     Out = TypeVar("Out")
@@ -534,6 +537,9 @@ class Agent(FixedAttributes, Generic[T]):
         go_on: bool | None = None,
         **seen: Any,
     ) -> Response:
+        check_one_of("settle", seen.get("settle", "ask"), get_args(Settle))
+        if budget_usd is not None:
+            check_above_zero("budget_usd", budget_usd)
         if go_on is None:
             go_on = timeout is not None or budget_usd is not None
         past = await runtime.take_up(task_id, past_limit=go_on)
@@ -891,6 +897,8 @@ class Agent(FixedAttributes, Generic[T]):
 
     def reset_budget(self, limit: float | None = None) -> None:
         """Count costs from zero again, under a new limit if one is given (USD)."""
+        if limit is not None:
+            check_above_zero("limit", limit)
         self._ledger.reset(limit)
 
     def status(self) -> dict[str, Any]:

@@ -422,6 +422,37 @@ _MOST_COMPARED: Final = 2000
 _LONGEST_COMPARED: Final = 100
 
 
+def check_one_of(what: str, value: object, allowed: Iterable[str]) -> None:
+    """Refuse a word that is none of those allowed.
+
+    Args:
+        what: What has the value, for the message.
+        value: The value.
+        allowed: The words.
+
+    Raises:
+        ConfigurationError: With the allowed words.
+    """
+    words = list(allowed)
+    if not (isinstance(value, str) and value in words):
+        close = did_you_mean(value, words) if isinstance(value, str) else ""
+        raise ConfigurationError(f"{what} is {value!r}{close}", hint=f"one of: {', '.join(words)}")
+
+
+def check_above_zero(what: str, value: object) -> None:
+    """Refuse a number of seconds or a sum that is not above zero.
+
+    Args:
+        what: What has the value, for the message.
+        value: The value.
+
+    Raises:
+        ConfigurationError: When it is no number above zero.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise ConfigurationError(f"{what} is {value!r}", hint="give a number above 0")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A suggestion for a mistyped name, ready to append to a message.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Required, TypedDict
 
 from delf.engine.task import MODEL, TaskRequest, check_task, new_task_id
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, check_above_zero
 from delf.events import Event, TaskQueued, TaskStarted
 
 if TYPE_CHECKING:
@@ -94,12 +94,17 @@ def handed_in(request: TaskRequest, how: HandingIn) -> TaskRequest:
         raise ConfigurationError(
             f"submit() takes {names} only with a queue", hint='name one: queue="reports"'
         )
-    delay = how.get("delay", 0.0)
+    delay, priority = how.get("delay", 0.0), how.get("priority", 0)
+    for name in ("delay", "retry_after"):
+        if how.get(name):
+            check_above_zero(name, how.get(name))
+    if not isinstance(priority, int) or not isinstance(how.get("retries", 0), int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError("priority and retries are whole numbers", hint="priority=0")
     return replace(
         request,
         queue=how["queue"],
         key=how.get("key") or None,
-        priority=how.get("priority", 0),
+        priority=priority,
         not_before=time.time() + delay if delay > 0 else None,
         retries=how.get("retries"),
         retry_after=how.get("retry_after"),
@@ -152,6 +157,8 @@ class TaskRequests:
             ConfigurationError: When it is no task, or there is no conversation to continue.
         """
         check_task(task)
+        if timeout is not None:
+            check_above_zero("timeout", timeout)
         if strategy is None and self._config().reuse == "auto" and self._fits_a_routine(task):
             strategy = "routine"
         if self.chat is None and conversation_id is not None:

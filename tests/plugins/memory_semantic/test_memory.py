@@ -50,7 +50,7 @@ def test_files_are_added_in_pieces(memory: Memory, tmp_path: Path) -> None:
     ]
     assert memory[0].source == str(notes)
     assert memory.add("A text, and no file.") == 1
-    with pytest.raises(MemorySetupError, match="cannot be read"):
+    with pytest.raises(MemorySetupError, match="there is no file"):
         memory.add(tmp_path / "gone.md")
     (tmp_path / "notes.pdf").write_bytes(b"%PDF-1.7")
     with pytest.raises(MemorySetupError, match="of a kind that is not known"):

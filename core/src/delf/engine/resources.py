@@ -392,6 +392,8 @@ def _plugin_context(agent: AgentParts) -> tuple[PluginContext, Embedders]:
         api_key_for=config.api_key_for,
     )
     embedders = Embedders(around.host, around.plugin_options, context, config.embedder)
+    if config.embedder is not None:
+        embedders.spec(config.embedder)  # a wrong name is an error of the start, not of a search
     context = replace(context, embedder=embedders.get, conversations=around.open_conversations)
     for connection in agent.connections:
         if isinstance(connection, SupportsPluginContext):

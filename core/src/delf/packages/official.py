@@ -55,6 +55,20 @@ def usual_model(model: str) -> str:
     return next(name for pattern, name in names.items() if fnmatchcase(model, pattern))
 
 
+def kind_named_by(model: str) -> tuple[str, str] | None:
+    """Return the pattern and the kind of a model whose prefix, as ``word:``, names one kind.
+
+    Args:
+        model: The model's name.
+
+    Returns:
+        None for a name that several kinds may serve.
+    """
+    prefix = f"{model.partition(':')[0]}:*"
+    kind = _table()[_MODELS].get(prefix) if ":" in model else None
+    return None if kind is None else (prefix, kind)
+
+
 def all_packages() -> frozenset[str]:
     """The names of all packages that are delf's own, but for the core's."""
     kinds = (names for kind, names in _table().items() if kind != _MODELS)

@@ -16,7 +16,13 @@ from typing import Final, TypeVar
 
 from delf.errors import PluginError, did_you_mean
 from delf.llm import LLMConfig
-from delf.packages.official import how_to_install, package_of, packages, usual_model
+from delf.packages.official import (
+    how_to_install,
+    kind_named_by,
+    package_of,
+    packages,
+    usual_model,
+)
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
 from delf.records import dataclass
@@ -145,6 +151,9 @@ class Catalog:
         specs = (offer.spec for offers in self._offers.values() for offer in offers)
         fits = [(_fit(spec, model, environ), spec) for spec in specs if isinstance(spec, ModelSpec)]
         most = max((fit for fit, _ in fits), default=-1.0)
+        named = kind_named_by(model.model)
+        if named is not None and most < len(named[0]) and model.base_url is None:
+            raise self._unknown("model", named[1])  # a plugin for any name would misread the prefix
         if most < 0:
             raise _not_served(model.model, self.records)
         return self.preferred([s for fit, s in fits if fit == most], f"model {model.model!r}")

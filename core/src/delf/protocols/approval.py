@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Protocol, Self, runtime_checkable
+from typing import Any, Final, Protocol, Self, get_args, runtime_checkable
 
+from delf.errors import ConfigurationError, check_one_of
 from delf.events import ApprovalDecided, ApprovalRequested, Covers, Remember
 from delf.events import ApprovalRequest as ApprovalRequest  # noqa: PLC0414 - exported from here
 from delf.records import dataclass
 
 NO_REASON: Final = "no reason was given"
+
+
+def _check_reason(kind: str, reason: object) -> None:
+    if reason is not None and not isinstance(reason, str):
+        raise ConfigurationError(f"reason of {kind} is {reason!r}", hint="give a text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +35,24 @@ class Approved:
     covers: Covers = "call"
     reason: str | None = None
 
+    def __post_init__(self) -> None:
+        check_one_of("remember of Approved", self.remember, get_args(Remember))
+        check_one_of("covers of Approved", self.covers, get_args(Covers))
+        _check_reason("Approved", self.reason)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edited:
     """Yes, with other arguments; they pass the gate again."""
 
     arguments: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"arguments of Edited is a {type(self.arguments).__name__}",
+                hint="give all arguments of the call by name, as a dict",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +65,9 @@ class Rejected:
     """
 
     reason: str = NO_REASON
+
+    def __post_init__(self) -> None:
+        _check_reason("Rejected", self.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

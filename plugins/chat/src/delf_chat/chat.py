@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, get_args, overload
 
 from delf.attributes import FixedAttributes
 from delf.engine.agent_context import AgentContext
@@ -17,9 +17,11 @@ from delf.errors import (
     AgentStateError,
     ConfigurationError,
     DelfError,
+    check_one_of,
     did_you_mean,
 )
 from delf.llm import LLMConfig, as_llm_config
+from delf.messages import Role
 from delf.plugins.journals import need_durable_journal
 from delf.protocols.conversation import (
     ChatMessage,
@@ -98,6 +100,9 @@ class Chat(FixedAttributes):
             raise ConfigurationError(
                 "a chat has a path only if it persists", hint="Chat(persist=True, path=…)"
             )
+        for name, switch in (("summarize", summarize), ("persist", persist)):
+            if not isinstance(switch, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(f"Chat: {name} is {switch!r}", hint="True or False")
         if history_transform is not None and not callable(history_transform):
             raise ConfigurationError("history_transform must be a function")
         self.summarize = summarize
@@ -216,7 +221,12 @@ class Chat(FixedAttributes):
         return await self.store().prune(before, check_count("keep", keep, 0), dry_run=dry_run)
 
     def by_role(self, role: str) -> list[ChatMessage]:
-        """The messages of a role."""
+        """The messages of a role.
+
+        Raises:
+            ConfigurationError: For a role that does not exist.
+        """
+        check_one_of("role", role, get_args(Role))
         return [message for message in self if message.role == role]
 
     @property

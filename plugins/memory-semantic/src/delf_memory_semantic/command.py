@@ -17,13 +17,12 @@ from delf.specs import MemorySpec
 from delf_memory_semantic.database import StoredFact
 from delf_memory_semantic.delfhos import facts_of
 from delf_memory_semantic.store import SemanticStore
-from delf_memory_semantic.texts import pieces, read
+from delf_memory_semantic.texts import names_file, pieces, read
 
 T = TypeVar("T")
 
 _PLUGIN: Final = "memory-semantic"
 _STORE: Final = "semantic"
-_ENDINGS: Final = (".txt", ".md", ".pdf")
 """Endings of a word that is meant as a file, also where there is none."""
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
@@ -96,10 +95,8 @@ def add(opened: _Opened, texts: Sequence[str], source: str | None) -> None:
     for text in texts:
         if text == "-":
             batches.append((pieces(sys.stdin.read()), source))
-        elif Path(text).is_file():
+        elif names_file(text):
             batches.append((pieces(read(Path(text))), source or text))
-        elif _names_a_file(text):
-            raise click.UsageError(f"there is no file {text!r}", click.get_current_context())
         else:
             batches.append(([text], source))
 
@@ -109,12 +106,6 @@ def add(opened: _Opened, texts: Sequence[str], source: str | None) -> None:
 
     opened.use(save)
     click.echo(f"{sum(len(facts) for facts, _ in batches)} remembered", err=True)
-
-
-def _names_a_file(text: str) -> bool:
-    """Tell whether a text that is not a file is meant as one: a word with an ending or folder."""
-    one_word = not any(letter.isspace() for letter in text)
-    return one_word and ("/" in text or Path(text).suffix.lower() in _ENDINGS)
 
 
 @memory.command("search")

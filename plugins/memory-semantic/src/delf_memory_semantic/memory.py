@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from delf import plugin_context
 from delf.attributes import FixedAttributes
-from delf.errors import AgentStateError, PluginError
+from delf.errors import AgentStateError, MemorySetupError, PluginError
 from delf_memory_semantic.database import StoredFact
 from delf_memory_semantic.store import SemanticStore
-from delf_memory_semantic.texts import pieces, read
+from delf_memory_semantic.texts import names_file, pieces, read
 
 T = TypeVar("T")
 
 _MODEL: Final = "all-MiniLM-L6-v2"
-_LONGEST_PATH: Final = 1000
 
 
 class Memory(FixedAttributes):
@@ -49,6 +47,8 @@ class Memory(FixedAttributes):
         try:
             store = SemanticStore(context, url, embedding_model, guidelines)
         except PluginError:
+            if embedding_model != _MODEL:
+                raise
             store = SemanticStore(context, url, "off", guidelines)
         self.store = store
         """The same memory, asynchronous: what an agent uses."""
@@ -76,18 +76,29 @@ class Memory(FixedAttributes):
     def add(self, text: str | Path) -> int:
         """Remember a text or a file (``.txt``, ``.md``) in pieces; how many there are.
 
+        One line that looks like the path of a file is a path: :meth:`save` takes any text.
+
         Raises:
-            MemorySetupError: For a file that cannot be read, or is of another kind.
+            MemorySetupError: For a file that does not exist, cannot be read, or is of another kind.
         """
         source = None
-        if isinstance(text, Path) or _is_file(text):
+        if isinstance(text, Path) or names_file(text):
             source, text = str(text), read(Path(text))
         parts = pieces(text)
         self._run(self.store.save(parts, source))
         return len(parts)
 
     def search(self, query: str, top_k: int = 5, threshold: float = 0.3) -> list[StoredFact]:
-        """The facts that fit a query best, best first."""
+        """The facts that fit a query best, best first.
+
+        Raises:
+            MemorySetupError: For a top_k below 1, or a threshold that is not from 0 to 1.
+        """
+        if top_k < 1 or not 0 <= threshold <= 1:
+            raise MemorySetupError(
+                f"search with top_k={top_k!r} and threshold={threshold!r} finds nothing",
+                hint="top_k is a number from 1 on, and threshold one from 0 to 1",
+            )
         return list(self._run(self.store.search(query, top_k, threshold)))
 
     def retrieve(self, query: str, top_k: int = 5, threshold: float = 0.3) -> str:
@@ -141,10 +152,3 @@ class Memory(FixedAttributes):
             return await work
         finally:
             await self.store.stop_filling()
-
-
-def _is_file(text: str) -> bool:
-    if "\n" in text or len(text) > _LONGEST_PATH:
-        return False
-    # Of any kind: the name of a file that cannot be read is no fact.
-    return bool(Path(text).suffix) and os.path.isfile(text)  # noqa: PTH113 - no error for odd names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,28 @@ from typing import Final
 
 from delf.errors import MemorySetupError
 
+_LONGEST_PATH: Final = 1000
+_PATH: Final = re.compile(
+    r"(?:~|\.{1,2})?[/\\]\S+|\S+[/\\]\S*|\S+\.[A-Za-z]\w{0,7}"
+    r"|[^.!?:;]+\.(?:md|markdown|txt|rst|pdf|docx|html?|csv|json)",
+    re.IGNORECASE,
+)
+"""A path, or a word or a few words with the suffix of a file."""
 _LONGEST: Final = 800
 """Characters of a piece: about the 256 tokens that small embedding models read."""
 _TEXTS: Final = (".txt", ".md", ".markdown", ".rst")
 _PARAGRAPH: Final = re.compile(r"\n\s*\n")
 _SENTENCE: Final = re.compile(r"(?<=[.!?…])\s+|\n")
+
+
+def names_file(text: str) -> bool:
+    """Return True if a text is the name of a file, whether the file exists or not."""
+    if not text or "\n" in text or len(text) > _LONGEST_PATH:
+        return False
+    if os.path.exists(text):  # noqa: PTH110 - no error for odd names
+        return bool(Path(text).suffix) or os.sep in text
+    # The name of a missing file is no fact.
+    return _PATH.fullmatch(text.strip()) is not None
 
 
 def read(path: Path) -> str:
@@ -22,6 +40,12 @@ def read(path: Path) -> str:
     Raises:
         MemorySetupError: When it cannot be read, or is of a kind that is not known.
     """
+    if not path.exists():
+        raise MemorySetupError(
+            f"there is no file {str(path)!r}",
+            hint="check the path (it is taken from the working directory); Memory.save takes "
+            "any text",
+        )
     suffix = path.suffix.lower()
     try:
         if suffix in _TEXTS:

@@ -1,0 +1,105 @@
+"""A value that is none of those allowed is an error that names it, and never something else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from delf import Agent, Approved, Chat, Edited, Memory, Rejected, tool
+from delf.errors import DelfError
+from delf.packages.official import kind_named_by
+
+WORDS = {
+    "remember": (lambda _: Approved(remember="session"), "'session'", "until_revoked"),
+    "covers": (lambda _: Approved(covers="all"), "'all'", "call, action"),
+    "reason": (lambda _: Rejected(reason=5), "5", "text"),
+    "arguments": (lambda _: Edited(arguments="x"), "str", "as a dict"),
+    "approve": (lambda a: a.approve("req_1", remember="always"), "'always'", "until_revoked"),
+    "settle": (lambda a: a.resume("task_1", settle="agian"), "did you mean 'again'", "ask, again"),
+    "budget": (lambda a: a.resume("task_1", budget_usd=-1), "budget_usd is -1", "above 0"),
+    "reset": (lambda a: a.reset_budget(-1), "limit is -1", "above 0"),
+    "timeout": (lambda a: a.run("x", timeout="5"), "timeout is '5'", "above 0"),
+    "no time": (lambda a: a.run("x", timeout=-5), "timeout is -5", "above 0"),
+    "delay": (lambda a: a.submit("x", queue="q", delay="5"), "delay is '5'", "above 0"),
+    "summarize": (lambda _: Chat(summarize="no"), "'no'", "True or False"),
+    "persist": (lambda _: Chat(persist="no"), "'no'", "True or False"),
+    "role": (lambda _: Chat().by_role("usr"), "did you mean 'user'", "assistant"),
+}
+
+
+@pytest.fixture
+def agent(delf_host, scripted_model):
+    with Agent(llm="scripted", host=delf_host, sandbox="local") as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_a_wrong_word_is_an_error_that_says_what_is_allowed(agent, name):
+    use, told, allowed = WORDS[name]
+    with pytest.raises(DelfError, match=re.escape(told)) as refused:
+        use(agent)
+    assert allowed in (refused.value.hint or "")
+
+
+def test_a_wrong_word_in_on_confirm_is_told_and_is_no_decision(delf_host, scripted_model):
+    @tool(effect="write")
+    def send() -> None:
+        """Send."""
+
+    scripted_model.writes("await send()")
+    options = {"llm": "scripted", "host": delf_host, "sandbox": "local", "retry_count": 0}
+    with Agent(tools=[send], on_confirm=lambda _: Approved(remember="session"), **options) as made:
+        response = made.run("send")
+    assert not response.status
+    told = "\n".join([response.error, *response.trace.warnings])
+    assert "remember of Approved is 'session'" in told
+
+
+class TestMemoryAdd:
+    @pytest.fixture
+    def memory(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        with_words = Memory(path=tmp_path / "memory.db", embedding_model="off")
+        yield with_words
+        with_words.close()
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "missing.md",
+            "my notes.md",
+            "notes/missing.txt",
+            "./notes",
+            "~/notes",
+            "/no/such",
+            "a.pdf",
+        ],
+    )
+    def test_a_missing_file_is_an_error(self, memory, name):
+        with pytest.raises(DelfError, match="there is no file"):
+            memory.add(name)
+        assert len(memory) == 0
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "Ada likes tea.",
+            "See README.md for the rules of the team.",
+            "one",
+            "50/50 is fair",
+            "a\nb.md",
+        ],
+    )
+    def test_text_is_remembered(self, memory, text):
+        assert memory.add(text) > 0
+
+    def test_save_takes_any_text(self, memory):
+        memory.save("missing.md")
+        assert memory.context() == "missing.md"
+
+
+def test_a_prefix_of_a_model_names_its_plugin():
+    assert kind_named_by("recorded:answers.jsonl") == ("recorded:*", "recorded")
+    assert kind_named_by("gpt-4o-mini") is None
+    assert kind_named_by("llama3:8b") is None
