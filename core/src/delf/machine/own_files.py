@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from delf.errors import ConfigurationError
 
@@ -37,6 +38,41 @@ def read_own(path: Path) -> bytes | None:
         return None
 
 
+def make_private_folder(folder: Path) -> None:
+    """Make a folder with those above it, for its owner alone; folders that exist stay as they are.
+
+    Raises:
+        OSError: When it cannot be made.
+    """
+    # Each by itself: mkdir(parents=True) gives its mode to the last one only.
+    for place in (*reversed(folder.parents), folder):
+        if not place.is_dir():
+            place.mkdir(mode=0o700, exist_ok=True)
+
+
+def make_private_file(path: Path) -> None:
+    """Make an empty file for its owner alone, with its folder; a file that exists is not opened.
+
+    A library that opens the file then, such as a database, keeps its mode, and gives it to the
+    files that it makes beside it.
+
+    Raises:
+        OSError: When it cannot be made.
+    """
+    make_private_folder(path.parent)
+    with suppress(FileExistsError):
+        os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def create_private(path: Path) -> BinaryIO:
+    """Create a file for its owner alone, and open it for writing.
+
+    Raises:
+        FileExistsError: When the name is taken.
+    """
+    return os.fdopen(os.open(path, _NEW, 0o600), "wb")
+
+
 def write_own(path: Path, text: str) -> None:
     """Write a file, whole or not at all; its folder is made where it is missing.
 
@@ -44,7 +80,7 @@ def write_own(path: Path, text: str) -> None:
         ConfigurationError: When others can write to the folder.
         OSError: When it cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(path.parent)
     if not is_own_folder(path.parent):
         raise ConfigurationError(
             f"others can write to {path.parent}",
@@ -59,10 +95,10 @@ def write_private(path: Path, content: bytes) -> None:
     Raises:
         OSError: When it cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(path.parent)
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(os.open(new, _NEW, 0o600), "wb") as file:
+        with create_private(new) as file:
             file.write(content)
         new.replace(path)
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from delf import events as ev
+from delf.machine.own_files import make_private_folder
 from delf.terminal import visible
 from delf_cli.errors import say
 from delf_cli.output import Screen, counted
@@ -126,8 +127,8 @@ def is_news(text: str) -> bool:
     name = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:32]
     try:
         told = user_state_path("delf") / "told"
-        told.mkdir(parents=True, exist_ok=True)
-        (told / name).touch(exist_ok=False)
+        make_private_folder(told)
+        (told / name).touch(mode=0o600, exist_ok=False)
     except FileExistsError:
         return False
     except OSError:  # better twice than never

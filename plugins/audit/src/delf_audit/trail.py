@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from delf.errors import ConfigurationError, DelfError
+from delf.machine.own_files import make_private_folder
 
 FIRST: Final = "0" * 64
 """The digest that the first record names as that of the line before it."""
@@ -71,7 +72,7 @@ class AuditTrail:
         Raises:
             OSError: When it cannot be written; then nothing of it is in the file.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(self.path.parent)
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             # Several processes write: to read the last digest and to add a line is one step.

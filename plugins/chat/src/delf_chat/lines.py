@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from delf.machine.own_files import make_private_file
 from delf_cli.errors import say
 
 if TYPE_CHECKING:
@@ -149,8 +150,7 @@ def _history(path: Path) -> History:
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)
+        make_private_file(path)
         with path.open("ab"):
             return FileHistory(path)
     except OSError as error:

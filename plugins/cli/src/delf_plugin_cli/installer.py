@@ -17,6 +17,7 @@ from typing import Final
 import click
 
 from delf.errors import ConfigurationError, DelfError
+from delf.machine.own_files import make_private_folder
 from delf.packages.namesake import NAMESAKE
 from delf.terminal import visible
 
@@ -125,7 +126,7 @@ def _own_folder() -> Generator[Path]:
 
     cache = user_cache_path("delf") / "install"
     try:
-        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(cache)
         folder = tempfile.TemporaryDirectory(dir=cache)
     except OSError as error:
         raise DelfError(f"{cache} cannot be written: {error.strerror}") from error

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from delf.machine.own_files import make_private_folder
 from delf_journal_sql.database import Connection, SqlRow, WordSearch, in_chunks
 from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetupError
 from delf_journal_sql.settings import JournalSettings
@@ -271,7 +272,7 @@ class SqliteDatabase:
     def _prepare(self) -> None:
         """Make the file, and let it have a write-ahead log."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private_folder(self._path.parent)
             _make_file(self._path)
         except OSError as error:
             raise JournalSetupError(

@@ -11,7 +11,7 @@ import re
 import secrets
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.schema import CreateTable
 
 from delf.errors import MemoryRetrievalError, MemorySetupError
+from delf.machine.own_files import make_private_file, make_private_folder
 from delf.protocols.memory import Fact
 from delf.tools.ranking import parts_of, words_of
 from delf_memory_semantic.delfhos import is_delfhos
@@ -373,7 +374,7 @@ class FactDatabase:
                         f"{place} is a memory of Delfhos, which has another format",
                         hint=f"give the memory another path, then: delf memory import {place}",
                     )
-                _make_folder(place.parent)
+                _make_file(place)
             event.listen(engine, "connect", _set_up_sqlite)
         try:
             _make_tables(engine)
@@ -390,13 +391,15 @@ def _place_of(engine: sa.Engine) -> str:
     return str(url.database) if is_file else url.render_as_string(hide_password=True)
 
 
-def _make_folder(folder: Path) -> None:
+def _make_file(place: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(place.parent)
     except OSError as error:
         raise MemorySetupError(
-            f"the memory's folder {folder} cannot be made: {error.strerror}"
+            f"the memory's folder {place.parent} cannot be made: {error.strerror}"
         ) from error
+    with suppress(OSError):  # the database says why it cannot be opened
+        make_private_file(place)
 
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from delf.machine.own_files import make_private_file
 from delf.protocols.conversation import ChatMessage
 from delf_memory_semantic.database import searched, telling_words
 from delf_memory_semantic.fusion import LOOKED_AT, fused, share_of
@@ -202,7 +203,7 @@ class MessageIndex:
             return self._do(statement, rows)
 
     def _do(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
+        make_private_file(self._file)
         database = sqlite3.connect(self._file, timeout=10)
         try:
             with database:

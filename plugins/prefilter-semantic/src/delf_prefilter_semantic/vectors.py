@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from delf.machine.own_files import make_private_file, make_private_folder
 from delf.protocols.embedder import Embedder
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.ranking import plain_name
@@ -75,8 +76,9 @@ def _read(path: Path, rows: int) -> Any:
 def _write(path: Path, matrix: Any) -> None:
     """Keep vectors, whole or not at all; a folder that cannot be written to keeps none."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         temporary = path.with_suffix(f".{secrets.token_hex(4)}.tmp")
+        make_private_file(temporary)
         with temporary.open("wb") as file:
             np.save(file, matrix, allow_pickle=False)
         temporary.replace(path)

@@ -11,6 +11,7 @@ from typing import Final
 from pydantic import BaseModel, Field
 
 from delf.errors import ConfigurationError
+from delf.machine.own_files import make_private_file, make_private_folder
 from delf.settings import PluginSettings, SecretStr
 
 PLUGIN: Final = "runner-dbos"
@@ -94,7 +95,7 @@ class RunnerSettings(PluginSettings, QueueSettings):
         if self.database is not None:
             return self.database.get_secret_value()
         try:
-            data_dir.mkdir(parents=True, exist_ok=True)
+            make_private_folder(data_dir)
             if not os.access(data_dir, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
@@ -104,4 +105,6 @@ class RunnerSettings(PluginSettings, QueueSettings):
                 f'database = "postgresql://…" under [plugins.{PLUGIN}]',
             ) from error
         digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogateescape"))
-        return f"sqlite:///{data_dir / f'dbos-{digest.hexdigest()[:12]}.sqlite'}"
+        file = data_dir / f"dbos-{digest.hexdigest()[:12]}.sqlite"
+        make_private_file(file)  # DBOS would make it with the mode of the umask
+        return f"sqlite:///{file}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from delf.errors import SandboxUnavailableError
+from delf.machine.own_files import make_private_folder
 from delf.protocols.sandbox import (
     Availability,
     Available,
@@ -233,7 +234,7 @@ def guest_archive() -> Path:
     for folder in (user_cache_path("delf"), Path(tempfile.gettempdir()) / f"delf-{os.getuid()}"):
         path = folder / name
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(folder)
             if not _is_ours(folder):
                 continue
             if path.exists() and _is_ours(path):

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
+from delf.machine.own_files import create_private, make_private_folder
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import FileReference, Stored
@@ -69,9 +70,9 @@ class Uploads:
             self._coming += 1
         try:
             self._take(owner, _LEAST_BYTES)
-            await asyncio.to_thread(place.mkdir, parents=True, mode=0o700)
+            await asyncio.to_thread(make_private_folder, place)
             # A name that is there already is refused: nobody writes over a file through a link.
-            with (place / name).open("xb") as file:
+            with create_private(place / name) as file:
                 async for chunk in chunks:
                     before, size = size, size + len(chunk)
                     self._take(owner, max(size, _LEAST_BYTES) - max(before, _LEAST_BYTES))

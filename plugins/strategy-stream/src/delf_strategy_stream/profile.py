@@ -12,6 +12,7 @@ from typing import Any, Final, Unpack
 from pydantic import Field
 
 from delf import Connection, action
+from delf.machine.own_files import write_private
 from delf.protocols.connection import Heard
 from delf.settings import LocalPath, PluginSettings
 from delf.tools.connection import ConnectionOptions
@@ -142,4 +143,4 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    path.write_text(text[:_LONGEST].strip() + "\n", "utf-8")
+    write_private(path, (text[:_LONGEST].strip() + "\n").encode())

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from delf import CallContext
 from delf.errors import ToolRefusedError
+from delf.machine.own_files import make_private_folder
 from delf_workers.definition import WorkerDefinition
 
 
@@ -150,7 +151,8 @@ def copy_to(folder: Path, files: Sequence[Attached], most: int, context: CallCon
         return sorted(folder.iterdir())
     building = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(building, ignore_errors=True)
-    building.mkdir(parents=True, mode=0o700)
+    make_private_folder(building.parent)
+    building.mkdir(mode=0o700)
     left = most
     for number, item in enumerate(files, 1):
         content = context.read_file(item.path, most, read=item.file.read)

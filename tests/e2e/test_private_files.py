@@ -1,0 +1,73 @@
+"""What delf writes in the user's folders is the user's alone, whatever the umask is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.program import DELF, write_recording
+
+PROGRAM = """
+from pathlib import Path
+
+from delf import Agent, Chat, Memory, tool
+from delf_chat.lines import _history, history_file
+from delf_runner_dbos.settings import RunnerSettings
+from delf_cli.progress import is_news
+from platformdirs import user_data_path
+
+@tool(effect="write", confirm=True)
+def change() -> str:
+    "Change something."
+    return "changed"
+
+memory = Memory(embedding_model="static")
+memory.save("Ada likes tea")
+with Agent(
+    tools=[change], llm="{llm}", sandbox="local", journal="sql", observers=["audit"],
+    memory=memory, chat=Chat(persist=True), on_confirm=lambda _: True,
+) as agent:
+    assert agent.run("change it").text == "changed"
+memory.close()
+_history(history_file())
+is_news("something")
+url = RunnerSettings().url(user_data_path("delf"), Path())
+assert url.startswith("sqlite:///")
+"""
+
+
+def written(*folders: Path) -> list[Path]:
+    return [path for folder in folders for path in folder.rglob("*")]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o000], ids=["usual", "none"])
+def test_files_and_folders_of_delf_are_the_users_alone(tmp_path, umask):
+    homes = {
+        f"XDG_{kind}_HOME": str(tmp_path / "home" / kind.lower())
+        for kind in ("DATA", "STATE", "CACHE", "CONFIG")
+    }
+    environ = {**os.environ, **homes}
+    environ.pop("DELF_JOURNAL_SQL_URL", None)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "delf.toml").write_text("[agent]\nsandbox = 'local'\n")
+    llm = write_recording(project / "answers.jsonl", "print(await change())")
+    (project / "program.py").write_text(PROGRAM.format(llm=llm))
+    options = {"cwd": project, "env": environ, "umask": umask, "check": True}
+    subprocess.run([sys.executable, "program.py"], **options)
+    subprocess.run([DELF, "trust", "--yes"], **options)
+    subprocess.run([DELF, "memory", "add", "Ben likes coffee"], **options)
+    again = write_recording(project / "more.jsonl", "print(1)")
+    subprocess.run([DELF, "run", "x", "--llm", again], **options)
+    found = written(tmp_path / "home")
+    names = {path.name for path in found}
+    assert {"memory.db", "journal.db", "audit.jsonl", "chat_history", "trust", "told"} <= names
+    assert any(name.startswith("dbos-") for name in names)
+    open_ = [
+        f"{path.relative_to(tmp_path)} {path.stat().st_mode & 0o777:o}"
+        for path in found
+        if path.stat().st_mode & 0o077
+    ]
+    assert open_ == []
