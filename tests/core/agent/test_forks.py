@@ -70,6 +70,23 @@ def seq_of(events: list[Event], kind: type, number: int = 0) -> int:
     return [event.seq for event in events if isinstance(event, kind)][number]
 
 
+async def test_fork_that_was_not_copied_whole_is_not_gone_on_with() -> None:
+    """Calls that its other events tell of would be made again; from each point of the copying."""
+    shop = Shop()
+    events = await first(shop)
+    last = seq_of(events, ScriptFinished)
+    whole = forked(events, last, "task_torn")
+    for count in range(1, len(whole)):
+        name = f"task_torn_{count}"
+        for event in forked(events, last, name)[:count]:
+            await shop.journal.append(event)
+        async with shop.agent() as agent:
+            response = await agent.aresume(name)
+        assert "died before all events were copied" in (response.error or ""), count
+        assert (await shop.events(name))[-1].status is False
+    assert shop.sold == ["lamp", "desk"]
+
+
 async def test_the_model_is_asked_anew_for_its_last_script() -> None:
     shop = Shop()
     events = await first(shop)

@@ -38,7 +38,7 @@ class Chaos:
 
     one: Fleet
     server: OwnPostgres | None = None
-    options: tuple[str, ...] = ("--concurrency", "3")
+    options: tuple[str, ...] = ("--concurrency", "3", "--grace", "1")
     seed: int = 7
     done: Counter[str] = field(default_factory=Counter[str])
     _lost: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
+from delf.engine.journal.forks import is_torn
 from delf.engine.waiting import to_its_end
 from delf.errors import DelfError
-from delf.events import Event, end_event
+from delf.events import Event, end_event, end_of
 from delf.protocols.journal import Journal, PerhapsAlive, SharedJournal, SupportsReopening
 
 _log = logging.getLogger(__name__)
 _RELEASE_SECONDS: Final = 2.0
 """A journal that does not answer must not hold up the end of a task; its lease runs out anyway."""
+_TORN: Final = "the process that forked the task died before all events were copied"
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,9 @@ class Claims:
                 before = await to_its_end(claiming)  # else one that nobody knows of would stay
                 if before is not None:
                     self.before[task_id] = Predecessor(before.process, monotonic() + before.lease)
+                events = await journal.read(task_id)
+            if is_torn(events) and not is_over(events):  # by a process that died meanwhile
+                await journal.append(end_of(events, DelfError(_TORN, hint="fork it once more")))
                 events = await journal.read(task_id)
             taken = not is_over(events) or (past_limit and ended_at_limit(events))
             return events

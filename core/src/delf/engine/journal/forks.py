@@ -39,6 +39,8 @@ PERSON: Final = "person"
 """The name of the model where a person wrote the script."""
 _LEFT_OUT: Final = (TaskQueued, TaskFinished, TaskPostponed)
 """Events of a task as such: a fork is not queued, and has an end of its own."""
+_COPIED: Final = "forked_events"
+"""The key of a fork's setup with the number of events that are copied for it."""
 
 
 async def fork(
@@ -75,6 +77,15 @@ async def fork(
     if isinstance(journal, SharedJournal):
         await journal.release(name)  # whoever resumes it claims it
     return name
+
+
+def is_torn(events: Sequence[Event]) -> bool:
+    """Return True for a fork whose process died before all events were copied.
+
+    Nobody may go on with it: calls that were made would be made again.
+    """
+    began = next((event for event in events if isinstance(event, TaskStarted)), None)
+    return began is not None and len(events) < began.setup.get(_COPIED, 0)
 
 
 def last_script(events: Sequence[Event]) -> int:
@@ -166,7 +177,7 @@ def forked(
         changed = replace(event, task_id=task_id, seq=number)
         if isinstance(changed, TaskStarted):
             kept = {name: v for name, v in changed.setup.items() if name != ASKED_FROM}
-            own = {**kept, **(setup or {})}
+            own = {**kept, **(setup or {}), _COPIED: len(before)}
             changed = replace(
                 changed, conversation=None, parent=None, worker=None, key=key, setup=own
             )
