@@ -35,6 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from delf.errors import ConfigurationError, did_you_mean
 from delf.types import Effect
+from delf_routines.flow import SAFE, used_whole
 
 FOLDER: Final = "routines"
 """The folder of a project's routines."""
@@ -67,7 +68,8 @@ class Parameter:
         name: A variable of the script.
         type: What its values are. A ``date`` is a year, month or day: ``2026-10``.
         default: The value of the task that the routine came from.
-        pattern: What a text has to match as a whole, where it becomes a part of another one.
+        pattern: What a text other than the default has to match as a whole. A text that is not
+            provably used whole has one.
     """
 
     name: str
@@ -96,7 +98,8 @@ class Parameter:
         text = str(given)
         if self.type == "date" and not _DATE.fullmatch(text):
             raise self._unfit(given, "it takes a date, as 2026, 2026-10 or 2026-10-31")
-        if self.pattern is not None and not re.fullmatch(self.pattern, text):
+        is_known = text == self.default  # the task itself used it
+        if self.pattern is not None and not (is_known or re.fullmatch(self.pattern, text)):
             raise self._unfit(given, f"it has to match {self.pattern}")
         return text
 
@@ -176,7 +179,8 @@ class Routine:
         title: What it does, in a line.
         task: The words of the task that it came from.
         script: The Python of it; its parameters are variables.
-        parameters: What it is run with.
+        parameters: What it is run with; a text that may become a part of another one is given a
+            pattern.
         actions: Those that it may call, by ``connection.method``.
         saved_from: The task that it came from.
         on_failure: What is done when it fails: nothing, or a model repairs it.
@@ -199,6 +203,16 @@ class Routine:
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        object.__setattr__(self, "parameters", self._bounded())
+
+    def _bounded(self) -> dict[str, Parameter]:
+        """The parameters; a text that may become a part of another one has a pattern."""
+        free = [p.name for p in self.parameters.values() if p.type == "text" and p.pattern is None]
+        whole = used_whole(self.script, free, self.actions)
+        return {
+            name: replace(item, pattern=SAFE) if name in free and name not in whole else item
+            for name, item in self.parameters.items()
+        }
 
     def values(self, given: Mapping[str, object]) -> dict[str, Value]:
         """The values of all parameters.
@@ -224,8 +238,9 @@ class Routine:
 
     def code(self, given: Mapping[str, object], script: str | None = None) -> str:
         """The script that is run: the parameters as variables, then the script."""
-        head = [f"{name} = {value!r}" for name, value in self.values(given).items()]
-        return "\n".join([*head, self.script if script is None else script])
+        run = self if script is None else replace(self, script=script)  # with its own patterns
+        head = [f"{name} = {value!r}" for name, value in run.values(given).items()]
+        return "\n".join([*head, run.script])
 
     def text(self) -> str:
         """The routine as the text of its file."""
@@ -363,6 +378,7 @@ def _parameter(name: str, given: _Given, place: str) -> Parameter:
         raise _wrong(place, f"parameters.{name} is not a variable of a routine")
     made = Parameter(name=name, **given.model_dump())
     try:
+        re.compile(made.pattern or "")
         return replace(made, default=made.read(given.default))
     except (ConfigurationError, re.error) as error:
         raise _wrong(place, f"parameters.{name}: {error}") from None

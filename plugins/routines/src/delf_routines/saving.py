@@ -26,6 +26,7 @@ from delf.events import (
 from delf.protocols.strategy import ToolDescription
 from delf_routines.cases import answer_of
 from delf_routines.drift import named_actions
+from delf_routines.flow import SAFE
 from delf_routines.guard import is_empty
 from delf_routines.routine import Parameter, ParameterType, Routine, Value, shape_of
 
@@ -46,8 +47,6 @@ _SPOKEN: Final = re.compile(
     re.IGNORECASE,
 )
 _WORD: Final = re.compile(r"\w+")
-_SAFE: Final = r"[\w .@-]*"
-"""The pattern of a text that becomes a part of another one, such as a statement: no quotes."""
 _BRACES: Final = re.compile(r"(\{\{|\}\}|\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})")
 _F_STRING: Final = re.compile(r"(?:f|fr|rf)['\"]", re.IGNORECASE)
 _LEAST: Final = 2
@@ -322,9 +321,9 @@ class _Finder(ast.NodeVisitor):
         for piece in dict.fromkeys(pieces):
             kind = "date" if _DATE.fullmatch(piece) else "text"
             # Within a statement a value with quotes would end it: such a text stays fixed.
-            if kind == "text" and not re.fullmatch(_SAFE, piece):
+            if kind == "text" and not re.fullmatch(SAFE, piece):
                 continue
-            parameter = self._parameter(piece, kind, pattern=None if kind == "date" else _SAFE)
+            parameter = self._parameter(piece, kind, pattern=None if kind == "date" else SAFE)
             if parameter is not None:
                 made[piece] = parameter.name
         if made:

@@ -1,0 +1,192 @@
+"""Tells which parameters of a script are used whole, and may hold any text.
+
+A text that becomes a part of another one, such as a statement, a command, a path or an address, can
+change what that one means: ``x' or name = 'Bob``. It is used whole where it is an argument of an
+action by itself, or within a list or a dict there, as a bound parameter is. Everything that is not
+understood here counts as a part.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+SAFE: Final = r"(?!-|.*(?:\.\.|--))[\w .@-]*"
+"""The pattern of a text that becomes a part of another one: no quotes, no options, no paths."""
+_OWN_ACTIONS: Final = frozenset({"add_to_output_files", "files.read", "files.list", "llm"})
+"""Actions of every task, which no header names."""
+_SHOWING: Final = frozenset({"print", "len", "int", "float", "bool"})
+"""Functions whose result holds nothing of a text, or which only show it."""
+_ASKING: Final = frozenset({"get", "startswith", "endswith", "count"})
+"""Methods that look for what they are given."""
+_SAME: Final = frozenset({"strip", "lower", "upper", "title", "casefold", "capitalize"})
+"""Methods of a text that give it as a whole, without arguments."""
+_BEHIND: Final = frozenset(
+    {"globals", "locals", "vars", "eval", "exec", "compile", "dir", "getattr", "__import__"}
+    | {"__main__", "__builtins__", "__dict__", "f_locals", "f_globals", "sys", "inspect"}
+    | {"builtins", "gc", "redirect_stdout", "StringIO"}
+)
+"""Names by which a script reaches variables, or what it printed, without naming them."""
+
+
+def used_whole(script: str, names: Collection[str], actions: Collection[str]) -> set[str]:
+    """Find the parameters that a script provably uses whole.
+
+    Args:
+        script: The script; it is Python.
+        names: Its parameters.
+        actions: What it may call, by ``connection.method``.
+    """
+    if not names:
+        return set()
+    try:
+        flow = _Flow(ast.parse(script), {*actions, *_OWN_ACTIONS})
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    return {name for name in names if flow.is_whole(name, is_given=True)}
+
+
+class _Flow:
+    """The places that a script's variables get to."""
+
+    def __init__(self, tree: ast.Module, actions: Collection[str]) -> None:
+        self._actions = actions
+        self._parents: dict[int, Any] = {}
+        self._loads: dict[str, list[ast.Name]] = {}
+        self._bound: Counter[str] = Counter()
+        words: set[str] = set()
+        for node in ast.walk(tree):
+            for child in ast.iter_child_nodes(node):
+                self._parents[id(child)] = node
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                self._loads.setdefault(node.id, []).append(node)
+            self._bound.update(_bound_by(node))
+            match node:
+                case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word):
+                    words.update(word.split("."))
+                case _:
+                    pass
+        self._is_open = not _BEHIND.isdisjoint(words)
+        self._trail: set[str] = set()
+
+    def is_whole(self, name: str, *, is_given: bool = False) -> bool:
+        """Tell whether a variable is used whole wherever it gets to.
+
+        Args:
+            name: The variable.
+            is_given: Whether its value is set before the script, which then sets it nowhere.
+        """
+        if self._is_open or self._bound[name] > (0 if is_given else 1):
+            return False
+        if name in self._trail:
+            return True
+        self._trail.add(name)
+        try:
+            return all(map(self._ends_whole, self._loads.get(name, ())))
+        finally:
+            self._trail.discard(name)
+
+    def _ends_whole(self, node: Any) -> bool:
+        """Tell whether the value of an expression is used whole."""
+        parent = self._parents.get(id(node))
+        match parent:
+            case ast.Compare() | ast.Expr() | ast.Assert() | ast.If() | ast.While():
+                return True
+            case ast.UnaryOp(op=ast.Not()):
+                return True
+            case ast.Subscript():
+                return parent.slice is node  # a key
+            case ast.IfExp():
+                return parent.test is node or self._ends_whole(parent)
+            case ast.BoolOp() | ast.Await() | ast.List() | ast.Tuple() | ast.Set():
+                return self._ends_whole(parent)
+            case ast.Dict():
+                return node in parent.values and self._ends_whole(parent)
+            case ast.keyword():
+                return parent.arg is not None and self._is_taken_whole(
+                    self._parents[id(parent)], node
+                )
+            case ast.Call():
+                return parent.func is not node and self._is_taken_whole(parent, node)
+            case ast.Attribute():
+                return self._is_same_text(parent)
+            case ast.FormattedValue():
+                return parent.value is node and self._is_shown(self._parents[id(parent)])
+            case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
+                is_text = isinstance(node, (ast.Name, ast.Call)) and not self._in_class(parent)
+                return is_text and self.is_whole(word)
+            case ast.For(target=ast.Name(id=word)) | ast.comprehension(target=ast.Name(id=word)):
+                is_row = isinstance(node, (ast.List, ast.Tuple, ast.Set))
+                return is_row and not self._in_class(parent) and self.is_whole(word)
+            case ast.comprehension():
+                return node in parent.ifs
+            case _:
+                return False
+
+    def _in_class(self, node: Any) -> bool:
+        """Tell whether a variable that is set here may be an attribute."""
+        while (node := self._parents.get(id(node))) is not None:
+            if isinstance(node, ast.ClassDef):
+                return True
+        return False
+
+    def _is_taken_whole(self, call: Any, node: Any) -> bool:
+        """Tell whether a call takes an argument as it is, and gives nothing of it back."""
+        function = call.func
+        if isinstance(node, ast.Starred):
+            return False
+        label = ast.unparse(function)
+        if label in self._actions:
+            return not self._bound[label.partition(".")[0]]
+        match function:
+            case ast.Name(id="str"):
+                return not self._bound["str"] and self._ends_whole(call)
+            case ast.Name(id=word):
+                to_file = any(item.arg in (None, "file") for item in call.keywords)
+                return word in _SHOWING and not self._bound[word] and not to_file
+            case ast.Attribute(attr=method):
+                return method in _ASKING
+            case _:
+                return False
+
+    def _is_same_text(self, attribute: Any) -> bool:
+        """Tell whether a method gives the whole text, which then is used whole."""
+        call = self._parents.get(id(attribute))
+        is_call = isinstance(call, ast.Call) and call.func is attribute
+        if not is_call or attribute.attr not in _SAME or call.args or call.keywords:
+            return False
+        return self._ends_whole(call)
+
+    def _is_shown(self, text: Any) -> bool:
+        """Tell whether an f-string is printed and goes nowhere else."""
+        outer = self._parents.get(id(text))
+        match outer:
+            case ast.Expr():
+                return True
+            case ast.Call(func=ast.Name(id="print")):
+                return text in outer.args and self._is_taken_whole(outer, text)
+            case _:
+                return False
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a part of a script binds."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            yield name
+        case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Import(names=found) | ast.ImportFrom(names=found):
+            yield from ((item.asname or item.name).partition(".")[0] for item in found)
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            yield name
+        case ast.MatchMapping(rest=str(name)):
+            yield name
+        case ast.Global(names=names) | ast.Nonlocal(names=names):
+            yield from names
+        case _:
+            pass

@@ -1,0 +1,143 @@
+"""A text that becomes a part of another one has a pattern, unless it is provably used whole."""
+
+import pytest
+
+from delf.errors import ConfigurationError
+from delf_routines.routine import Parameter, Routine, UsedAction
+
+ACTIONS = {
+    "shop.query": UsedAction(effect="read"),
+    "mail.send": UsedAction(effect="irreversible"),
+    "shell.run": UsedAction(effect="irreversible"),
+    "pay": UsedAction(effect="irreversible"),
+}
+PARTS = {
+    "an f-string": "shop.query(f\"select * from c where name = '{name}'\")",
+    "an f-string of its own": "q = f'select {name}'\nshop.query(q)",
+    "an f-string with a format": "shop.query(f'{name:>10}')",
+    "a format": "shop.query(f'{1:{name}}')",
+    "+": 'shop.query("select \'" + name + "\'")',
+    "+=": "q = 'select '\nq += name\nshop.query(q)",
+    "%": "shop.query(\"select '%s'\" % name)",
+    "% with a tuple": "shop.query(\"select '%s' %s\" % (name, 1))",
+    "% with a dict": "shop.query(\"select '%(n)s'\" % {'n': name})",
+    ".format": "shop.query(\"select '{}'\".format(name))",
+    ".format by name": "shop.query(\"select '{n}'\".format(n=name))",
+    ".format_map": "shop.query(\"select '{n}'\".format_map({'n': name}))",
+    "format of all variables": "shop.query(\"select '{name}'\".format(**globals()))",
+    "% of all variables": "shop.query(\"select '%(name)s'\" % vars())",
+    "join": "shop.query(' '.join(['select', name]))",
+    "join of a list of its own": "words = ['ls', name]\nshell.run(' '.join(words))",
+    "join of an appended list": "words = ['ls']\nwords.append(name)\nshell.run(' '.join(words))",
+    "replace": "shop.query('select NAME'.replace('NAME', name))",
+    "Template": (
+        "from string import Template\nshop.query(Template('select $n').substitute(n=name))"
+    ),
+    "a helper variable": "n = name\nshop.query(f\"select '{n}'\")",
+    "two helper variables": "n = name\nm = n.strip()\nshop.query('select ' + m)",
+    "a helper function": "def go(n):\n    return shop.query(f\"select '{n}'\")\ngo(name)",
+    "a lambda": "go = lambda: 'select ' + name\nshop.query(go())",
+    "a global in a function": "def go():\n    shop.query('select ' + name)\ngo()",
+    "a loop": "for n in [name, 'Ada']:\n    shop.query(f\"select '{n}'\")",
+    "a comprehension": "[shop.query('select ' + n) for n in (name,)]",
+    "a dict": "d = {'n': name}\nshop.query('select ' + d['n'])",
+    "a list": "d = [name]\nshop.query('select ' + d[0])",
+    "a tuple": "a, b = name, 1\nshop.query('select ' + a)",
+    "a class": "class C:\n    n = name\nshop.query('select ' + C.n)",
+    "a loop in a class": "class C:\n    for n in [name]:\n        pass\nshop.query('x' + C.n)",
+    "a file that is printed to": (
+        "import io\nf = io.StringIO()\nprint(name, file=f)\nshop.query(f.getvalue())"
+    ),
+    "what was printed": (
+        "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()) as f:\n"
+        "    print(f'select {name}')\nshop.query(f.getvalue())"
+    ),
+    "a walrus": "shop.query('select ' + (n := name))",
+    "str": "shop.query('select ' + str(name))",
+    "a slice": "shop.query('select ' + name[:5])",
+    "upper": "shop.query('select ' + name.upper())",
+    "a condition": "shop.query('select ' + (name if 1 else 'x'))",
+    "a path": "open('/data/' + name)",
+    "pathlib": "from pathlib import Path\nopen(Path('/data') / name)",
+    "urljoin": "from urllib.parse import urljoin\nshop.query(urljoin('https://a/', name))",
+    "json": "import json\nshop.query(json.dumps({'n': name}))",
+    "re.sub": "import re\nshop.query(re.sub('NAME', name, 'select NAME'))",
+    "another print": "def print(x):\n    shop.query(x)\nprint(f'select {name}')",
+    "another tool": "import shop\nshop.query(name)",
+    "a starred list": "shop.query(*[name])",
+    "starred names": "shop.query(**{'statement': name})",
+    "two uses, one a part": "shop.query('x', {'n': name})\nshop.query('select ' + name)",
+    "eval": "shop.query(eval('\"select \" + name'))",
+    "an assignment to it": "name = name + \"'\"\nshop.query('x', {'n': name})",
+    "a decorator": "@name.join\ndef f():\n    pass",
+}
+WHOLE = {
+    "an argument": "mail.send(name)",
+    "an argument by name": "mail.send(to=name, text='Hello')",
+    "awaited": "await mail.send(to=name)",
+    "of a function": "pay(name, 5)",
+    "a bound parameter": "shop.query('select * from c where name = :n', {'n': name})",
+    "bound parameters in a list": "shop.query('select * from c where name = ?', [name, 1])",
+    "compared": "rows = shop.query('x')\nprint([r for r in rows if r['name'] == name])",
+    "a key": "rows = shop.query('x')\nprint(rows[name], rows.get(name, 0))",
+    "an answer": "print(f'{name} has paid')\nprint(name)",
+    "a helper variable": "to = name\nmail.send(to=to)",
+    "without spaces around": "mail.send(to=name.strip().lower())",
+    "a loop": "for to in [name, 'ada@example.com']:\n    mail.send(to=to)",
+    "a condition": "if name and len(name) > 2:\n    mail.send(to=name if 1 else 'x')",
+    "never": "print(1)",
+}
+
+
+def routine(script: str, default: str = "Bob", **more) -> Routine:
+    parameter = Parameter(name="name", type="text", default=default, **more)
+    return Routine(
+        name="r",
+        title="t",
+        task="t",
+        script=script,
+        parameters={"name": parameter},
+        actions=ACTIONS,
+    )
+
+
+@pytest.mark.parametrize("script", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize(
+    "value", ["x' or name = 'Bob", 'x" --', "x; rm -rf /", "../../etc/passwd", "--all", "$(id)"]
+)
+def test_a_text_that_becomes_a_part_takes_no_quotes(script, value):
+    made = routine(script)
+    with pytest.raises(ConfigurationError, match="has to match"):
+        made.values({"name": value})
+    assert made.values({"name": "Ada Lovelace-Byron"}) == {"name": "Ada Lovelace-Byron"}
+    assert made.values({}) == {"name": "Bob"}
+
+
+@pytest.mark.parametrize("script", WHOLE.values(), ids=WHOLE)
+def test_a_text_that_is_used_whole_takes_any(script):
+    made = routine(script)
+    assert made.parameters["name"].pattern is None
+    assert made.values({"name": "x' or name = 'Bob"}) == {"name": "x' or name = 'Bob"}
+
+
+def test_the_pattern_is_in_the_file_and_the_tasks_own_value_fits():
+    made = routine("shop.query('select ' + name)", default="O'Brien")
+    again = Routine.of_text("r", made.text(), "r.py")
+    assert again == made
+    assert again.parameters["name"].pattern is not None
+    assert again.values({"name": "O'Brien"}) == {"name": "O'Brien"}
+    with pytest.raises(ConfigurationError):
+        again.values({"name": "O'Connor"})
+
+
+def test_a_file_without_a_pattern_is_given_one_as_it_is_read():
+    text = routine("shop.query('select ' + name)").text()
+    lines = [line for line in text.splitlines() if not line.startswith("# pattern")]
+    read = Routine.of_text("r", "\n".join(lines) + "\n", "r.py")
+    with pytest.raises(ConfigurationError, match="has to match"):
+        read.values({"name": "x' or name = 'Bob"})
+
+
+def test_a_pattern_of_the_users_own_is_left():
+    made = routine("shop.query('select ' + name)", pattern="[a-z]+'?")
+    assert made.values({"name": "x'"}) == {"name": "x'"}
