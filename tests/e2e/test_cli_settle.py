@@ -36,7 +36,7 @@ def test_what_is_shown_of_it(here):
         assert "hint: delf resume" not in delf("runs", "show", task, cwd=here).stdout
         assert "again? desk.close(number=7)" in approvals(here, "list").stdout
         shown = approvals(here, "show", name).stdout
-        assert "The call was begun and interrupted; whether it happened" in shown
+        assert "may already have happened: the call was begun and interrupted" in shown
         data = json.loads(approvals(here, "show", name, "--json").stdout)
         assert (data["outcome_unknown"], data["effect"]) == (True, "write")
         refused = approvals(here, "edit", name, "number=8")
@@ -104,7 +104,7 @@ def test_on_a_terminal(here, keys, answer, done):
     task = killed_in_a_call(here)
     command = [DELF, "resume", task, "--approve", "all"]
     with TerminalProcess(command, env=environment(), cwd=here) as terminal:
-        before = terminal.expect("desk.close was interrupted; make it again?")
+        before = terminal.expect("desk.close was interrupted. Make it again?")
         assert "replaying what was done · " in before
         assert "starting" not in before
         for prompt, typed in keys:
