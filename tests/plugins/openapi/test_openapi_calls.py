@@ -472,7 +472,7 @@ async def test_a_refusal_names_the_scheme_that_nothing_was_given_for(
         ({}, "missing argument 'name'"),
         ({"name": ""}, 'name: "" is shorter than 1 character'),
         ({"name": 5}, 'name: 5 is not of type "string"'),
-        ({"name": "x", "kind": "cow"}, 'kind: "cow" is not one of "cat"'),
+        ({"name": "x", "kind": "cow"}, "kind: 'cow' is not one of 'cat'"),
         ({"name": "x", "knd": "cat"}, "unknown argument 'knd'; did you mean 'kind'"),
         ({"name": "x", "parent": {"name": 1}}, r'parent\.name: 1 is not of type "string"'),
         ({"name": "x", "parent": {}}, 'parent: "name" is a required property'),
@@ -523,3 +523,35 @@ async def test_the_shape_of_an_undeclared_response_is_learnt_without_a_cache(
     quiet = open_api(one({}), sample=False)
     await invoke(quiet, "call")
     assert not quiet.is_stale()
+
+
+WRONG = one(
+    {
+        "parameters": [param("limit", schema={"type": "integer", "maximum": 5})],
+        "requestBody": body(
+            {
+                "type": "object",
+                "required": ["kind", "never"],
+                "properties": {"kind": {"enum": ["cat", "dog"]}, "never": {"type": "string"}},
+            }
+        ),
+    },
+    method="post",
+)
+
+
+async def test_a_specification_that_is_wrong_about_itself_can_be_borne(
+    open_api, invoke, server: RawServer, caplog
+):
+    given = {"limit": 50, "kind": "cow"}
+    with pytest.raises(ToolRefusedError, match="limit"):
+        await invoke(open_api(WRONG), "call", **given)
+    tool = open_api(WRONG, check_arguments="warn")
+    for _ in range(2):
+        await invoke(tool, "call", **given)
+    assert server.last.query == "limit=50"
+    assert json.loads(server.last.body) == {"kind": "cow"}
+    told = [text for text in caplog.messages if "against its specification" in text]
+    assert len(told) == 3, "each fault once: limit, never and kind"
+    with pytest.raises(ToolRefusedError, match="unknown argument 'limmit'"):
+        await invoke(tool, "call", limmit=3)

@@ -697,3 +697,58 @@ async def test_types_in_full_tell_all_that_shorter_ones_cut() -> None:
     deep, kind = full.parameters
     assert deep.type_text.count('"p39": int') == full.returns.count('"p39": int') == 3
     assert "'VALUE_39'" in kind.type_text
+
+
+ENUM = {"type": "integer", "enum": [1, 2], "description": "* `1` - Low\n* `2` - Urgent"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "doc"),
+    [
+        ({"allOf": [{"type": "string", "description": "Whose it is."}]}, "Whose it is."),
+        ({"allOf": [{"type": "string"}], "description": "Outer."}, "Outer."),
+        ({"anyOf": [{"type": "string", "description": "A mail."}, {"type": "null"}]}, "A mail."),
+        ({"allOf": [ENUM]}, "* `1` - Low * `2` - Urgent"),
+        (
+            {"enum": ["a", "b"], "x-enum-descriptions": ["Ann", "Bob"], "description": "Who."},
+            "Who.; a: Ann, b: Bob",
+        ),
+        ({"enum": [1, 2], "x-enumDescriptions": {"1": "Low", "2": "High"}}, "1: Low, 2: High"),
+        (
+            {"oneOf": [{"const": 1, "title": "Low"}, {"const": 2, "title": "High"}]},
+            "1: Low, 2: High",
+        ),
+    ],
+)
+async def test_what_a_value_means_is_told_wherever_it_stands(schema: Any, doc: str) -> None:
+    document = one({"parameters": [param("value", schema=schema)]})
+    (parameter,) = (await actions_of(document))["call"].parameters
+    assert parameter.doc.endswith(doc)
+
+
+async def test_bytes_are_only_where_the_answer_is_no_json() -> None:
+    schema = {"type": "object", "properties": {"data": {"type": "string", "format": "binary"}}}
+    operation = {
+        "requestBody": body(schema),
+        "responses": {
+            "200": {"description": "", "content": {"application/json": {"schema": schema}}}
+        },
+    }
+    (action,) = (await actions_of(one(operation, method="post"))).values()
+    assert action.signature == '(data: bytes = ...) -> {"data": str}'
+
+
+async def test_an_error_on_a_key_or_a_value_lists_what_is_allowed() -> None:
+    inner = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"state": {"enum": [f"s{n}" for n in range(20)]}, "name": {}},
+    }
+    schema = {"type": "object", "properties": {"filter": {"anyOf": [inner, {"type": "null"}]}}}
+    action = (await actions_of(one({"requestBody": body(schema)}, method="post")))["call"]
+    with pytest.raises(
+        ToolRefusedError, match=r"no key 'stat'; did you mean 'state'.*: state, name"
+    ):
+        action.validate({"filter": {"stat": "s1"}})
+    with pytest.raises(ToolRefusedError, match=r"'x' is not one of 's0', 's1'.*'s19'"):
+        action.validate({"filter": {"state": "x"}})

@@ -48,5 +48,5 @@ class TestConnection(ConnectionContract):
 
 class TestPackage(PluginContract):
     name = "openapi"
-    offers: Any = {"connection": ["openapi"]}
+    offers: Any = {"command": ["openapi"], "connection": ["openapi"]}
     vendors = ("httpx", "yaml")

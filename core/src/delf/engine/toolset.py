@@ -260,6 +260,7 @@ class Toolset:
                     parameters=tuple((p.name, p.doc or "") for p in b.action.parameters),
                     values=tuple(v for p in b.action.parameters for v in values_in(p.type_text)),
                     reads=b.action.effect == "read",
+                    description=b.action.description,
                 )
                 for b in self.actions
                 if not b.built_in

@@ -79,6 +79,7 @@ class APITool(delf_openapi.connection.APITool):
         max_response_bytes: int = ...,
         max_spec_bytes: int = ...,
         validate: delf_openapi.settings.Validation = ...,
+        check_arguments: Literal['warn', 'raise'] = ...,
     ) -> None: ...
 
 class Calendar(delf_calendar.connection.Calendar):

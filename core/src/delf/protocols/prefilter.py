@@ -22,6 +22,7 @@ class CatalogEntry:
         parameters: Its parameters, each by its name and what it means.
         values: Words that its parameters can be, and the keys of those that are records.
         reads: Whether it only reads.
+        description: All that is known about it.
     """
 
     name: str
@@ -30,6 +31,7 @@ class CatalogEntry:
     parameters: tuple[tuple[str, str], ...] = ()
     values: tuple[str, ...] = ()
     reads: bool = False
+    description: str = ""
 
 
 class Catalog(Sequence[CatalogEntry]):

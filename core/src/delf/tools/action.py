@@ -58,6 +58,7 @@ class Action:
             spells one out is the same call.
         context: The parameter of ``call`` that gets the :class:`delf.tools.context.CallContext`.
         tags: Words that it is sorted under, for searching.
+        description: All that is known about it, for searching; the model reads ``summary``.
         resumes: All that it does is done by child tasks, so that a call that was interrupted is
             made again without a question.
         version: The version that the other side states, where its actions may change under the same
@@ -88,6 +89,7 @@ class Action:
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     context: str | None = None
     tags: tuple[str, ...] = ()
+    description: str = ""
     resumes: bool = False
     version: str | None = None
     trust: Trust | Mapping[str, Trust] = "outside"

@@ -21,6 +21,7 @@ _TAGS: Final = 1.0
 _SUMMARY: Final = 2.0
 _PARAMETERS: Final = 1.0
 _VALUES: Final = 0.5
+_DESCRIPTION: Final = 0.5
 
 
 def search(catalog: Catalog, words: str, limit: int = 20) -> tuple[CatalogEntry, ...]:
@@ -80,6 +81,7 @@ def _ranking(catalog: Catalog) -> Ranking:
                     (" ".join(e.tags), _TAGS),
                     (" ".join(map(" ".join, e.parameters)), _PARAMETERS),
                     (" ".join(e.values), _VALUES),
+                    (e.description, _DESCRIPTION),
                 )
                 for e in catalog
             ),

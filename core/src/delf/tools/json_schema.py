@@ -6,12 +6,12 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import unquote
 
-from delf.errors import OptionalDependencyError, ToolDefinitionError
+from delf.errors import OptionalDependencyError, ToolDefinitionError, did_you_mean
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
@@ -36,6 +36,8 @@ _HEAVY: Final = 2000
 _LARGE: Final = 10_000
 """Parts of a value whose faults are not all looked for: each takes its time to be written."""
 _MESSAGE: Final = 400
+_LISTED: Final = 1_200
+"""Characters of a message that lists the values or the keys that would be right."""
 
 _HERE: Final = ("not", "if", "then", "else")
 _HERE_LISTS: Final = ("allOf", "anyOf", "oneOf")
@@ -130,10 +132,11 @@ class Checker:
             if self._validator.is_valid(value):
                 return []
             if most > 1 and size <= _LARGE:
-                return [_fault(e) for e in islice(self._validator.iter_errors(value), most)]
+                errors = islice(self._validator.iter_errors(value), most)
+                return [_fault(error, self._root) for error in errors]
             self._validator.validate(value)
         except jsonschema_rs.ValidationError as error:
-            return [_fault(error)]
+            return [_fault(error, self._root)]
         except (ValueError, TypeError, RecursionError, OverflowError) as error:
             told = f"it cannot be checked: {clean(str(error), _MESSAGE)}"
             return [Fault((), told, unchecked=True)]
@@ -208,19 +211,53 @@ class Checker:
         return _Steps(self._target, most).of(self._root, value) <= most
 
 
-def _fault(error: Any) -> Fault:
+def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
     """The fault; of several alternatives that do not fit, of the one that fits furthest."""
     branches: list[list[Any]] = getattr(error.kind, "context", None) or []
     inner = [error for branch in branches for error in branch]
     if not inner:
-        return Fault(tuple(error.instance_path), clean(error.message, _MESSAGE))
+        told = _allowed(error, root)
+        message = clean(error.message, _MESSAGE) if told is None else clean(told, _LISTED)
+        return Fault(tuple(error.instance_path), message)
+    # Whoever gives a value does not mean that there is none.
+    inner = [e for e in inner if not e.message.endswith('is not of type "null"')] or inner
     best = max(inner, key=_likeness)
     place = best.instance_path
     alike = [e for e in inner if e.instance_path == place and _likeness(e) == _likeness(best)]
     if len(alike) == 1:
-        return _fault(best)
+        return _fault(best, root)
     told = dict.fromkeys(error.message for error in alike)
     return Fault(tuple(place), clean("; or ".join(told), _MESSAGE))
+
+
+def _allowed(error: Any, root: Mapping[str, Any]) -> str | None:
+    """Word a wrong value or key with all that would be right; None for other faults."""
+    kind = error.kind.name
+    if kind == "enum":
+        given = error.instance
+        values = [value for value in _listed(error.kind.options) if value is not None]
+        close = did_you_mean(given, map(str, values)) if isinstance(given, str) else ""
+        listed = ", ".join(map(repr, values))
+        return f"{clean(repr(given), 80)} is not one of {listed}{close}"
+    if kind in ("additionalProperties", "unevaluatedProperties"):
+        keys = [str(key) for key in error.kind.unexpected]
+        known = _keys_at(root, error.schema_path)
+        if not known:
+            return None
+        close = did_you_mean(keys[0], known)
+        return f"there is no key {keys[0]!r}{close}; its keys: {', '.join(known)}"
+    return None
+
+
+def _keys_at(root: Mapping[str, Any], path: Iterable[str | int]) -> list[str]:
+    """The properties of the schema in which a word of it stands."""
+    node: Any = root
+    for part in list(path)[:-1]:
+        if isinstance(node, list) and isinstance(part, int):
+            node = cast("list[Any]", node)[part]
+        else:
+            node = _mapped(node).get(str(part))
+    return list(_mapped(_mapped(node).get("properties")))
 
 
 def _likeness(error: Any) -> tuple[int, bool]:

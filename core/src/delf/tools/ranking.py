@@ -14,7 +14,7 @@ from typing import Any, Final
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.4
 _NAMED: Final = 0.5
-"""What a name counts for of which all words are looked for."""
+"""The bonus of a name of which all words are looked for."""
 _WORD: Final = re.compile(r"[^\W_]+")
 _RUN: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -31,7 +31,7 @@ _STOP: Final = frozenset(
 )
 
 _SAME: Final = 0.5
-"""What a word counts for that people use for the one that they were given."""
+"""The weight of a word that means the same as one that is looked for."""
 _ALIKE: Final = {
     word: tuple(other for other in group if other != word)
     for group in (

@@ -34,8 +34,17 @@ def looks_only(name: str) -> bool:
     Args:
         name: Such as ``tickets.search`` or ``read_flow_runs``.
     """
+    return not _LOOKS.isdisjoint(_words(name.rpartition(".")[2])) and not changes(name)
+
+
+def changes(name: str) -> bool:
+    """Tell whether an action's name has a verb of changing, as ``create`` or ``delete``.
+
+    Args:
+        name: Such as ``tickets.close``.
+    """
     words = set(_words(name.rpartition(".")[2]))
-    return bool(words & _LOOKS) and not words & (_VERBS - _LOOKS - {"run"})
+    return bool(words & (_VERBS - _LOOKS - {"run"}))
 
 
 def resource_of(name: str) -> str:

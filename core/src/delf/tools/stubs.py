@@ -7,14 +7,14 @@ the others: their types lose depth, but never what the task names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
 from delf.protocols.strategy import ToolChoice, ToolDescription
 from delf.tools.ranking import named_by
 from delf.tools.resources import is_own, resource_of, with_readers
-from delf.tools.results import Results, named_results
+from delf.tools.results import Result, Results, named_results
 from delf.tools.signature import Parameter
 from delf.tools.type_texts import Named, shorten
 
@@ -25,7 +25,8 @@ _NAMES_SHARE: Final = 0.4
 """The share of the budget that names of further tools may take."""
 _ABOUT: Final = "# and about"
 _IN_VAIN: Final = 40
-"""So many stubs in a row that do not fit mean that the budget is used."""
+"""So many stubs that do not fit mean that the budget is used."""
+_ROUNDS: Final = 4
 
 
 class Detail(NamedTuple):
@@ -88,32 +89,51 @@ def fill(choice: ToolChoice, best_first: Iterable[str], task: str) -> frozenset[
         task: What the user wants, in plain words.
     """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
-    room = choice.budget
-    listed = ""
-    if whole_size(by_name.values(), room) > room:
-        listed = names_of(by_name, room)
-        room -= len(listed)
-    is_counted = _ABOUT in listed
+    if whole_size(by_name.values(), choice.budget) <= choice.budget:
+        wanted = (name for name in best_first if name in by_name)
+        return frozenset(with_readers(wanted, choice.catalog))
     named = named_by(task)
-    seen: set[str] = set()
-    kept: list[str] = []
-    in_vain = 0
-    for name in with_readers((n for n in best_first if n in by_name), choice.catalog):
-        tool = by_name[name]
-        results: Results = named_results((tool, tool)) if tool.returns in seen else {}
+    kept: dict[str, ToolDescription] = {}
+    wanted = with_readers((n for n in best_first if n in by_name), choice.catalog)
+    left = [by_name[name] for name in wanted]
+    for _ in range(_ROUNDS):  # what a stub takes beside others is known once they are together
+        names = names_of((name for name in by_name if name not in kept), choice.budget)
+        size = _size([*kept.values()], LEAST, named, choice.budget) + len(names)
+        left, more = _taken(left, choice.budget - size, named, kept, is_listed=_ABOUT not in names)
+        if not more:
+            break
+        kept |= more
+    return frozenset(kept)
+
+
+def _taken(
+    tools: Sequence[ToolDescription],
+    room: int,
+    named: Named,
+    kept: Mapping[str, ToolDescription],
+    *,
+    is_listed: bool,
+) -> tuple[list[ToolDescription], dict[str, ToolDescription]]:
+    """The tools that are left, and those whose stubs fit the room beside the kept ones."""
+    seen = {text for tool in kept.values() for text in (tool.connection, tool.returns)}
+    more: dict[str, ToolDescription] = {}
+    left: list[ToolDescription] = []
+    for place, tool in enumerate(tools):
+        results = named_results((tool, tool))
         size = len(_stub(tool, LEAST, named, results)) + 1
+        if tool.returns not in seen and (found := results.get(tool.returns)):
+            size += len(_definition(found, LEAST, named)) + 5
         size += 0 if tool.connection in seen else len(_head(tool)) + 1
-        size -= 0 if is_counted else len(tool.method) + 2  # it is no longer among the names
+        size -= len(tool.method) + 2 if is_listed else 0  # it is no longer among the names
         if size > room:
-            in_vain += 1
-            if in_vain > _IN_VAIN:
-                break
+            left.append(tool)
+            if len(left) > _IN_VAIN:
+                return [*left, *tools[place + 1 :]], more
             continue
-        in_vain = 0
         room -= size
         seen |= {tool.connection, tool.returns}
-        kept.append(name)
-    return frozenset(kept)
+        more[tool.name] = tool
+    return left, more
 
 
 def render_stubs(
@@ -170,9 +190,13 @@ def _with_result(
     """A stub, after the record that it is the first to give."""
     found = results.get(tool.returns)
     if found is not None and found.first is tool:
-        limit = 2 * detail.result
-        yield f"{indent}{found.name} = {shorten(found.record, limit, named, 2 * _RESULT_NAMES)}"
+        yield f"{indent}{_definition(found, detail, named)}"
     yield _stub(tool, detail, named, results)
+
+
+def _definition(result: Result, detail: Detail, named: Named) -> str:
+    limit = 2 * detail.result
+    return f"{result.name} = {shorten(result.record, limit, named, 2 * _RESULT_NAMES)}"
 
 
 def names_of(names: Iterable[str], budget: int) -> str:

@@ -207,7 +207,7 @@ class Shapes:
 
     def _typed(self, kind: Any, found: dict[str, Any], depth: int, mode: Mode) -> str:
         if kind == "string" and is_binary(found):
-            return "bytes"
+            return "bytes" if mode == "in" else "str"  # an answer in JSON has none
         if kind == "string" and self._dates and mode == "out" and found.get("format") in _DATES:
             return _DATES[found["format"]]
         if kind in _TYPES:
@@ -224,7 +224,7 @@ class Shapes:
             return f"dict[str, {self._any(cast('Any', extra), depth - 1, mode)}]"
         if kind == "object" or isinstance(extra, dict):
             return "dict"
-        return "bytes" if is_binary(found) else "Any"
+        return "bytes" if mode == "in" and is_binary(found) else "Any"
 
     def _object(
         self, properties: dict[str, Any], required: set[str], depth: int, mode: Mode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -71,6 +72,7 @@ class Caller:
                 self._settings,
                 call.expected(),
                 call.hidden,
+                functools.partial(self._bear, f"{self.name}.{name}"),
             )
             self._builders[name] = builder
         return builder
@@ -113,6 +115,15 @@ class Caller:
         if self._settings.validate == "off" or not answer.content:
             return found.untyped(builder.operation, answer, body)
         return await asyncio.to_thread(found.typed, builder.operation, answer, body)
+
+    def _bear(self, action: str, faults: list[str]) -> None:
+        """Warn once that arguments are sent though their specification forbids them."""
+        key = (action, tuple(faults))
+        if key in self._told:
+            return
+        if len(self._told) < _MOST_TOLD:
+            self._told.add(key)
+        _log.warning("%s is called against its specification: %s", action, "; ".join(faults))
 
     def _tell(self, what: str, faults: tuple[str, ...], context: CallContext | None) -> None:
         """Say that a response is not as declared, once for each way in which it is not.

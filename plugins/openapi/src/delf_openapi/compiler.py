@@ -40,6 +40,10 @@ SHORT_ROOM: Final = Room(260, 420, 90)
 _FULL_ROOM: Final = Room(FULL_CHARS, FULL_CHARS, 240)
 
 
+_DEEP: Final = 3
+_VALUE_TEXTS: Final = ("x-enum-descriptions", "x-enumDescriptions", "x-enum-varnames")
+
+
 class Argument(NamedTuple):
     """One keyword of an action, as it is shown.
 
@@ -168,7 +172,7 @@ def _of_param(param: Param, shapes: Shapes, document: Document, room: Room) -> A
         param.place,
         safe_text(shapes, param.schema, "in", room.argument),
         None if param.required else default_text(found),
-        _doc(param.doc or found.get("description"), found, room.doc),
+        _doc(param.doc or text_of(document, param.schema), found, room.doc),
     )
 
 
@@ -196,7 +200,7 @@ def _of_field(item: Field, body: Body, shapes: Shapes, document: Document, room:
         "body",
         shown,
         default,
-        _doc(found.get("description"), found, room.doc),
+        _doc(text_of(document, item.schema), found, room.doc),
     )
 
 
@@ -207,8 +211,56 @@ def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
         return {}
 
 
+def text_of(document: Document, schema: Any, depth: int = 0) -> str:
+    """Describe the value of a schema in its own words, or in those of a part of it.
+
+    Values of an enumeration are explained where the specification explains them.
+
+    Args:
+        document: The specification.
+        schema: The schema.
+        depth: The number of schemas around it.
+    """
+    found = _resolved(document, schema)
+    text: Any = found.get("description")
+    parts = [
+        part
+        for word in ("allOf", "oneOf", "anyOf")
+        for part in cast("list[Any]", found.get(word) or [])
+        if isinstance(found.get(word), list)
+    ]
+    told = text if isinstance(text, str) and text.strip() else ""
+    if not told and depth < _DEEP:
+        texts = (text_of(document, part, depth + 1) for part in parts)
+        told = next(filter(None, texts), "")
+    values = _value_texts(found, [_resolved(document, part) for part in parts])
+    if not values and isinstance(found.get("items"), dict) and depth < _DEEP:
+        items = _resolved(document, found["items"])
+        values = _value_texts(items, [])
+    return "; ".join(filter(None, [told.strip(), values]))
+
+
+def _value_texts(found: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> str:
+    """The meanings of an enumeration's values: of an extension, or of constants as parts."""
+    texts: Any = next((found[name] for name in _VALUE_TEXTS if found.get(name)), None)
+    values: Any = found.get("enum")
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(texts, dict):
+        pairs = list(cast("dict[Any, Any]", texts).items())
+    elif isinstance(texts, list) and isinstance(values, list):
+        pairs = list(zip(cast("list[Any]", values), cast("list[Any]", texts), strict=False))
+    else:
+        pairs = [
+            (p["const"], p.get("description") or p.get("title")) for p in parts if "const" in p
+        ]
+    told = (f"{value}: {clean(text, 60)}" for value, text in pairs if isinstance(text, str))
+    return ", ".join(told)
+
+
 def _doc(text: Any, schema: Mapping[str, Any], most: int) -> str:
     shown = sentence(text, most)
+    if isinstance(text, str) and _explains_values(schema) and len(shown) < len(text):
+        shown = clean(text, 2 * most)
     form = schema.get("format")
     if schema.get("type") == "string" and form in ("date", "date-time", "uuid", "email", "uri"):
         return f"{form}; {shown}" if shown else str(form)
@@ -221,6 +273,12 @@ def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(found, dict):
         return {}
     return {str(k).upper(): v for k, v in cast("dict[Any, Any]", found).items()}
+
+
+def _explains_values(schema: Mapping[str, Any]) -> bool:
+    """Tell whether a schema has values whose meanings its text may list, a line each."""
+    parts: Any = [schema, *cast("list[Any]", schema.get("allOf") or schema.get("oneOf") or [])]
+    return any(isinstance(p, dict) and bool({"enum", "const"} & set(p)) for p in parts)
 
 
 _NOTHING: Final = frozenset({"204", "205"})

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from delf_openapi.enrichment import Improvements
     from delf_openapi.loading import API
 
+_DESCRIPTION: Final = 600
 _PLAIN_WORDS: Final = frozenset(
     {"openapi", "swagger", "spec", "specification", "api", "json", "yaml", "yml", "latest"}
     | {"main", "index", "schema", "docs", "v1", "v2", "v3", "www", "com", "org", "net", "io"}
@@ -288,6 +289,7 @@ class APITool(Connection):
             call=call.call,
             schema=call.schema,
             tags=entry.spot.tags,
+            description=_description(api, entry),
             context=CONTEXT,
             full_types=full_types,
             version=f"{entry.spot.method} {entry.spot.path} {servers}",
@@ -303,6 +305,15 @@ class APITool(Connection):
                 item |= {"method": spot.method, "path": spot.path, "tags": list(spot.tags)}
         title = clean(api.info.get("title"), 200)
         return {**shown, "api": title, "left_out": api.left_out, "warnings": list(api.warnings)}
+
+
+def _description(api: API, entry: Entry) -> str:
+    """Return the long description of an operation, for searching."""
+    node: Any = api.document.at("#")
+    for token in entry.spot.tokens:
+        node = cast("Any", node).get(token) if isinstance(node, dict) else None
+    found: Any = cast("dict[str, Any]", node).get("description") if isinstance(node, dict) else ""
+    return clean(found, _DESCRIPTION)
 
 
 def _parameter(argument: Argument) -> Parameter:

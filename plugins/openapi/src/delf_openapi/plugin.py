@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from delf.hookspecs import hookimpl
-from delf.specs import ConnectionSpec
+from delf.specs import CommandSpec, ConnectionSpec
 
 
 @hookimpl
@@ -15,4 +15,13 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         summary="Any REST API, from its OpenAPI or Swagger specification.",
         factory="delf_openapi.connection:APITool",
         exports=("APITool",),
+    )
+
+
+@hookimpl
+def delf_commands() -> Iterable[CommandSpec]:
+    yield CommandSpec(
+        name="openapi",
+        summary="Look at REST APIs: operations that only read.",
+        factory="delf_openapi.command:openapi",
     )

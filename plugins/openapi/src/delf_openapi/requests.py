@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from urllib.parse import quote, urlsplit
@@ -83,6 +83,7 @@ class RequestBuilder:
         settings: What is the same for every call.
         signature: How messages say what is expected.
         hidden: Keywords that scripts cannot give, because they were given in code.
+        bear: Hears of faults of arguments that are sent all the same.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class RequestBuilder:
         settings: OpenAPISettings,
         signature: str,
         hidden: frozenset[str],
+        bear: Callable[[list[str]], None],
     ) -> None:
         self._where = where
         self._document = document
@@ -106,6 +108,7 @@ class RequestBuilder:
         body = operation.body
         fields = body.fields if body is not None and body.fields is not None else ()
         self._fields = {f.arg: f for f in fields if f.arg not in hidden}
+        self._bear = bear
 
     # -- checking -----------------------------------------------------------------------
 
@@ -130,16 +133,27 @@ class RequestBuilder:
                 problems += self._take(arg, value, given)
             except Misfit as misfit:
                 problems.append(f"argument {misfit}")
-        missing = [p.arg for p in self._params.values() if p.required]
-        missing += self._needed_of_body(body, arguments) if body is not None else []
-        missing = [arg for arg in missing if arg not in given and arguments.get(arg) is None]
-        problems += [f"missing argument {arg!r}" for arg in missing]
+        needed = [p.arg for p in self._params.values() if p.required]
+        needed += self._needed_of_body(body, arguments) if body is not None else []
+        for arg in needed:
+            if arg not in given and arguments.get(arg) is None:
+                lacks = [f"missing argument {arg!r}"]
+                is_path = arg in self._params and self._params[arg].place == "path"
+                problems += lacks if is_path else self._borne(lacks)
         if body is not None and not problems:
-            problems += self._check_body(body, given)
+            problems += self._borne(self._check_body(body, given))
         if problems:
             shown = "; ".join(problems[:8])
             raise ToolRefusedError(f"{self._where}: {shown}. Expected {self._signature}")
         return given
+
+    def _borne(self, faults: list[str]) -> list[str]:
+        """The faults that refuse a call: none where a specification may be wrong about itself."""
+        if self._settings.check_arguments == "raise":
+            return faults
+        if faults:
+            self._bear(faults)
+        return []
 
     def _body_names(self, body: Body | None) -> tuple[str, ...]:
         names = (body.whole, body.extra) if body is not None else ()
@@ -152,9 +166,9 @@ class RequestBuilder:
             if value is None:
                 return []  # a parameter that is None is one that is left out
             value = self._checker.loosened(param.schema, plain(value, arg))
-            faults = self._checker.faults(param.schema, value)
-            if faults:
-                return [_told(fault, arg) for fault in faults]
+            faults = [_told(fault, arg) for fault in self._checker.faults(param.schema, value)]
+            if faults and self._borne(faults):
+                return faults
             given[arg] = value
             self._try_to_write(param, value)
             return []

@@ -9,6 +9,7 @@ from typing import Final
 
 from delf.errors import AgentConfirmationError, ConnectionConfigurationError, did_you_mean
 from delf.tools.action import strictest
+from delf.tools.resources import changes, looks_only
 from delf.types import Effect, Permission
 from delf_openapi.operations import Spot
 
@@ -104,6 +105,18 @@ def resolved_confirm(
     if words is None:
         return value
     return tuple(s.name for s in choose(spots, words, "confirm", where) if s.name in chosen)
+
+
+def only_reads(name: str, path: str) -> bool:
+    """Tell whether an operation only reads, by its name, or by the end of its path.
+
+    Args:
+        name: The action's name.
+        path: The template, such as ``/flow_runs/filter``.
+    """
+    last = path.rstrip("/").rpartition("/")[2]
+    is_plain = "{" not in last
+    return looks_only(name) or (is_plain and looks_only(last) and not changes(name))
 
 
 def told_effects(

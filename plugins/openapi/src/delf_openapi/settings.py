@@ -24,6 +24,10 @@ with warnings.catch_warnings():
             default="warn",
             description="What a response does that is not as declared; off gives it untyped.",
         )
+        check_arguments: Literal["warn", "raise"] = Field(
+            default="raise",
+            description="What an argument does that its schema forbids; warn sends it anyway.",
+        )
 
 
 class OpenAPISettings(_Checks):
@@ -138,3 +142,4 @@ class OpenAPIOptions(TypedDict, total=False):
     max_response_bytes: int
     max_spec_bytes: int
     validate: Validation
+    check_arguments: Literal["warn", "raise"]

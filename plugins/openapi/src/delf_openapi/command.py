@@ -1,0 +1,70 @@
+"""``delf openapi``: look at the REST APIs that a project uses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from delf.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delf_openapi.connection import APITool
+
+
+@click.group("openapi")
+def openapi() -> None:
+    """Look at the REST APIs that the project uses."""
+
+
+@openapi.command()
+@click.argument("connection")
+@click.pass_context
+def effects(ctx: click.Context, connection: str) -> None:
+    """Print the operations of CONNECTION that only read by their names, as a line for delf.toml.
+
+    An API that takes a filter in a body reads with POST, which counts as a write and needs
+    approval. The line has an effect only in delf.toml; keep the parts that you believe.
+
+    \b
+    delf openapi effects prefect
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    state: Any = ctx.find_root().obj
+    project: Any = state.load_project()
+    made: Any = project.connector(state.discover(project.environ))(connection)
+    found, count = asyncio.run(_proposed(made))
+    click.echo(
+        f"# {len(found)} of {count} operations only read by their names. Keep what you believe.",
+        err=True,
+    )
+    entries = [f'{json.dumps(name, ensure_ascii=False)} = "read"' for name in found]
+    click.echo(f"effects = {{ {', '.join(entries)} }}" if entries else "effects = {}")
+
+
+async def _proposed(made: Any) -> tuple[list[str], int]:
+    from delf_openapi.connection import APITool
+
+    if not isinstance(made, APITool):
+        raise ConfigurationError(
+            f"{made.name} is not a REST API", hint='in delf.toml it has type = "openapi"'
+        )
+    try:
+        return await asyncio.to_thread(_readers, made)
+    finally:
+        await made.aclose()
+
+
+def _readers(made: APITool) -> tuple[list[str], int]:
+    from delf_openapi.selection import only_reads
+
+    methods: list[Mapping[str, Any]] = made.inspected(verbose=True)["methods"]
+    found = [
+        str(method["name"])
+        for method in methods
+        if method["effect"] == "write" and only_reads(str(method["name"]), str(method["path"]))
+    ]
+    return found, len(methods)
