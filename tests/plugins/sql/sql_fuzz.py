@@ -350,7 +350,10 @@ def duckdb_runner(url: str) -> Iterator[Run]:
     """DuckDB, in a session as delf makes it; the macros fail with their names."""
     import duckdb
 
-    backend = backend_of(url)
+    from delf_sql.backends.duckdb_child import DuckdbEngine
+
+    settings = SQLSettings.for_instance("db", {"url": url})
+    backend = DuckdbEngine(make_target("db", settings), settings)
     with backend.session(reader=True) as session:
         driver: Any = session.connection.driver_connection
 

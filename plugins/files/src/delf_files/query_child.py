@@ -132,7 +132,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
         config={
             "memory_limit": question["memory"],
             "threads": question["threads"],
-            "temp_directory": str(Path.cwd()),
+            "temp_directory": str(Path.cwd() / "spill"),  # statements may read what is in it
             "max_temp_directory_size": question["spill"],
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,

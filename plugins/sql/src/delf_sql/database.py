@@ -85,7 +85,11 @@ class Database:
             if isinstance(error, TimeoutError) and not future.cancelled():
                 if not is_ended:
                     raise LostError from None
-                if future.exception() is None:  # it ended, whole, while it was to be stopped
+                failed = future.exception()
+                problem = self._backend.explain(failed) if failed is not None else None
+                if problem is not None and problem.lost:
+                    raise LostError from None
+                if failed is None:  # it ended, whole, while it was to be stopped
                     return future.result()
             raise
         finally:

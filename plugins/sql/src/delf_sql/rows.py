@@ -82,16 +82,21 @@ def as_dicts(fetched: Fetched) -> list[dict[str, Any]]:
         note(f"the database says: {told}")
     for name in fetched.mended:
         note(f"column {name!r} has text that is not UTF-8: each such byte was read as \ufffd")
-    for number, name in enumerate(names):
-        texts = [row[number] for row in fetched.rows if holds_text(row[number])]
-        if texts:
-            note(
-                f"column {name!r}: {len(texts)} of {len(fetched.rows)} values came as text, as "
-                f"Python has no value like {str(plain(texts[0]))[:100]!r}"
-            )
+    note_texts(fetched.columns, fetched.rows)
     return [
         {name: plain(value) for name, value in zip(names, row, strict=True)} for row in fetched.rows
     ]
+
+
+def note_texts(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Note the columns with values that Python cannot say."""
+    for number, name in enumerate(unique_names(columns)):
+        texts = [row[number] for row in rows if holds_text(row[number])]
+        if texts:
+            note(
+                f"column {name!r}: {len(texts)} of {len(rows)} values came as text, as "
+                f"Python has no value like {str(plain(texts[0]))[:100]!r}"
+            )
 
 
 def unique_names(columns: Sequence[str]) -> list[str]:

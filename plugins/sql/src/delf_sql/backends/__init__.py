@@ -13,10 +13,11 @@ from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 
 if TYPE_CHECKING:
+    from delf_sql.backends.duckdb import DuckdbBackend
     from delf_sql.backends.engine import EngineBackend
     from delf_sql.backends.sqlite import SqliteBackend
 
-    Backend = EngineBackend | SqliteBackend
+    Backend = DuckdbBackend | EngineBackend | SqliteBackend
 
 
 def make_backend(target: Target, settings: SQLSettings) -> Backend:

@@ -1,113 +1,182 @@
-"""DuckDB in this process. Reading has the file open for reading only.
+"""DuckDB, each statement in a child process (``duckdb_child``).
 
-Nothing outside of the file can be reached, and no extension is loaded. No variable of this program
-is a table, and no setting can be changed. DuckDB's own parser has to see one SELECT. The
-query runs inside of another SELECT, which takes a query and nothing else. DuckDB opens a file
-either for reading or for writing: there is one statement at a time, and the file is closed after
-it.
+One call of a function may run for minutes and hear no interrupt, or take gigabytes: then it ends
+with its process, and the next statement has another.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import time
-from collections.abc import Sequence
+import contextlib
+import tempfile
+import threading
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-import duckdb
-import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError
-
-from delf.errors import ConnectionFileNotFoundError, ToolRefusedError
-from delf_sql.backends.base import Problem, first_line
-from delf_sql.backends.engine import EngineBackend, origin
-from delf_sql.catalog import Catalogue
+from delf.errors import ConnectionFileNotFoundError
+from delf.values.encoding import dumps, loads
+from delf_confined.children import Child, Template
+from delf_confined.limits import Limits
+from delf_confined.readers import died, over_limit, result_of
+from delf_sql.backends.base import Problem, Written
+from delf_sql.catalog import Column, Relation, Table
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Bound, Params, bind
 from delf_sql.rows import Fetched
 from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
-from delf_sql.values import AsText, for_duckdb
+from delf_sql.values import for_duckdb
 
-_MEMORY: Final = "512MB"
-_SPILL: Final = "4GB"
-_THREADS: Final = 2
-_BUSY_SECONDS: Final = 5.0
-_RETRY_SECONDS: Final = 0.05
-_CONFINED: Final = {
-    "memory_limit": _MEMORY,
-    "max_temp_directory_size": _SPILL,
-    "threads": _THREADS,
-    "enable_external_access": False,
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "allow_community_extensions": False,
-    "python_enable_replacements": False,
-}
-_TOLD: Final = (("Count",), ("Success",))
-_MOMENTS: Final = ("DATE", "TIME", "TIMESTAMP")
-_ZONED: Final = "TIMESTAMP WITH TIME ZONE"
-_UNSAYABLE: Final = {
-    "INTERVAL": "datepart('year', {0}) <> 0 OR datepart('month', {0}) <> 0",
-    "DATE": "NOT isfinite({0})",
-    "TIMESTAMP": "NOT isfinite({0})",
-    "TIMESTAMP_NS": "NOT isfinite({0}) OR epoch_ns({0}) % 1000 <> 0",
-    _ZONED: "NOT isfinite({0})",
-}
-"""A condition in SQL for values that Python cannot hold: months, infinity, nanoseconds."""
-_UNSAYABLE_INSIDE: Final = {
-    "INTERVAL": r"\d months?|\d years?",
-    "DATE": r"infinity|\(BC\)|\d{{5,}}-\d\d-\d\d",
-    "TIMESTAMP": r"infinity|\(BC\)|\d{{5,}}-\d\d-\d\d",
-    "TIMESTAMP_NS": r"\.\d{{6}}\d*[1-9]",
-    "TIME": r"24:00:00",
-}
-"""The same in the text of a nested value, by the types in it."""
-_CATALOGUE: Final = Catalogue(
-    relations="""
-SELECT schema_name || chr(31) || name, nullif(schema_name, 'main'), name, is_view, comment FROM (
-    SELECT schema_name, table_name AS name, false AS is_view, comment FROM duckdb_tables()
-    WHERE database_name = current_database() AND NOT internal
-    UNION ALL
-    SELECT schema_name, view_name, true, comment FROM duckdb_views()
-    WHERE database_name = current_database() AND NOT internal)
-ORDER BY schema_name <> 'main', schema_name, name
-""",
-    columns="""
-SELECT schema_name || chr(31) || table_name AS key, column_name, lower(data_type), is_nullable,
-       comment
-FROM duckdb_columns()
-WHERE database_name = current_database() AND list_contains($keys, key)
-ORDER BY key, column_index
-""",
-    keys="""
-SELECT schema_name || chr(31) || table_name AS key, unnest(constraint_column_names),
-       lower(constraint_type[1]), referenced_table || '.' || unnest(referenced_column_names)
-FROM duckdb_constraints()
-WHERE database_name = current_database() AND list_contains($keys, key)
-  AND (constraint_type IN ('PRIMARY KEY', 'FOREIGN KEY')
-       OR constraint_type = 'UNIQUE' AND len(constraint_column_names) = 1)
-""",
-)
+_MEMORY: Final = 1_500_000_000
+"""Of the whole process; DuckDB itself is told a third of it."""
+_SPILL: Final = 4_000_000_000
+_ANY_SIZE: Final = 2**60
+_ANSWER_OF_A_BYTE: Final = 8
+_WORK: Final = "delf_sql.backends.duckdb_child:run"
+_PRELOADS: Final = ("duckdb", "duckdb_engine")
+_STATEMENT: Final = "the statement"
+_SETTINGS: Final = ("max_rows", "max_bytes", "connect_timeout", "statement_timeout", "pool_size")
 
 
-class DuckdbBackend(EngineBackend):
-    """Speaks with DuckDB.
+class _DuckdbError(Exception):
+    """A problem that DuckDB, or the end of its process, is."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.text)
+        self.problem = problem
+
+
+@dataclass(frozen=True)
+class _Started:
+    """A child that waits for its statement."""
+
+    child: Child
+    limits: Limits
+    folder: tempfile.TemporaryDirectory[str]
+
+    def end(self) -> None:
+        """End the child, and remove its folder."""
+        self.child.end()
+        self.folder.cleanup()
+
+
+class _Session:
+    """One statement after another, each in a child of its own.
+
+    Args:
+        template: Forks the children.
+        path: The file.
+        reader: Whether it is opened for reading only.
+        settings: The connection's.
+    """
+
+    def __init__(
+        self, template: Template, path: Path, *, reader: bool, settings: SQLSettings
+    ) -> None:
+        self._template = template
+        self._path = path
+        self._reader = reader
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._running: Child | None = None
+        self._is_stopped = False
+        # Before the first statement's time begins: what starts all children may start with it.
+        self._ready = [self._start()]
+
+    def do(self, work: str, **given: Any) -> Any:
+        """Do a work of :mod:`duckdb_child`.
+
+        Raises:
+            _DuckdbError: What DuckDB says, or how its process ended.
+            DelfError: What the work raised.
+        """
+        settings = self._settings
+        arguments = {
+            "database": str(self._path),
+            "reader": self._reader,
+            "settings": {name: getattr(settings, name) for name in _SETTINGS},
+            "work": work,
+            "given": given,
+        }
+        started = self._ready.pop() if self._ready else self._start()
+        try:
+            answer = self._ask(started, dumps(arguments))
+        finally:
+            started.end()
+        found = result_of(answer, _STATEMENT, started.limits)
+        if "problem" in found:
+            raise _DuckdbError(Problem(**found["problem"]))
+        return found["value"]
+
+    def _start(self) -> _Started:
+        settings = self._settings
+        folder = tempfile.TemporaryDirectory(prefix="delf-duckdb-")
+        limits = Limits(
+            seconds=settings.statement_timeout,
+            memory=_MEMORY + _ANSWER_OF_A_BYTE * settings.max_bytes,
+            answer=_ANSWER_OF_A_BYTE * settings.max_bytes + 1_000_000,
+            scratch=folder.name,
+            file_bytes=_SPILL if self._reader else _ANY_SIZE,
+            writable=() if self._reader else (str(self._path.parent),),
+        )
+        files = (str(self._path), f"{self._path}.wal")
+        try:
+            child = self._template.fork(_WORK, limits, files, _PRELOADS)
+        except BaseException:
+            folder.cleanup()
+            raise
+        return _Started(child, limits, folder)
+
+    def _ask(self, started: _Started, arguments: bytes) -> dict[str, Any]:
+        child, limits = started.child, started.limits
+        with self._lock:
+            self._running = child
+            if self._is_stopped:
+                child.kill()
+        try:
+            return loads(child.ask(arguments, limits.answer))
+        except EOFError:
+            status = child.end()
+        except ValueError:
+            raise over_limit("answer", _STATEMENT, limits) from None
+        finally:
+            with self._lock:
+                self._running = None
+        cause = "timeout" if self._is_stopped and self._reader else "unavailable"
+        text = died(status, _STATEMENT).message
+        raise _DuckdbError(Problem(cause=cause, text=text, lost=not self._reader))
+
+    def stop(self) -> None:
+        """Kill the process of the statement that runs, and of any that follows."""
+        with self._lock:
+            self._is_stopped = True
+            if self._running is not None:
+                self._running.kill()
+
+    def close(self) -> None:
+        """End what was started and not needed."""
+        while self._ready:
+            self._ready.pop().end()
+
+
+class DuckdbBackend:
+    """Speaks with DuckDB, a process for each statement.
 
     Args:
         target: The file.
         settings: What a statement may take.
     """
 
+    grace = 2.0
     one_at_a_time = True
-    catalogue = _CATALOGUE
-    batches = False
-    pool: ClassVar[type[sa.Pool]] = sa.NullPool
 
     def __init__(self, target: Target, settings: SQLSettings) -> None:
-        super().__init__(target, settings)
+        self.target = target
+        self._settings = settings
         self._path = Path(target.database).absolute()
+        self._template = Template()
 
     def create(self) -> None:
         """Create the file, as DuckDB does for a writer.
@@ -116,142 +185,84 @@ class DuckdbBackend(EngineBackend):
             OSError: When it cannot be created.
         """
         try:
-            duckdb.connect(str(self._path), config=dict(_CONFINED)).close()
-        except duckdb.Error as error:
-            raise OSError(first_line(str(error))) from None
+            with contextlib.closing(self._session(reader=False)) as session:
+                session.do("relations")
+        except _DuckdbError as error:
+            raise OSError(str(error)) from None
 
-    def _url(self) -> sa.URL:
-        return sa.URL.create("duckdb", database=str(self._path))
-
-    def _options(self, reader: bool) -> dict[str, Any]:
-        return {"connect_args": {"read_only": reader, "config": dict(_CONFINED)}}
-
-    def _connect(self, engine: sa.Engine) -> sa.Connection:
-        """Open the file; another that writes it is waited for a while."""
-        reader = engine is self._engines.get(True)
+    @contextlib.contextmanager
+    def session(self, *, reader: bool) -> Generator[_Session]:
+        """A session, in which each statement has a process."""
         if not self._path.is_file() and (reader or not self._settings.create):
             raise ConnectionFileNotFoundError(
                 f"there is no DuckDB file {self.target.database!r}",
                 hint="check the path (it is taken from the working directory), or set create = true"
                 " and make the tables with write",
             )
-        last = time.monotonic() + min(_BUSY_SECONDS, self._settings.connect_timeout)
-        while True:
-            try:
-                return engine.connect()
-            except DBAPIError as error:
-                text = str(error.orig)
-                is_taken = "Could not set lock" in text or "different configuration" in text
-                if not is_taken or time.monotonic() > last:
-                    raise
-            time.sleep(_RETRY_SECONDS)
+        with contextlib.closing(self._session(reader=reader)) as session:
+            yield session
 
-    def _prepare(self, driver: Any, *, reader: bool) -> None:
-        for setting in (
-            "TimeZone = 'UTC'",
-            "enable_progress_bar = false",
-            "lock_configuration = true",
-        ):
-            driver.execute(f"SET {setting}")
+    def _session(self, *, reader: bool) -> _Session:
+        return _Session(self._template, self._path, reader=reader, settings=self._settings)
 
-    def stop(self, session: sa.Connection) -> None:
-        """Interrupt its statement."""
-        _raw(session).interrupt()
-
-    def read(
-        self, session: sa.Connection, statement: Statement, params: Params, limit: int
-    ) -> Fetched:
-        """Run a query that DuckDB's own parser takes for one."""
+    def read(self, session: _Session, statement: Statement, params: Params, limit: int) -> Fetched:
+        """Run a query."""
         bound = self._bind(statement, params)
-        _check_is_query(session, bound)
-        tail = "\n) AS delf"
-        kinds = self._kinds(session, _around(bound, "DESCRIBE ", ""))
-        names = [f"c{number}" for number in range(len(kinds))]
-        asked_for = [_out(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
-        asked_for += [_as_text(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
-        head = f"SELECT {', '.join(asked_for)} FROM (\n"  # noqa: S608 - names made here
-        asked = _around(bound, head, f"{tail}({', '.join(names)})")
-        found = self._fetch(session, asked, limit, streams=False)
-        rows: list[Sequence[Any]] = [_row(row, kinds) for row in found.rows]
-        return Fetched(tuple(name for name, _ in kinds), rows, found.more)
+        found = session.do("query", pieces=bound.pieces, values=bound.values, limit=limit)
+        return Fetched(tuple(found["columns"]), found["rows"], found["more"])
 
-    def _kinds(self, session: sa.Connection, bound: Bound) -> list[tuple[str, str]]:
-        """The columns of a query with their types."""
-        return [(row[0], row[1].upper()) for row in session.execute(bound.clause()).fetchall()]
-
-    def _write_one(
-        self, session: sa.Connection, statement: Statement, bound: Bound, room: int
-    ) -> Fetched:
-        """Run it once; DuckDB gives the number of changed rows as a row."""
-        fetched = super()._write_one(session, statement, bound, room)
-        returns = any(token.word == "RETURNING" for token in statement.tokens)
-        if returns or fetched.columns not in _TOLD:
-            return fetched
-        return Fetched((), [], changed=sum(row[0] for row in fetched.rows))
+    def write(self, session: _Session, statement: Statement, batches: Sequence[Params]) -> Written:
+        """Run a statement for each set of parameters, and commit."""
+        bounds = [self._bind(statement, params) for params in batches]
+        found = session.do(
+            "change",
+            bounds=[[bound.pieces, bound.values] for bound in bounds],
+            returns=any(token.word == "RETURNING" for token in statement.tokens),
+        )
+        written = Written()
+        written.rowcount = found["rowcount"]
+        written.columns, written.rows = tuple(found["columns"]), found["rows"]
+        return written
 
     def _bind(self, statement: Statement, params: Params) -> Bound:
         return bind(statement.text, statement.tokens, params, "duckdb", for_duckdb)
 
-    def version(self, session: sa.Connection) -> str:
+    def relations(self, session: _Session) -> list[Relation]:
+        """All tables and views."""
+        return [Relation(**relation) for relation in session.do("relations")]
+
+    def tables(self, session: _Session, relations: Sequence[Relation]) -> list[Table]:
+        """These with their columns."""
+        told = [_as_dict(relation) for relation in relations]
+        found: list[dict[str, Any]] = session.do("tables", relations=told) if told else []
+        return [
+            Table(
+                Relation(**table["relation"]),
+                [Column(**column) for column in table["columns"]],
+                table["broken"],
+            )
+            for table in found
+        ]
+
+    def version(self, session: _Session) -> str:
         """DuckDB's version."""
-        return f"DuckDB {duckdb.__version__}"
+        return f"DuckDB {version('duckdb')}"
+
+    def stop(self, session: _Session) -> None:
+        """End the process of its statement."""
+        session.stop()
+
+    def discard(self, session: _Session) -> None:
+        """A session leaves nothing behind."""
+
+    def dispose(self) -> None:
+        """End the processes."""
+        self._template.close()
 
     def explain(self, error: BaseException) -> Problem | None:
         """Explain DuckDB's error."""
-        cause = origin(error)
-        if not isinstance(cause, duckdb.Error):
-            return super().explain(error)
-        text = first_line(str(cause))
-        if isinstance(cause, duckdb.InterruptException):
-            return Problem(cause="timeout", text=text)
-        if isinstance(cause, (duckdb.IOException, duckdb.ConnectionException)):
-            return Problem(cause="unavailable", text=text)
-        if "read-only mode" in text or isinstance(cause, duckdb.PermissionException):
-            return Problem(cause="read-only", text=text)
-        return Problem(cause="statement", text=text)
+        return error.problem if isinstance(error, _DuckdbError) else None
 
 
-def _raw(session: sa.Connection) -> Any:
-    """The connection, which duckdb_engine wraps."""
-    return session.connection.driver_connection
-
-
-def _check_is_query(session: sa.Connection, bound: Bound) -> None:
-    statements = _raw(session).extract_statements(bound.text())
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise ToolRefusedError("query only reads, and this is not a plain query: use write")
-
-
-def _around(bound: Bound, head: str, tail: str) -> Bound:
-    pieces = list(bound.pieces)
-    pieces[0] = head + pieces[0]
-    pieces[-1] += tail
-    return Bound(pieces, bound.values)
-
-
-def _out(name: str, kind: str) -> str:
-    return f"{name} AT TIME ZONE 'UTC'" if kind == _ZONED else name  # else it asks for pytz
-
-
-def _as_text(name: str, kind: str) -> str:
-    """The text of a value that Python lacks, else NULL."""
-    lacks = _UNSAYABLE.get(kind) or _lacks_inside(kind)
-    return f"CASE WHEN {lacks.format(name)} THEN {name}::VARCHAR END" if lacks else "NULL"
-
-
-def _lacks_inside(kind: str) -> str | None:
-    """The condition for a list, a struct or a map that has such a value in it."""
-    found = [pattern for word, pattern in _UNSAYABLE_INSIDE.items() if word in kind]
-    return f"regexp_matches({{0}}::VARCHAR, '{'|'.join(found)}')" if found else None
-
-
-def _row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:
-    values: list[Any] = []
-    for number, (_, kind) in enumerate(kinds):
-        value, text = row[number], row[len(kinds) + number]
-        if text is not None or (isinstance(value, str) and kind.startswith(_MOMENTS)):
-            value = AsText(text if text is not None else value)
-        elif kind == _ZONED and isinstance(value, dt.datetime):
-            value = value.replace(tzinfo=dt.UTC)
-        values.append(value)
-    return values
+def _as_dict(relation: Relation) -> dict[str, Any]:
+    return {name: getattr(relation, name) for name in ("name", "schema", "kind", "comment", "key")}

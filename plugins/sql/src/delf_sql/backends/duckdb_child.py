@@ -1,0 +1,311 @@
+"""DuckDB in a child process, where it can be bounded and killed. Reading opens the file read-only.
+
+Nothing outside of the file can be reached, and no extension is loaded. No variable of this program
+is a table, and no setting can be changed. DuckDB's own parser has to see one SELECT. The
+query runs inside of another SELECT, which takes a query and nothing else. DuckDB opens a file
+either for reading or for writing: there is one statement at a time, and the file is closed after
+it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import duckdb
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from delf.errors import DelfError, ToolRefusedError
+from delf_sql.backends.base import Problem, Written, first_line
+from delf_sql.backends.engine import EngineBackend, origin
+from delf_sql.catalog import Catalogue, Relation
+from delf_sql.placeholders import Bound
+from delf_sql.rows import Fetched, note_texts
+from delf_sql.settings import SQLSettings
+from delf_sql.target import Target
+from delf_sql.values import AsText, plain
+
+_MEMORY: Final = "512MB"
+_SPILL: Final = "4GB"
+_THREADS: Final = 2
+_BUSY_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 0.05
+_CONFINED: Final = {
+    "memory_limit": _MEMORY,
+    "max_temp_directory_size": _SPILL,
+    "threads": _THREADS,
+    "enable_external_access": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,
+    "secret_directory": "/nonexistent",
+}
+_TOLD: Final = (("Count",), ("Success",))
+_MOMENTS: Final = ("DATE", "TIME", "TIMESTAMP")
+_ZONED: Final = "TIMESTAMP WITH TIME ZONE"
+_UNSAYABLE: Final = {
+    "INTERVAL": "datepart('year', {0}) <> 0 OR datepart('month', {0}) <> 0",
+    "DATE": "NOT isfinite({0})",
+    "TIMESTAMP": "NOT isfinite({0})",
+    "TIMESTAMP_NS": "NOT isfinite({0}) OR epoch_ns({0}) % 1000 <> 0",
+    _ZONED: "NOT isfinite({0})",
+}
+"""A condition in SQL for values that Python cannot hold: months, infinity, nanoseconds."""
+_UNSAYABLE_INSIDE: Final = {
+    "INTERVAL": r"\d months?|\d years?",
+    "DATE": r"infinity|\(BC\)|\d{{5,}}-\d\d-\d\d",
+    "TIMESTAMP": r"infinity|\(BC\)|\d{{5,}}-\d\d-\d\d",
+    "TIMESTAMP_NS": r"\.\d{{6}}\d*[1-9]",
+    "TIME": r"24:00:00",
+}
+"""The same in the text of a nested value, by the types in it."""
+_CATALOGUE: Final = Catalogue(
+    relations="""
+SELECT schema_name || chr(31) || name, nullif(schema_name, 'main'), name, is_view, comment FROM (
+    SELECT schema_name, table_name AS name, false AS is_view, comment FROM duckdb_tables()
+    WHERE database_name = current_database() AND NOT internal
+    UNION ALL
+    SELECT schema_name, view_name, true, comment FROM duckdb_views()
+    WHERE database_name = current_database() AND NOT internal)
+ORDER BY schema_name <> 'main', schema_name, name
+""",
+    columns="""
+SELECT schema_name || chr(31) || table_name AS key, column_name, lower(data_type), is_nullable,
+       comment
+FROM duckdb_columns()
+WHERE database_name = current_database() AND list_contains($keys, key)
+ORDER BY key, column_index
+""",
+    keys="""
+SELECT schema_name || chr(31) || table_name AS key, unnest(constraint_column_names),
+       lower(constraint_type[1]), referenced_table || '.' || unnest(referenced_column_names)
+FROM duckdb_constraints()
+WHERE database_name = current_database() AND list_contains($keys, key)
+  AND (constraint_type IN ('PRIMARY KEY', 'FOREIGN KEY')
+       OR constraint_type = 'UNIQUE' AND len(constraint_column_names) = 1)
+""",
+)
+
+
+class DuckdbEngine(EngineBackend):
+    """Speaks with DuckDB, for one statement.
+
+    Args:
+        target: The file.
+        settings: What a statement may take.
+    """
+
+    catalogue = _CATALOGUE
+    pool: ClassVar[type[sa.Pool]] = sa.NullPool
+
+    def __init__(self, target: Target, settings: SQLSettings) -> None:
+        super().__init__(target, settings)
+        self._path = Path(target.database).absolute()
+
+    def _url(self) -> sa.URL:
+        return sa.URL.create("duckdb", database=str(self._path))
+
+    def _options(self, reader: bool) -> dict[str, Any]:
+        config = dict(_CONFINED)
+        if reader:  # The file's own folder cannot be written; DuckDB lets statements read this one.
+            config["temp_directory"] = str(Path.cwd() / "spill")
+        return {"connect_args": {"read_only": reader, "config": config}}
+
+    def _connect(self, engine: sa.Engine) -> sa.Connection:
+        """Open the file; another that writes it is waited for a while."""
+        last = time.monotonic() + min(_BUSY_SECONDS, self._settings.connect_timeout)
+        while True:
+            try:
+                return engine.connect()
+            except DBAPIError as error:
+                text = str(error.orig)
+                is_taken = "Could not set lock" in text or "different configuration" in text
+                if not is_taken or time.monotonic() > last:
+                    raise
+            time.sleep(_RETRY_SECONDS)
+
+    def _prepare(self, driver: Any, *, reader: bool) -> None:
+        for setting in (
+            "TimeZone = 'UTC'",
+            "enable_progress_bar = false",
+            "lock_configuration = true",
+        ):
+            driver.execute(f"SET {setting}")
+
+    def stop(self, session: sa.Connection) -> None:
+        """Interrupt its statement."""
+        _raw(session).interrupt()
+
+    def query(self, session: sa.Connection, bound: Bound, limit: int) -> Fetched:
+        """Run a query that DuckDB's own parser takes for one."""
+        _check_is_query(session, bound)
+        tail = "\n) AS delf"
+        kinds = self._kinds(session, _around(bound, "DESCRIBE ", ""))
+        names = [f"c{number}" for number in range(len(kinds))]
+        asked_for = [_out(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
+        asked_for += [_as_text(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
+        head = f"SELECT {', '.join(asked_for)} FROM (\n"  # noqa: S608 - names made here
+        asked = _around(bound, head, f"{tail}({', '.join(names)})")
+        found = self._fetch(session, asked, limit, streams=False)
+        rows: list[Sequence[Any]] = [_row(row, kinds) for row in found.rows]
+        return Fetched(tuple(name for name, _ in kinds), rows, found.more)
+
+    def _kinds(self, session: sa.Connection, bound: Bound) -> list[tuple[str, str]]:
+        """The columns of a query with their types."""
+        return [(row[0], row[1].upper()) for row in session.execute(bound.clause()).fetchall()]
+
+    def change(self, session: sa.Connection, bounds: Sequence[Bound], *, returns: bool) -> Written:
+        """Run a write for each set of parameters, and commit.
+
+        DuckDB gives the number of changed rows as a row, unless the statement returns others.
+        """
+        written = Written()
+        for bound in bounds:
+            room = written.room(self._settings.max_rows)
+            fetched = self._fetch(session, bound, room, streams=False)
+            if not returns and fetched.columns in _TOLD:
+                fetched = Fetched((), [], changed=sum(row[0] for row in fetched.rows))
+            written.add(fetched.changed, fetched)
+        session.commit()
+        return written
+
+    def explain(self, error: BaseException) -> Problem | None:
+        """Explain DuckDB's error."""
+        cause = origin(error)
+        if not isinstance(cause, duckdb.Error):
+            return super().explain(error)
+        text = first_line(str(cause))
+        if isinstance(cause, duckdb.InterruptException):
+            return Problem(cause="timeout", text=text)
+        if isinstance(cause, (duckdb.IOException, duckdb.ConnectionException)):
+            return Problem(cause="unavailable", text=text)
+        if "read-only mode" in text or isinstance(cause, duckdb.PermissionException):
+            return Problem(cause="read-only", text=text)
+        return Problem(cause="statement", text=text)
+
+
+def run(
+    database: str, reader: bool, settings: dict[str, Any], work: str, given: dict[str, Any]
+) -> dict[str, Any]:
+    """Open the file, do one work, close it. Called in a child process.
+
+    Args:
+        database: The file's path.
+        reader: Whether it is opened for reading only.
+        settings: Fields of the connection's settings.
+        work: ``query``, ``change``, ``relations`` or ``tables``.
+        given: What the work needs.
+
+    Returns:
+        Its ``value``, or DuckDB's ``problem``.
+    """
+    target = Target(dialect="duckdb", label="DuckDB", database=database)
+    engine = DuckdbEngine(target, SQLSettings.model_construct(**settings))
+    try:
+        with engine.session(reader=reader) as session:
+            # What does not hear it is killed from outside a second later.
+            timer = threading.Timer(settings["statement_timeout"], engine.stop, (session,))
+            timer.daemon = True
+            timer.start()
+            try:
+                return {"value": _WORKS[work](engine, session, given)}
+            finally:
+                timer.cancel()
+    except DelfError:
+        raise
+    except Exception as error:
+        problem = engine.explain(error)
+        if problem is None:
+            raise
+        return {"problem": asdict(problem)}
+
+
+def _query(engine: DuckdbEngine, session: sa.Connection, given: dict[str, Any]) -> Any:
+    found = engine.query(session, Bound(given["pieces"], given["values"]), given["limit"])
+    note_texts(found.columns, found.rows)
+    return {"columns": found.columns, "rows": _plain(found.rows), "more": found.more}
+
+
+def _change(engine: DuckdbEngine, session: sa.Connection, given: dict[str, Any]) -> Any:
+    bounds = [Bound(pieces, values) for pieces, values in given["bounds"]]
+    written = engine.change(session, bounds, returns=given["returns"])
+    note_texts(written.columns, written.rows)
+    return {
+        "rowcount": written.rowcount,
+        "columns": written.columns,
+        "rows": _plain(written.rows),
+    }
+
+
+def _relations(engine: DuckdbEngine, session: sa.Connection, _: dict[str, Any]) -> Any:
+    return [asdict(relation) for relation in engine.relations(session)]
+
+
+def _tables(engine: DuckdbEngine, session: sa.Connection, given: dict[str, Any]) -> Any:
+    relations = [Relation(**relation) for relation in given["relations"]]
+    return [asdict(table) for table in engine.tables(session, relations)]
+
+
+_WORKS: Final = {
+    "query": _query,
+    "change": _change,
+    "relations": _relations,
+    "tables": _tables,
+}
+
+
+def _plain(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    return [[plain(value) for value in row] for row in rows]
+
+
+def _raw(session: sa.Connection) -> Any:
+    """The connection, which duckdb_engine wraps."""
+    return session.connection.driver_connection
+
+
+def _check_is_query(session: sa.Connection, bound: Bound) -> None:
+    statements = _raw(session).extract_statements(bound.text())
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise ToolRefusedError("query only reads, and this is not a plain query: use write")
+
+
+def _around(bound: Bound, head: str, tail: str) -> Bound:
+    pieces = list(bound.pieces)
+    pieces[0] = head + pieces[0]
+    pieces[-1] += tail
+    return Bound(pieces, bound.values)
+
+
+def _out(name: str, kind: str) -> str:
+    return f"{name} AT TIME ZONE 'UTC'" if kind == _ZONED else name  # else it asks for pytz
+
+
+def _as_text(name: str, kind: str) -> str:
+    """The text of a value that Python lacks, else NULL."""
+    lacks = _UNSAYABLE.get(kind) or _lacks_inside(kind)
+    return f"CASE WHEN {lacks.format(name)} THEN {name}::VARCHAR END" if lacks else "NULL"
+
+
+def _lacks_inside(kind: str) -> str | None:
+    """The condition for a list, a struct or a map that has such a value in it."""
+    found = [pattern for word, pattern in _UNSAYABLE_INSIDE.items() if word in kind]
+    return f"regexp_matches({{0}}::VARCHAR, '{'|'.join(found)}')" if found else None
+
+
+def _row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:
+    values: list[Any] = []
+    for number, (_, kind) in enumerate(kinds):
+        value, text = row[number], row[len(kinds) + number]
+        if text is not None or (isinstance(value, str) and kind.startswith(_MOMENTS)):
+            value = AsText(text if text is not None else value)
+        elif kind == _ZONED and isinstance(value, dt.datetime):
+            value = value.replace(tzinfo=dt.UTC)
+        values.append(value)
+    return values
