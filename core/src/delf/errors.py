@@ -447,7 +447,7 @@ def check_above_zero(what: str, value: object) -> None:
         value: The value.
 
     Raises:
-        ConfigurationError: When it is no number above zero.
+        ConfigurationError: When it is not a number above zero.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ConfigurationError(f"{what} is {value!r}", hint="give a number above 0")

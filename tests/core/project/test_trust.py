@@ -129,7 +129,7 @@ def test_the_files_that_say_what_is_done_are_those_that_it_names(folder):
     (folder / "conf").mkdir()
     (folder.parent / "other.json").write_text("{}")
     for name in ("answers.jsonl", "data.json", "conf/mcp.json", "tokens.json", "api.yaml", "run.py",
-                 "rows.csv", "shop.db", "trail.json", "more.json", "unnamed.py"):  # fmt: skip
+                 "rows.csv", "shop.db", "trail.json", "more.json", "beside.py"):  # fmt: skip
         (folder / name).write_text("{}")
     (folder / "server").write_text("#!/bin/sh\n")
     (folder / "server").chmod(0o755)
@@ -142,7 +142,12 @@ def test_the_files_that_say_what_is_done_are_those_that_it_names(folder):
         "run.py",
         "server",
         "more.json",
+        "beside.py",  # a program is started, which may load it
     }
+    text = NAMED.replace('type = "mcp"\ncommand = "./server"\nargs', 'type = "api"\nrest')
+    (folder / "delf.toml").write_text(text.replace('"run.py", "-v", ', ""))
+    assert "beside.py" not in files(folder), "no program is started"
+    assert "conf/mcp.json" in files(folder)
     assert "conf/mcp.json" not in files(folder, NOWHERE="elsewhere.json")
 
 

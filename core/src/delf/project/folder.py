@@ -13,6 +13,7 @@ from delf.config import LLM_FIELDS
 from delf.environment import EnvFile
 from delf.errors import ConfigurationError
 from delf.project.files import read_config
+from delf.project.programs import files_of_programs, starts_program
 from delf.project.values import substitute
 from delf.records import dataclass
 from delf.trust.decisions import Items, whole
@@ -124,6 +125,9 @@ def read_folder(begin: Path, file: Path | None, environ: Mapping[str, str]) -> F
             raise ConfigurationError(f"{root} has more than {_MOST_FILES:,} files that decide")
         items[name], size = _digest(path, root, left)
         left -= size
+    named = list(_named(root, document, env, known))
+    if starts_program(document, named, [name for name, _ in env.written]):
+        items |= files_of_programs(root, items, _data(root, document))
     return Folder(root=root, file=file, document=document, env=env, items=items)
 
 
@@ -179,6 +183,13 @@ def _named(
         path = _in_folder(root, name.removeprefix(_RECORDED) if recorded else name)
         if path is not None and (recorded or path.suffix in _SAYING or os.access(path, os.X_OK)):
             yield path
+
+
+def _data(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:
+    """The paths in the folder that settings name as data, or as what delf writes."""
+    named = (value for path, value in leaves(document) if not _WRITTEN.isdisjoint(path))
+    texts = (text for value in named for text in texts_in(value) if len(text) <= _LONGEST_PATH)
+    return frozenset(Path(os.path.normpath(root / text)) for text in texts if "\0" not in text)
 
 
 def _in_folder(root: Path, name: str) -> Path | None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from delf.trust.decisions import Change
     from delf_cli.effects import Effect
 
+_MOST_NAMES: Final = 20
+"""Names of files in a question."""
 _MOST: Final = 8
 """Lines of one kind in a question; `delf trust --show` has all."""
 QUESTION: Final = "Trust this folder? You are asked again when what these files say changes."
@@ -86,7 +88,10 @@ def lines(folder: Folder, clean: Callable[[str], str], *, everything: bool) -> I
         yield f"{where} is not as it was when you trusted it:"
     else:
         yield f"{where} is trusted:"
-    yield f"  {errors.visible(', '.join(folder.items))}"
+    names = list(folder.items)
+    shown = names if everything else names[:_MOST_NAMES]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    yield f"  {errors.visible(', '.join(shown))}{more}"
     if changes:
         yield from _section("what is new", [_change(item) for item in changes], everything)
     found = effects(folder)

@@ -32,6 +32,13 @@ _ENDS: Final = 200
 _ID: Final = re.compile(rb'"id" ?: ?([0-9]{1,15}|"[\w.-]{1,80}")')
 
 
+def _own_caches() -> dict[str, str]:
+    """Variables that let Python load no cached code of a project, which nobody has trusted."""
+    from platformdirs import user_cache_path
+
+    return {"PYTHONPYCACHEPREFIX": str(user_cache_path("delf", appauthor=False) / "pycache")}
+
+
 @asynccontextmanager
 async def running(
     command: str,
@@ -61,7 +68,7 @@ async def running(
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**get_default_environment(), **env},
+        env={**get_default_environment(), **_own_caches(), **env},
         cwd=cwd,
         limit=MAX_MESSAGE,
         start_new_session=True,  # its own group: what it started ends with it

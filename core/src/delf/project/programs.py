@@ -1,0 +1,200 @@
+"""The files of a folder that a program could run or import which its settings start.
+
+A command line does not say what its program loads: ``python -m server`` runs ``server.py`` of the
+folder, which imports its neighbours; ``npx`` looks into ``node_modules``, ``uv run`` into
+``pyproject.toml``. So every file of the folder counts, but for data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from delf.errors import ConfigurationError
+from delf.trust.folders import leaves
+
+_STARTING: Final = frozenset(
+    {"args", "argv", "arguments", "cmd", "command", "commands", "entrypoint", "exec", "executable"}
+    | {"program", "run", "script"}
+)
+"""Keys of settings with a program, or with the arguments of a program."""
+_CODE: Final = frozenset(
+    {".bat", ".cjs", ".cmd", ".exe", ".jar", ".js", ".mjs", ".php", ".pl", ".ps1", ".py", ".pyz"}
+    | {".rb", ".sh", ".ts", ".wasm"}
+)
+_NAMED_IN: Final = (b'"command"', b"command:", b"command =", b"'command'")
+"""The texts with which a file of settings, as mcp.json, names a program."""
+_SETTINGS: Final = frozenset({".json", ".jsonc", ".toml", ".yaml", ".yml"})
+_DATA: Final = frozenset(
+    {".arrow", ".csv", ".db", ".docx", ".duckdb", ".eml", ".feather", ".gif", ".ics", ".jpeg"}
+    | {".jpg", ".jsonl", ".log", ".md", ".mp3", ".mp4", ".ndjson", ".ods", ".odt", ".parquet"}
+    | {".pdf", ".png", ".pptx", ".rst", ".sqlite", ".sqlite3", ".svg", ".tsv", ".txt", ".wav"}
+    | {".webp", ".xls", ".xlsx"}
+)
+"""Suffixes of data and prose: no program is run from these, and they change every day."""
+_DATA_SUFFIXES: Final = ("-journal", "-shm", "-wal")
+"""Ends of the names of files that a database makes beside it."""
+_DECIDING: Final = ("requirements", "constraints")
+"""Begins of the names of texts that say which packages are installed."""
+_LEFT_OUT: Final = frozenset(
+    {".git", ".hg", ".jj", ".svn", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+)
+"""Folders that no program loads code from by itself; delf has Python keep its caches elsewhere."""
+_INSTALLED: Final = frozenset({"node_modules", "site-packages", ".venv", "venv"})
+_ENVIRONMENT: Final = "pyvenv.cfg"
+_MOST_READ: Final = 1000
+"""Files of which each has a digest of its own."""
+_MOST_BYTES: Final = 20_000_000
+"""Bytes that are read for these digests."""
+_MOST_SEEN: Final = 200_000
+"""Files and folders that are looked at."""
+REST: Final = "(the other files)"
+"""The name of all files that are too many, or too large, to be read at each start."""
+
+
+def starts_program(document: Mapping[str, Any], named: list[Path], written: list[str]) -> bool:
+    """Return True if the settings of a folder start a program, or may do so.
+
+    Args:
+        document: What ``delf.toml`` says.
+        named: The files of the folder that its settings name.
+        written: The names of the variables of its ``.env``.
+    """
+    for path, value in leaves(document):
+        if path[0] in ("connections", "plugins") and not _STARTING.isdisjoint(path[1:]) and value:
+            return True
+    if any(name.lower().rpartition("_")[2] in _STARTING for name in written):
+        return True
+    return any(_is_program(path) for path in named)
+
+
+def _is_program(path: Path) -> bool:
+    """Return True for a file that is code, or that names a program itself."""
+    if path.suffix in _CODE or os.access(path, os.X_OK):
+        return True
+    if path.suffix not in _SETTINGS:
+        return False
+    try:
+        content = path.read_bytes()[:_MOST_BYTES]
+    except OSError:
+        return True
+    return any(words in content for words in _NAMED_IN)
+
+
+def files_of_programs(
+    root: Path, known: Mapping[str, object], data: frozenset[Path] = frozenset()
+) -> dict[str, Mapping[str, str]]:
+    """The digests of all files that a program in a folder could run or import.
+
+    Args:
+        root: The folder.
+        known: The files that have a digest already.
+        data: Files and folders that hold data, as the settings say. No code is taken for data.
+
+    Returns:
+        By path; installed packages, and what is too much to be read, by a mark of when each of
+        their files was changed last, under the name of their folder, or of :data:`REST`.
+
+    Raises:
+        ConfigurationError: When the folder has too many files.
+    """
+    found: dict[str, Mapping[str, str]] = {}
+    rest = hashlib.sha256()
+    left, is_more = _MOST_BYTES, False
+    for path, status in _files(root):
+        name = path.relative_to(root).as_posix()
+        if name in known or (status is not None and _is_data(path, data)):
+            continue
+        if status is None:  # a folder of installed packages
+            found[f"{name}/"] = {"": _mark_of_tree(path)}
+        elif stat.S_ISLNK(status.st_mode):
+            found[name] = {"": _digest(b"link " + os.fsencode(path.readlink()))}
+        elif len(found) < _MOST_READ and status.st_size <= left:
+            left -= status.st_size
+            found[name] = {"": _digest(_content(path))}
+        else:
+            is_more = True
+            rest.update(_mark(name, status))
+    if is_more:
+        found[REST] = {"": rest.hexdigest()}
+    return found
+
+
+def _files(root: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
+    """Files and links of a folder with their status; None for a folder of installed packages."""
+    seen = 0
+    left = [root]
+    while left:
+        folder = left.pop()
+        for entry in _entries(folder):
+            seen += 1
+            if seen > _MOST_SEEN:
+                raise ConfigurationError(
+                    f"{root} has more than {_MOST_SEEN:,} files, and its settings start a program "
+                    "that may load any of these",
+                    hint="put delf.toml and the program in a folder of their own",
+                )
+            path = Path(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name in _INSTALLED or (path / _ENVIRONMENT).exists():
+                    yield path, None
+                elif entry.name not in _LEFT_OUT:
+                    left.append(path)
+            else:
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                    yield path, status
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: entry.name)
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be read: {error.strerror}") from error
+
+
+def _is_data(path: Path, data: frozenset[Path]) -> bool:
+    name = path.name.lower()
+    if path.suffix in _SETTINGS and not data.isdisjoint((path, *path.parents)):
+        return True
+    if name.startswith(_DECIDING):
+        return False
+    return path.suffix.lower() in _DATA or name.endswith(_DATA_SUFFIXES)
+
+
+def _mark_of_tree(folder: Path) -> str:
+    """Mark when each file of a folder was changed last: to read all of it takes seconds."""
+    mark = hashlib.sha256()
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
+        for name in sorted([*names, *folders]):
+            path = os.path.join(place, name)  # noqa: PTH118 - a hundred thousand of them
+            try:
+                status = os.lstat(path)
+            except OSError:
+                continue
+            if not stat.S_ISDIR(status.st_mode):
+                mark.update(_mark(os.path.relpath(path, folder), status))
+    return mark.hexdigest()
+
+
+def _mark(name: str, status: os.stat_result) -> bytes:
+    # The time of the last change of the file's data or rights, which only the system can set.
+    parts = (name, status.st_mode, status.st_size, status.st_ctime_ns, status.st_ino)
+    return repr(cast("Any", parts)).encode("utf-8", "surrogateescape")
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
