@@ -225,6 +225,12 @@ class OutcomeUnknownError(ToolExecutionError):
     code = "ERR-TOOL-006"
 
 
+class TaskLimitError(ToolExecutionError):
+    """A call would pass a limit of its task, such as ``max_children``; calls in flight go on."""
+
+    code = "ERR-TOOL-007"
+
+
 class ToolRefusedError(DelfError):
     """The gate did not let a call through: unknown, not allowed, or arguments invalid."""
 

@@ -256,6 +256,7 @@ class Runtime:
             cost_usd=end.cost_usd,
             files=dict(end.files),
             value=end.value,
+            at_limit=end.at_limit,
         )
 
     async def take_up(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:

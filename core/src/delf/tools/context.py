@@ -9,7 +9,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from delf.errors import ToolRefusedError, did_you_mean
+from delf.errors import TaskLimitError, ToolExecutionError, ToolRefusedError, did_you_mean
 from delf.records import dataclass
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class ChildResult:
         cost_usd: What it cost; None where a price is not known. The parent's cost includes it.
         files: Its output files: paths by name.
         value: The answer as plain data, where ``output`` wanted data.
+        at_limit: Whether it failed at its timeout or budget.
     """
 
     task_id: str
@@ -104,6 +105,21 @@ class ChildResult:
     cost_usd: float | None = 0.0
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     value: Any = None
+    at_limit: bool = False
+
+    def raise_for_status(self, who: str) -> None:
+        """Raise the failure of the child task, as the failure of a call that waits for its answer.
+
+        Args:
+            who: The name of who did it, for the message.
+
+        Raises:
+            TaskLimitError: When it failed at its timeout or budget.
+            ToolExecutionError: When it failed otherwise.
+        """
+        if not self.status:
+            kind = TaskLimitError if self.at_limit else ToolExecutionError
+            raise kind(f"{who} failed: {self.error}", hint=self.hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +251,7 @@ class CallContext:
             more: Further fields of :class:`ChildTask`.
 
         Raises:
-            ToolExecutionError: When the task is nested too deeply (``max_depth``).
+            TaskLimitError: When the task is nested too deeply (``max_depth``).
         """
         return await self._delegate(
             ChildTask(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from delf import Agent, CallContext, Connection, action
-from delf.errors import ConfigurationError, ToolExecutionError, ToolRefusedError
+from delf.errors import ConfigurationError, ToolRefusedError
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.settings import current_folder, current_trust
 from delf.tools.action import actions_of
@@ -229,10 +229,7 @@ class Workers(Connection):
             )
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-        if not result.status:
-            raise ToolExecutionError(
-                f"worker {found.name!r} failed: {result.error}", hint=result.hint
-            )
+        result.raise_for_status(f"worker {found.name!r}")
         return result.text if found.result is None else result.value
 
     @action(effect="write", trust="own", sinks=["spec"])

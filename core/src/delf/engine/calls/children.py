@@ -13,7 +13,7 @@ from delf.engine.models.money import Ledger
 from delf.engine.task import ChildOptions, TaskRequest
 from delf.engine.task_run import TaskRun
 from delf.engine.waiting import to_its_end
-from delf.errors import TaskLeftError, ToolExecutionError, UnknownTaskError
+from delf.errors import TaskLeftError, TaskLimitError, UnknownTaskError
 from delf.events import ChildFinished, ChildStarted, Event
 from delf.llm import as_llm_config
 from delf.outputs import Output
@@ -79,10 +79,10 @@ class ChildTasks:
             begun: Children that the call has begun earlier; the one that goes on is taken out.
 
         Raises:
-            ToolExecutionError: When the parent can have no child, or no more of them.
+            TaskLimitError: When the parent can have no child, or no more of them.
         """
         if self.depth >= self._run.config.max_depth:
-            raise ToolExecutionError(
+            raise TaskLimitError(
                 f"the task is {self.depth} tasks deep, and can start no child task",
                 hint="max_depth allows more",
             )
@@ -166,11 +166,12 @@ class ChildTasks:
         """Refuse one child more than a task may have.
 
         Raises:
-            ToolExecutionError: When there are as many.
+            TaskLimitError: When there are as many.
         """
         if self._count >= self._run.config.max_children:
-            raise ToolExecutionError(
-                f"the task has had {self._count} child tasks, and can have no more",
+            raise TaskLimitError(
+                f"the task has had {self._count} child tasks, and can have no more: do with their "
+                "results what can be done, and say what is left",
                 hint="max_children allows more",
             )
         self._count += 1

@@ -16,7 +16,14 @@ from delf.engine.calls.results import Results
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.journal.log import TaskLog
 from delf.engine.redact import Redactor
-from delf.errors import DelfError, OutcomeUnknownError, TaskLeftError, ToolException
+from delf.errors import (
+    BudgetExceededError,
+    DelfError,
+    OutcomeUnknownError,
+    TaskLeftError,
+    TaskLimitError,
+    ToolException,
+)
 from delf.events import SAFE, Warned
 from delf.notes import notes_of_call
 from delf.protocols.sandbox import CallAnswer, Raised, Returned, ToolMessage
@@ -101,11 +108,20 @@ class CallMaker:
             message = describe_failure(error)
             about = f"{call.bound.name} failed"
             self._redactor.log_failure(_log, about, error, logging.DEBUG)
+            if isinstance(error, (TaskLimitError, BudgetExceededError)):
+                await self._until_others_ended(call, started)
             return await self._fail(call, started, message, cause=error)
         await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
         for told in [*notes, *([] if note is None else [note])]:
             await self._log.record(Warned, message=f"{call.bound.name}: {told}")
         return Returned(result, encoded)
+
+    async def _until_others_ended(self, call: Call, started: float) -> None:
+        try:
+            await self._records.until_others_ended(call)
+        except asyncio.CancelledError:
+            await self._records.cancel(call, "cancelled", started)
+            raise
 
     async def _fail(
         self,

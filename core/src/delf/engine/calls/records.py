@@ -32,6 +32,8 @@ class CallRecords:
         self._log = log
         self._under_way: dict[int, Call] = {}
         self._requests: dict[int, Call] = {}
+        self._at_limit: set[int] = set()
+        self._one_ended = asyncio.Event()
         self.lost: UnrecordedCallError | None = None
         """Set once the end of a call that had begun could not be recorded."""
 
@@ -39,6 +41,23 @@ class CallRecords:
     def under_way(self) -> Sequence[Call]:
         """The calls that were begun here and have no end."""
         return tuple(self._under_way.values())
+
+    async def until_others_ended(self, call: Call) -> None:
+        """Wait until the calls in flight have ended, but for those that wait here, too.
+
+        A script that fails with a call is over, and with it all that it began. So a limit that
+        one call has reached is told once the calls that fit have ended.
+
+        Args:
+            call: The call that has reached a limit.
+        """
+        self._at_limit.add(call.number)
+        try:
+            while self._under_way.keys() - self._at_limit:
+                self._one_ended.clear()
+                await self._one_ended.wait()
+        finally:
+            self._at_limit.discard(call.number)
 
     def serve(self, request: int, call: Call) -> None:
         """A call of the script goes its way; it was not answered from the journal.
@@ -155,6 +174,7 @@ class CallRecords:
             return
         call.ended = True
         self._under_way.pop(call.number, None)
+        self._one_ended.set()
         # A function in a thread is not cancelled: its end is its own, also where a task is left.
         is_own = status in ("ok", "error") and not call.bound.action.is_async
         elapsed = (time.perf_counter() - started) * 1000 if started else 0.0

@@ -27,6 +27,7 @@ from delf.engine.redact import Redactor
 from delf.engine.scripts import SandboxDied
 from delf.engine.task import TaskOutcome, TaskRequest
 from delf.engine.task_run import TaskRun
+from delf.engine.toolset import BoundAction
 from delf.engine.waiting import to_its_end
 from delf.errors import (
     DelfError,
@@ -377,12 +378,24 @@ def _look_at(work: asyncio.Future[str]) -> None:
         work.exception()
 
 
+def may_delegate(bound: BoundAction) -> bool:
+    """Return True for an action that can start child tasks, as far as it shows."""
+    action = bound.action
+    return action.resumes or (bound.connection.is_function and action.context is not None)
+
+
 async def load_context(run: TaskRun) -> None:
     """Step 3: ask every connection that has live facts, such as database schemas, all at once.
 
     Raises:
         DelfError: When a connection cannot be reached: a script could not use it either.
     """
+    if any(may_delegate(bound) for bound in run.tools):
+        limits = (
+            f"one task can start at most {run.config.max_children} child tasks, all its scripts "
+            "together: for more, give each of them several pieces of the work"
+        )
+        run.context = replace(run.context, live={"limits": limits})
     sources = run.tools.with_context
     if not sources:
         return
@@ -390,4 +403,4 @@ async def load_context(run: TaskRun) -> None:
         asked = (source.context(run.request.task) for source in sources.values())
         texts = await asyncio.gather(*asked)
         live = {name: text for name, text in zip(sources, texts, strict=True) if text}
-        run.context = replace(run.context, live=live)
+        run.context = replace(run.context, live={**live, **run.context.live})
