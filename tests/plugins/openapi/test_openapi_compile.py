@@ -708,7 +708,8 @@ ENUM = {"type": "integer", "enum": [1, 2], "description": "* `1` - Low\n* `2` - 
         ({"allOf": [{"type": "string", "description": "Whose it is."}]}, "Whose it is."),
         ({"allOf": [{"type": "string"}], "description": "Outer."}, "Outer."),
         ({"anyOf": [{"type": "string", "description": "A mail."}, {"type": "null"}]}, "A mail."),
-        ({"allOf": [ENUM]}, "* `1` - Low * `2` - Urgent"),
+        ({"allOf": [ENUM]}, "1: Low, 2: Urgent"),
+        ({"enum": ["a"], "description": "Whose.\n\n* `a` - A\n* `b` - Bob"}, "Whose.; b: Bob"),
         (
             {"enum": ["a", "b"], "x-enum-descriptions": ["Ann", "Bob"], "description": "Who."},
             "Who.; a: Ann, b: Bob",

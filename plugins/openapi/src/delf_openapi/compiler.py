@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
@@ -41,6 +42,7 @@ _FULL_ROOM: Final = Room(FULL_CHARS, FULL_CHARS, 240)
 
 
 _DEEP: Final = 3
+_VALUE_LINE: Final = re.compile(r"^\s*[*-] `([^`\n]+)` - (.+)$", re.MULTILINE)
 _VALUE_TEXTS: Final = ("x-enum-descriptions", "x-enumDescriptions", "x-enum-varnames")
 
 
@@ -230,6 +232,11 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
         if isinstance(found.get(word), list)
     ]
     told = text if isinstance(text, str) and text.strip() else ""
+    if told and _VALUE_LINE.search(told):
+        # As drf-spectacular writes them; a value that is its own meaning is not told.
+        lines = [(m[1], clean(m[2], 60)) for m in _VALUE_LINE.finditer(told)]
+        meant = ", ".join(f"{v}: {t}" for v, t in lines if t.lower() != v.strip("'\"").lower())
+        told = "; ".join(filter(None, [_VALUE_LINE.sub("", told).strip(), meant]))
     if not told and depth < _DEEP:
         texts = (text_of(document, part, depth + 1) for part in parts)
         told = next(filter(None, texts), "")

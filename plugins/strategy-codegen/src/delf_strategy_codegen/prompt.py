@@ -24,9 +24,9 @@ Where nothing is found, no tool is needed, or something essential is missing, pr
 - Calls marked [asks] wait for a person, who may refuse: ApprovalRejected is raised.
 - Files reach the user only by add_to_output_files(name, content), which takes text, bytes, a dict \
 or list for JSON, a list of dicts for .csv or .xlsx; or by open() in the working folder.
-- Look first, then act: do not guess ids, names or shapes of data. Where a step depends on data \
-that you have not seen, only read, and end with rerun(context, remaining): you write the next \
-script with the variables kept. context says what was found, remaining what is left."""
+- Look first, then act: guess no ids, names or shapes. Where a step needs data not yet seen, \
+only read, and end with rerun(context, remaining): what was found, what is left. You then write \
+the next script; variables are kept."""
 
 _MAY_BE_LEFT_OUT = (
     '\n- In types, ?"key" may be left out, and dict is a record that is not spelled out.'
