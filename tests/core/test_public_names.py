@@ -21,7 +21,7 @@ from delf.specs import ConnectionSpec
 @hookimpl
 def delf_connections():
     yield ConnectionSpec(
-        name="desk", summary="Made up.", factory="delf_{name}.desk:Desk", exports=("Desk", "Ticket")
+        name="desk", summary="Made up.", factory="delf_{name}.desk:Desk"
     )
 """
 
@@ -34,7 +34,8 @@ def site_with(tmp_path: Path, *names: str) -> Path:
         (package / "__init__.py").write_text("")
         (package / "plugin.py").write_text(PLUGIN.replace("{name}", name))
         (package / "desk.py").write_text(f"class Desk: origin = {name!r}\nclass Ticket: pass\n")
-        install_plugin(site, name)
+        exports = {each: f"delf_{name}.desk:{each}" for each in ("Desk", "Ticket")}
+        install_plugin(site, name, exports=exports)
     return site
 
 

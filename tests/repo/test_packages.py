@@ -109,6 +109,8 @@ def test_the_names_that_are_known_are_those_that_our_packages_bring() -> None:
     host = PluginHost.discover(environ={})
     brought: dict[str, dict[str, str]] = {"exports": {}}
     for record in host.records():
+        if record.distribution in OURS:
+            brought["exports"] |= dict.fromkeys(dict(record.plugin.exports), record.distribution)
         for spec in (
             host.specs_of(record.name) if record.distribution in OURS | WITH_COMMANDS else ()
         ):
@@ -117,7 +119,6 @@ def test_the_names_that_are_known_are_those_that_our_packages_bring() -> None:
             brought.setdefault("prefilter_mode", {}).update(
                 dict.fromkeys(modes, record.distribution)
             )
-            brought["exports"] |= dict.fromkeys(spec.exports, record.distribution)
     brought["library"] = {library.module: f"delf-{library.name}" for library in LIBRARIES}
     known = {kind: packages(kind) for kind in brought}
     assert known == brought, "core/src/delf/packages/official.json is to be mended"

@@ -36,17 +36,16 @@ def stub() -> str:
     for record in host.records():
         if record.distribution not in all_packages():
             continue
-        for spec in host.specs_of(record.name):
-            module = spec.factory.partition(":")[0]
-            for name in spec.exports:
-                if not name[:1].isupper():
-                    continue
-                made = host.exported(name)
-                options = _options_of(made)
-                if options is None:
-                    imports.named[f"from {module} import {name} as {name}"] = None
-                else:
-                    classes.append(_class(made, name, module, options, imports))
+        for name, target in record.plugin.exports:
+            module = target.partition(":")[0]
+            if not name[:1].isupper():
+                continue
+            made = host.exported(name)
+            options = _options_of(made)
+            if options is None:
+                imports.named[f"from {module} import {name} as {name}"] = None
+            else:
+                classes.append(_class(made, name, module, options, imports))
     return "\n".join([_HEAD, "", *imports.lines(), "", *sorted(classes)])
 
 

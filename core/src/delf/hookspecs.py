@@ -51,6 +51,10 @@ PLUGIN_API: Final = 1
 """Raised when a hook or protocol changes so that a plugin must be changed, too."""
 
 ENTRY_POINT_GROUP: Final = "delf"
+"""The group of a plugin's one entry point: its module of hooks."""
+
+EXPORTS_GROUP: Final = "delf.exports"
+"""The group of names for ``from delf import NAME``: ``Gmail = "delf_gmail.connection:Gmail"``."""
 
 DISTRIBUTION: Final = "delf-core"
 """The name that a plugin's package requires; `delf` on the index is another project's."""

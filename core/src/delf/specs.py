@@ -20,8 +20,6 @@ class Spec:
         name: What users type; unique among the specs of its kind.
         summary: One line for lists.
         factory: ``"module:attribute"``, resolved on first use.
-        exports: Names in the factory's module that ``from delf import NAME`` gives, and functions
-            there that ``PluginHost.exported`` finds for an agent, as ``run_chat``.
     """
 
     kind: ClassVar[str] = "spec"
@@ -29,7 +27,6 @@ class Spec:
     name: str
     summary: str
     factory: str
-    exports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

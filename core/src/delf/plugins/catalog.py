@@ -59,7 +59,7 @@ class Catalog:
     """
 
     def __init__(self, loaded: Sequence[PluginRecord], prefer: Sequence[str] = ()) -> None:
-        self._prefer = tuple(normalise(name) for name in prefer)
+        self._prefer = tuple(prefer)
         self._offers: dict[tuple[str, str], list[Offer]] = {}
         offers = (Offer(spec, item.plugin) for item in loaded for spec in item.specs)
         for offer in sorted(offers, key=lambda o: (o.spec.kind, o.spec.name, o.plugin.origin)):
@@ -110,11 +110,6 @@ class Catalog:
         everything = (offer for offers in self._offers.values() for offer in offers)
         return tuple(offer.spec for offer in everything if offer.plugin.name == plugin)
 
-    def exporting(self, name: str) -> Spec | None:
-        """The spec that gives a public name, if one does; several that do are an error."""
-        found = [o for offers in self._offers.values() for o in offers if name in o.spec.exports]
-        return self._chosen(found, f"the name {name!r}").spec if found else None
-
     def preferred(self, specs: Sequence[SpecT], what: str) -> SpecT:
         """The one of several specs that the user prefers, or the only one; else an error."""
         offers = [Offer(spec, owner) for spec in specs if (owner := self.owner(spec))]
@@ -123,21 +118,12 @@ class Catalog:
 
     def _chosen(self, offers: Sequence[Offer], what: str) -> Offer:
         """The winner of several, or an error that says who gives the thing, and how to choose."""
-        winner = self._winner(offers)
-        if winner is not None:
-            return winner
-        plugins = [offer.plugin for offer in offers]
-        one = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
-        raise PluginError(f"{what} is given by {_listed(plugins)}", hint=_CHOOSE.format(one=one))
+        plugin = choose([offer.plugin for offer in offers], self._prefer, what)
+        return next(offer for offer in offers if offer.plugin is plugin)
 
     def _winner(self, offers: Sequence[Offer]) -> Offer | None:
-        if len(offers) == 1:
-            return offers[0]
-        for name in self._prefer:
-            found = [o for o in offers if name in _names_of(o.plugin)]
-            if len(found) == 1:
-                return found[0]
-        return None
+        plugin = _winner([offer.plugin for offer in offers], self._prefer)
+        return next((offer for offer in offers if offer.plugin is plugin), None)
 
     def find(self, kind: str, name: str) -> Spec:
         """The spec of this kind and name; an error says why there is none."""
@@ -169,6 +155,34 @@ class Catalog:
         everything = {*known, *packages(kind)}
         listed = f"installed: {', '.join(known)}" if known else f"no {kind} is installed"
         return PluginError(f"unknown {kind} {name!r}{did_you_mean(name, everything)}", hint=listed)
+
+
+def choose(plugins: Sequence[Candidate], prefer: Sequence[str], what: str) -> Candidate:
+    """Return the plugin that gives something: the only one, or the one that the user prefers.
+
+    Args:
+        plugins: The plugins that give it, at least one.
+        prefer: Plugins or distributions that win, in order.
+        what: What they give, for the message.
+
+    Raises:
+        PluginError: When several give it and none is preferred.
+    """
+    winner = _winner(plugins, prefer)
+    if winner is not None:
+        return winner
+    one = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
+    raise PluginError(f"{what} is given by {_listed(plugins)}", hint=_CHOOSE.format(one=one))
+
+
+def _winner(plugins: Sequence[Candidate], prefer: Sequence[str]) -> Candidate | None:
+    if len(plugins) == 1:
+        return plugins[0]
+    for name in map(normalise, prefer):
+        found = [plugin for plugin in plugins if name in _names_of(plugin)]
+        if len(found) == 1:
+            return found[0]
+    return None
 
 
 def package_prefix(kind: str) -> str:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from delf.hookspecs import ENTRY_POINT_GROUP
+from delf.hookspecs import ENTRY_POINT_GROUP, EXPORTS_GROUP
 from delf.records import dataclass
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Candidate:
         distribution: The distribution's name; None for a plugin given in code.
         version: The distribution's version.
         keywords: Its keywords.
+        exports: Names that ``from delf import NAME`` gives, each with its ``module:attribute``.
         plugin: The plugin itself, where it was given in code.
         problem: Why the metadata cannot be used, if so.
         blocked: Who blocked it, if somebody did.
@@ -45,6 +46,7 @@ class Candidate:
     distribution: str | None = None
     version: str | None = None
     keywords: tuple[str, ...] = ()
+    exports: tuple[tuple[str, str], ...] = ()
     plugin: object | None = None
     problem: str | None = None
     blocked: str | None = None
@@ -153,6 +155,8 @@ def _read(distribution: Distribution) -> list[Candidate]:
     try:
         name, version, keywords = _headers(distribution)
         points = list(distribution.entry_points.select(group=ENTRY_POINT_GROUP))
+        exported = distribution.entry_points.select(group=EXPORTS_GROUP)
+        exports = tuple((point.name, point.value) for point in exported)
     except Exception as error:
         problem = f"its metadata cannot be read: {type(error).__name__}: {error}"
         return [Candidate(name=name, distribution=name, problem=problem)]
@@ -163,6 +167,7 @@ def _read(distribution: Distribution) -> list[Candidate]:
             distribution=name,
             version=version,
             keywords=keywords,
+            exports=exports,
         )
         for point in points
     ]

@@ -12,7 +12,7 @@ from delf.errors import DelfError, OptionalDependencyError, PluginError
 from delf.llm import LLMConfig, as_llm_config
 from delf.packages.official import package_of
 from delf.plugins import discovery, loader
-from delf.plugins.catalog import Catalog
+from delf.plugins.catalog import Catalog, choose
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
 from delf.specs import ModelSpec, Spec
@@ -148,19 +148,19 @@ class PluginHost:
             OptionalDependencyError: Naming the package that would.
             PluginError: When several plugins give it, or its module cannot be imported.
         """
-        spec = self._loaded().exporting(name)
-        if spec is None:
-            package = package_of("exports", name)
-            if package is None:
-                raise AttributeError(name)
-            unfit = next((r for r in self.records() if r.distribution == package), None)
-            why = f"is {unfit.state}: {unfit.reason}" if unfit else "is not installed"
-            raise OptionalDependencyError(
-                f"{needed_by or name}: the package {package} {why}",
-                package=package,
-                hint=PluginError.default_hint if unfit else None,
-            )
-        return self.resolve(replace(spec, factory=f"{spec.factory.partition(':')[0]}:{name}"))
+        giving = [plugin for plugin in self._candidates if name in dict(plugin.exports)]
+        usable = [plugin for plugin in giving if loader.unfit(plugin) is None]
+        if not usable:
+            raise _not_exported(name, needed_by or name, giving)
+        plugin = choose(usable, self._prefer, f"the name {name!r}")
+        target = dict(plugin.exports)[name]
+        try:
+            return loader.import_target(target)
+        except (KeyboardInterrupt, DelfError):
+            raise
+        except BaseException as error:  # SystemExit is not an Exception
+            where = f"plugin {plugin.name!r} ({plugin.origin})"
+            raise _not_loaded(f"{where}: cannot load {name} from {target}", error) from error
 
     def resolve(self, spec: Spec) -> Any:
         """The object behind a spec's factory, imported on the first call.
@@ -228,11 +228,28 @@ class PluginHost:
             return self._catalog
 
     def _unresolved(self, spec: Spec, error: BaseException) -> PluginError:
-        return PluginError(
-            f"{self.origin(spec)}: cannot load its {spec.kind} {spec.name!r} from {spec.factory}: "
-            f"{loader.explain(error)}",
-            hint="its installation is incomplete or broken; install it again or tell its author",
-        )
+        what = f"{self.origin(spec)}: cannot load its {spec.kind} {spec.name!r} from {spec.factory}"
+        return _not_loaded(what, error)
+
+
+def _not_loaded(what: str, error: BaseException) -> PluginError:
+    return PluginError(
+        f"{what}: {loader.explain(error)}",
+        hint="its installation is incomplete or broken; install it again or tell its author",
+    )
+
+
+def _not_exported(name: str, needed_by: str, giving: Sequence[Candidate]) -> Exception:
+    """Return the error for a public name that no usable plugin gives."""
+    package = giving[0].distribution if giving else package_of("exports", name)
+    if package is None:
+        return AttributeError(name)
+    state = loader.unfit(giving[0]) if giving else None
+    return OptionalDependencyError(
+        f"{needed_by}: the package {package} is {': '.join(state) if state else 'not installed'}",
+        package=package,
+        hint=PluginError.default_hint if state else None,
+    )
 
 
 def _blocked(candidate: Candidate, asked: Iterable[tuple[str, str]]) -> Candidate:

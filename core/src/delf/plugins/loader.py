@@ -58,9 +58,9 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
         candidate: The plugin.
         manager: Where it is registered.
     """
-    unfit = _unfit(candidate)
-    if unfit is not None:
-        state, reason = unfit
+    reasons = unfit(candidate)
+    if reasons is not None:
+        state, reason = reasons
         return PluginRecord(plugin=candidate, state=state, reason=reason)
     started = time.perf_counter()
     specs: tuple[Spec, ...] = ()
@@ -88,8 +88,8 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
     )
 
 
-def _unfit(candidate: Candidate) -> tuple[State, str] | None:
-    """The reason not even to import a plugin: it is blocked, broken, or of another plugin API.
+def unfit(candidate: Candidate) -> tuple[State, str] | None:
+    """Return why a plugin is not even imported: blocked, broken, or of another plugin API.
 
     The packages that it requires, delf among them, are its installer's business.
     """

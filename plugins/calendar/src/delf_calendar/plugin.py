@@ -14,5 +14,4 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="calendar",
         summary="Google Calendar: events, invitations, free time.",
         factory="delf_calendar.connection:Calendar",
-        exports=("Calendar",),
     )

@@ -15,5 +15,4 @@ def delf_commands() -> Iterable[CommandSpec]:
         name="chat",
         summary="Do tasks one after another, in a conversation.",
         factory="delf_chat.command:chat",
-        exports=("Chat", "ChatMessage", "ConversationCompressionError", "arun_chat", "run_chat"),
     )

@@ -37,7 +37,6 @@ def delf_commands() -> Iterable[CommandSpec]:
         name="run",
         summary="Do a task.",
         factory="delf_plugin_cli.run:run",
-        exports=("summary_of", "tell_of_event"),
     )
     for name, summary, place in _COMMANDS:
         yield CommandSpec(name=name, summary=summary, factory=f"delf_plugin_cli.{place}")

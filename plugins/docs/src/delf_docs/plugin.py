@@ -14,5 +14,4 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="docs",
         summary="Google Docs: documents as Markdown.",
         factory="delf_docs.connection:Docs",
-        exports=("Docs",),
     )

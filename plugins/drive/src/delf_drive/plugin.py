@@ -14,5 +14,4 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="drive",
         summary="Google Drive: files, folders, sharing.",
         factory="delf_drive.connection:Drive",
-        exports=("Drive",),
     )

@@ -15,5 +15,4 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="filesystem",
         summary="Files under named folders of this machine.",
         factory="delf_filesystem.connection:Filesystem",
-        exports=("Filesystem",),
     )

@@ -14,5 +14,4 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="gmail",
         summary="Gmail: search, read, send, label, archive.",
         factory="delf_gmail.connection:Gmail",
-        exports=("Gmail",),
     )

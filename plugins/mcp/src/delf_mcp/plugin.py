@@ -14,7 +14,6 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="mcp",
         summary="The tools of an MCP server.",
         factory="delf_mcp.connection:MCP",
-        exports=("MCP",),
     )
 
 

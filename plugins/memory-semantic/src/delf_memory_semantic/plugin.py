@@ -14,7 +14,6 @@ def delf_memory_stores() -> Iterable[MemorySpec]:
         name="semantic",
         summary="Facts in SQLite or PostgreSQL, found by words and by meaning.",
         factory="delf_memory_semantic:SemanticStore",
-        exports=("Memory",),
     )
 
 
@@ -24,7 +23,6 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="recall",
         summary="Looks through past conversations, by meaning and by words.",
         factory="delf_memory_semantic.recall:Recall",
-        exports=("Recall",),
     )
 
 

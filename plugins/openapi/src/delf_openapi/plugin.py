@@ -14,7 +14,6 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="openapi",
         summary="Any REST API, from its OpenAPI or Swagger specification.",
         factory="delf_openapi.connection:APITool",
-        exports=("APITool",),
     )
 
 

@@ -15,7 +15,6 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="routines",
         summary="The project's routines: each is an action.",
         factory="delf_routines.connection:Routines",
-        exports=("Routines",),
     )
 
 
@@ -26,10 +25,6 @@ def delf_strategies() -> Iterable[StrategySpec]:
         name="routine",
         summary='Runs a routine: the task is a call of it, as report(month="2026-10").',
         factory="delf_routines.running:RoutineStrategy",
-        exports=(
-            *("BoundDraft", "BoundRoutine", "RoutineStrategy"),
-            *("fits_a_routine", "routine_offers", "routine_task"),
-        ),
         llm="none:no model",  # the model below
         settings=(("prefilter_mode", "off"), ("learn", False)),  # a script calls what it calls
     )

@@ -14,7 +14,6 @@ def delf_commands() -> Iterable[CommandSpec]:
         name="runner",
         summary="Do the tasks of a queue.",
         factory="delf_runner_dbos.command:runner",
-        exports=("task_queue",),
     )
     yield CommandSpec(
         name="schedule",

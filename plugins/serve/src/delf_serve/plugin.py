@@ -15,7 +15,6 @@ def delf_commands() -> Iterable[CommandSpec]:
         name="serve",
         summary="Serve tasks over HTTP, with a page to watch them and to decide.",
         factory="delf_serve.command:serve",
-        exports=("asgi_app", "serve_agent"),
     )
     yield CommandSpec(
         name="users",

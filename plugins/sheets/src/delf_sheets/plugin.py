@@ -14,5 +14,4 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="sheets",
         summary="Google Sheets: cells, formats, charts.",
         factory="delf_sheets.connection:Sheets",
-        exports=("Sheets",),
     )

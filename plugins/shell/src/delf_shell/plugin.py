@@ -14,5 +14,4 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="shell",
         summary="Commands of this machine, by rules.",
         factory="delf_shell.connection:Shell",
-        exports=("Shell",),
     )

@@ -14,5 +14,4 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="sql",
         summary="A SQL database: any that SQLAlchemy opens.",
         factory="delf_sql.connection:SQL",
-        exports=("SQL", "SQLSchemaError"),
     )

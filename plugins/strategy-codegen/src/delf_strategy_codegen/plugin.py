@@ -14,5 +14,4 @@ def delf_strategies() -> Iterable[StrategySpec]:
         name="codegen",
         summary="The model writes a script that calls the tools.",
         factory="delf_strategy_codegen.strategy:CodegenStrategy",
-        exports=("CodegenStrategy",),
     )

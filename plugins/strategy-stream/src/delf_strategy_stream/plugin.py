@@ -14,7 +14,6 @@ def delf_strategies() -> Iterable[StrategySpec]:
         name="stream",
         summary="Thoughts and tool calls in one stream, over requests or an open session.",
         factory="delf_strategy_stream.strategy:StreamStrategy",
-        exports=("StreamStrategy",),
     )
 
 
@@ -24,5 +23,4 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="profile",
         summary="A short description of the user, which a person has reviewed.",
         factory="delf_strategy_stream.profile:Profile",
-        exports=("Profile",),
     )

@@ -14,11 +14,9 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="web",
         summary="Pages of the web as readable text.",
         factory="delf_web.connection:Web",
-        exports=("Web",),
     )
     yield ConnectionSpec(
         name="websearch",
         summary="Searches of the web.",
         factory="delf_web.search.connection:WebSearch",
-        exports=("WebSearch",),
     )

@@ -15,7 +15,6 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="workers",
         summary="Agents that are written down in files.",
         factory="delf_workers.connection:Workers",
-        exports=("Workers",),
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from delf import __version__
-from delf.hookspecs import HOOKS, PLUGIN_API, hookimpl
+from delf.hookspecs import ENTRY_POINT_GROUP, EXPORTS_GROUP, HOOKS, PLUGIN_API, hookimpl
 from delf.plugins.discovery import Candidate
 from delf.plugins.host import PluginHost
 from delf.specs import Spec
@@ -65,6 +65,7 @@ def install_plugin(
     keywords: Sequence[str] = (f"delf-plugin-api-{PLUGIN_API}",),
     version: str = "0.1.0",
     summary: str = "A plugin of a test.",
+    exports: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the metadata of a plugin's distribution, as an installer would.
 
@@ -76,6 +77,7 @@ def install_plugin(
         keywords: Its keywords.
         version: Its version.
         summary: A line about it.
+        exports: Names for ``from delf import NAME``, each with its ``module:attribute``.
 
     Returns:
         The ``.dist-info`` folder.
@@ -89,7 +91,9 @@ def install_plugin(
     lines += [f"Requires-Dist: {line}" for line in requires or (_this_delf(),)]
     (info / "METADATA").write_text("\n".join(lines) + "\n", encoding="utf-8")
     target = module or f"delf_{flat}.plugin"
-    (info / "entry_points.txt").write_text(f"[delf]\n{name} = {target}\n", encoding="utf-8")
+    points = [f"[{ENTRY_POINT_GROUP}]", f"{name} = {target}", f"[{EXPORTS_GROUP}]"]
+    points += [f"{exported} = {place}" for exported, place in (exports or {}).items()]
+    (info / "entry_points.txt").write_text("\n".join(points) + "\n", encoding="utf-8")
     (info / "RECORD").write_text("", encoding="utf-8")
     return info
 
