@@ -55,9 +55,9 @@ except ImportError:
     raise SystemExit from None
 
 from delf import Agent, tool
-from delf.engine.origins.outline import FOLLOWED
 from delf.messages import ModelReply, ModelRequest, ToolCall
 from delf.testing import ScriptedModel, TestHost
+from delf_engine.origins.outline import FOLLOWED
 from delf_strategy_stream.strategy import StreamStrategy
 
 READS = ("get_", "read_", "search_", "list_", "check_")

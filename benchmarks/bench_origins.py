@@ -20,9 +20,9 @@ from functools import partial
 from typing import Any
 
 from delf import tool
-from delf.engine.origins.fold import Origins
-from delf.engine.origins.origin import Wording
 from delf.events import CallFinished, ModelCalled, ScriptGenerated
+from delf_engine.origins.fold import Origins
+from delf_engine.origins.origin import Wording
 from support import script_agent
 
 RANDOM = random.Random(7)

@@ -68,7 +68,7 @@ def entries_of(tools: Sequence[dict[str, Any]]) -> list[CatalogEntry]:
 
 async def operations() -> list[CatalogEntry]:
     """All operations of all specifications."""
-    from delf.engine.toolset import load_toolset
+    from delf_engine.toolset import load_toolset
     from delf_openapi import APITool
 
     found = sorted(p for p in DATA.glob("openapi/*.*") if p.suffix in (".json", ".yaml"))

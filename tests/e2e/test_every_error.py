@@ -16,11 +16,11 @@ import pytest
 
 from delf import Agent, Chat, LLMConfig, errors, events, tool
 from delf.errors import DelfError
-from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf_chat.summary import ConversationCompressionError
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
+from delf_engine.journal.in_process import InProcessJournal
 from delf_journal_sql import SqlJournal
 from delf_memory_semantic import Memory
 from delf_model_recorded import RecordingMismatch

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from delf.plugins.shapes import MORE
-from delf.project.files import read_config
 from delf.values import encoding as values
+from delf_engine.project.files import read_config
 from delf_sandbox.guest import frames
 from support.every_error import EVERY
 from support.google import google_server

@@ -26,11 +26,11 @@ CONTRACTS = frozenset(
         "delf.messages",
         "delf.network",
         "delf.notes",
-        "delf.outputs",
+        "delf_engine.outputs",
         "delf.packages",
-        "delf.plugins.isolation",
+        "delf_engine.sandboxes.isolation",
         "delf.protocols",
-        "delf.retention",
+        "delf_engine.retention",
         "delf.settings",
         "delf.specs",
         "delf.tools",
@@ -40,29 +40,35 @@ CONTRACTS = frozenset(
 )
 # The program that a command belongs to.
 PROGRAM = frozenset({"delf.terminal"})
-CHANGES = "delf.engine.changes"
-VIEWS = "delf.engine.views"
+CHANGES = "delf_engine.changes"
+VIEWS = "delf_engine.views"
 # What commands share: tasks are run, looked at and decided about, in whatever process.
 SHARED = PROGRAM | {
-    "delf.agent", "delf.background", "delf.config", "delf.trust", "delf.engine.approvals", "delf.engine.redact", "delf.engine.views", "delf.engine.waiting", "delf.secrets", CHANGES,
-    "delf.plugins", "delf.project", "delf.records", "delf.response", "delf.engine.agent_context", "delf.task_options",
+    "delf_engine.agent", "delf_engine.background", "delf_engine.config", "delf.trust", "delf_engine.approvals", "delf_engine.redact", "delf_engine.views", "delf_engine.waiting", "delf_engine.secrets", CHANGES,
+    "delf.plugins", "delf_engine.project", "delf.records", "delf_engine.response", "delf_engine.agent_context", "delf_engine.task_options",
 }  # fmt: skip
-RUN_TASKS = PROGRAM | {"delf.plugins", "delf.engine.agent_context", "delf.sync", CHANGES, VIEWS}
+RUN_TASKS = PROGRAM | {
+    "delf.plugins",
+    "delf_engine.agent_context",
+    "delf_engine.sync",
+    CHANGES,
+    VIEWS,
+}
 # Those that need more than the contracts and what commands share.
 MORE: dict[str, frozenset[str]] = {
     "approval-slack": frozenset({"delf.terminal"}),
     "approval-terminal": PROGRAM | {CHANGES},
     "chat": RUN_TASKS,
-    "cli": SHARED | {"delf.engine.journal.observers", "delf.engine.models"},
+    "cli": SHARED | {"delf_engine.journal.observers", "delf_engine.models"},
     "demo": frozenset({"delf.trust"}),
-    "devkit": frozenset({"delf.engine.redact", "delf.plugins", "delf.response"}),
+    "devkit": frozenset({"delf_engine.redact", "delf.plugins", "delf_engine.response"}),
     "filesystem": PROGRAM,
     "mcp": PROGRAM,
     "routines": PROGRAM | {"delf.plugins", "delf.trust"},
     "runner-dbos": PROGRAM
-    | {"delf.plugins", "delf.project", "delf.engine.agent_context", "delf.sync"},
+    | {"delf.plugins", "delf_engine.project", "delf_engine.agent_context", "delf_engine.sync"},
     "serve": RUN_TASKS,
-    "workers": PROGRAM | {"delf.engine.views.prompts", "delf.trust"},
+    "workers": PROGRAM | {"delf_engine.views.prompts", "delf.trust"},
 }
 
 

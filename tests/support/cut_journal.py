@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from delf.events import Event
-from delf.plugins.in_process_journal import InProcessJournal
+from delf_engine.journal.in_process import InProcessJournal
 
 
 class CutJournal(InProcessJournal):

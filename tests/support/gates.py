@@ -7,24 +7,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from delf.config import AgentConfig
-from delf.engine.approvals.channels import CallbackChannel, NamedChannel
-from delf.engine.approvals.pending import PendingRequests
-from delf.engine.approvals.policy import TaskApprovals
-from delf.engine.approvals.shared import Approvals
-from delf.engine.calls.gate import Gate
-from delf.engine.calls.threads import ToolThreads
-from delf.engine.journal.log import TaskLog
-from delf.engine.journal.replay import Replay
-from delf.engine.redact import Redactor
-from delf.engine.task import TaskRequest
-from delf.engine.toolset import Toolset, load_toolset
-from delf.engine.views.trace import Trace
-from delf.engine.waiting import Permit, TaskClock
 from delf.events import Event
-from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.sandbox import CallAnswer, CallRequest
 from delf.types import ApprovalMode
+from delf_engine.approvals.channels import CallbackChannel, NamedChannel
+from delf_engine.approvals.pending import PendingRequests
+from delf_engine.approvals.policy import TaskApprovals
+from delf_engine.approvals.shared import Approvals
+from delf_engine.calls.gate import Gate
+from delf_engine.calls.threads import ToolThreads
+from delf_engine.config import AgentConfig
+from delf_engine.journal.in_process import InProcessJournal
+from delf_engine.journal.log import TaskLog
+from delf_engine.journal.replay import Replay
+from delf_engine.redact import Redactor
+from delf_engine.task import TaskRequest
+from delf_engine.toolset import Toolset, load_toolset
+from delf_engine.views.trace import Trace
+from delf_engine.waiting import Permit, TaskClock
 
 
 @dataclass

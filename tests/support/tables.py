@@ -14,11 +14,11 @@ from typing import Annotated, Any, Final, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
-from delf.config import LLM_FIELDS, AgentConfig
 from delf.hookspecs import HOOKS
 from delf.plugins.shapes import MORE, PROTOCOLS, members
 from delf.protocols.approval import ApprovalRequest, Approved
 from delf.protocols.facts import Fact
+from delf_engine.config import LLM_FIELDS, AgentConfig
 from support.exported import STUB, stub
 from support.workspace import ROOT
 

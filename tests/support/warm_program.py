@@ -32,7 +32,7 @@ def preload() -> None:
     """Import what most runs of the program import."""
     for name in ("agent", "engine.views.trace", "tools.typeddicts"):
         importlib.import_module(f"delf.{name}")
-    importlib.import_module("delf.engine.runtime")
+    importlib.import_module("delf_engine.runtime")
     for name in (
         "approval_terminal.channel",
         "approval_terminal.command",
@@ -60,14 +60,14 @@ def preload() -> None:
         "strategy_codegen.strategy",
     ):
         importlib.import_module(f"delf_{name}")
-    importlib.import_module("delf.project.project")
+    importlib.import_module("delf_engine.project.project")
     for name in ("docker", "httpx", "platformdirs", "pytest", "rich.markdown", "tomllib"):
         importlib.import_module(name)
     for name in ("prompt_toolkit.input.vt100", "prompt_toolkit.patch_stdout"):
         importlib.import_module(name)
     # After them: what is known of plugins is forgotten where finders of modules come.
     importlib.import_module("delf.plugins.host").PluginHost.discover(environ={}).records()
-    importlib.import_module("delf.config").make_config({})
+    importlib.import_module("delf_engine.config").make_config({})
 
 
 def finish() -> None:

@@ -13,12 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from delf.agent import Agent
-    from delf.config import AgentConfig
-    from delf.engine.agent_context import plugin_context
-    from delf.engine.views.records import StreamEvent
-    from delf.engine.views.snapshot import StreamSnapshot
-    from delf.engine.views.trace import Trace
     from delf.errors import (
         AgentConfirmationError,
         AgentStateError,
@@ -54,18 +48,24 @@ if TYPE_CHECKING:
     )
     from delf.llm import LLMConfig
     from delf.packages.exported import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary, reportMissingModuleSource]
-    from delf.project.project import load_project
     from delf.protocols.approval import AlreadyDone, ApprovalRequest, Approved, Edited, Rejected
     from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
-    from delf.response import Response
     from delf.tools.action import Action, action
     from delf.tools.connection import Connection
     from delf.tools.context import CallContext
     from delf.tools.function import Tool, tool
+    from delf_engine.agent import Agent
+    from delf_engine.agent_context import plugin_context
+    from delf_engine.config import AgentConfig
+    from delf_engine.project.project import load_project
+    from delf_engine.response import Response
+    from delf_engine.views.records import StreamEvent
+    from delf_engine.views.snapshot import StreamSnapshot
+    from delf_engine.views.trace import Trace
 
 _HOMES: Final = {
     "Action": "delf.tools.action",
-    "Agent": "delf.agent",
+    "Agent": "delf_engine.agent",
     "Allowed": "delf.protocols.connection",
     "ApprovalRequest": "delf.protocols.approval",
     "Approved": "delf.protocols.approval",
@@ -74,20 +74,20 @@ _HOMES: Final = {
     "Connection": "delf.tools.connection",
     "Edited": "delf.protocols.approval",
     "Verdict": "delf.protocols.connection",
-    "AgentConfig": "delf.config",
+    "AgentConfig": "delf_engine.config",
     "LLMConfig": "delf.llm",
     "Refused": "delf.protocols.connection",
     "Rejected": "delf.protocols.approval",
-    "Response": "delf.response",
+    "Response": "delf_engine.response",
     "AlreadyDone": "delf.protocols.approval",
-    "StreamEvent": "delf.engine.views.records",
-    "StreamSnapshot": "delf.engine.views.snapshot",
+    "StreamEvent": "delf_engine.views.records",
+    "StreamSnapshot": "delf_engine.views.snapshot",
     "ProposedCall": "delf.protocols.connection",
     "Tool": "delf.tools.function",
-    "Trace": "delf.engine.views.trace",
+    "Trace": "delf_engine.views.trace",
     "action": "delf.tools.action",
-    "load_project": "delf.project.project",
-    "plugin_context": "delf.engine.agent_context",
+    "load_project": "delf_engine.project.project",
+    "plugin_context": "delf_engine.agent_context",
     "tool": "delf.tools.function",
 }
 

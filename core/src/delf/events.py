@@ -184,7 +184,7 @@ class ModelCalled(_Event):
 
     ``number`` counts a task's model calls from 1. ``prompt`` has the messages that the call before
     for the same purpose did not have, packed, and ``same`` says how many it did; None where
-    prompts are not kept, or not any more. ``delf.engine.views.prompts`` reads them. ``server_side``
+    prompts are not kept, or not any more. ``delf_engine.views.prompts`` reads them. ``server_side``
     names the tools that the provider may use by itself, such as its search of the web.
     """
 

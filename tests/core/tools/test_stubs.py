@@ -8,13 +8,13 @@ import pytest
 from typing_extensions import TypedDict
 
 from delf import Connection, action
-from delf.engine.toolset import load_toolset
 from delf.tools.action import Action, action_from_function
 from delf.tools.catalogs import best_first
 from delf.tools.find_tools import own_tools
 from delf.tools.function import tool
 from delf.tools.stubs import fill, render_stubs, stubs_of
 from delf.tools.type_texts import shorten
+from delf_engine.toolset import load_toolset
 
 
 async def stubs(connections):

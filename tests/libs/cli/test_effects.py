@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from delf.project.folder import read_folder
 from delf_cli.effects import effects
+from delf_engine.project.folder import read_folder
 
 TOML = """
 [agent]

@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 from delf import events as ev
-from delf.response import Response
 from delf_cli import output
+from delf_engine.response import Response
 
 
 def strict(text: str) -> object:

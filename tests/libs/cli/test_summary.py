@@ -3,10 +3,10 @@
 import pytest
 
 from delf import events as ev
-from delf.engine.views.trace import Trace
 from delf.errors import OptionalDependencyError
 from delf.messages import Usage
 from delf_cli.summary import summary_of
+from delf_engine.views.trace import Trace
 
 HEAD = {"task_id": "t", "at": 1.0}
 USAGE = Usage(input_tokens=100, cached_tokens=40, output_tokens=10)

@@ -24,7 +24,6 @@ from delf.protocols.sandbox import (
     Rerun,
     SessionSpec,
 )
-from delf.response import Response
 from delf.specs import SandboxSpec, StrategySpec
 from delf.testing import ScriptedModel, TestHost
 from delf.values.encoding import (
@@ -34,6 +33,7 @@ from delf.values.encoding import (
     UnsupportedValueError,
     check_size,
 )
+from delf_engine.response import Response
 
 HUGE = "x" * 5_000_000
 WITHIN = 0.1

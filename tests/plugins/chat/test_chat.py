@@ -14,9 +14,9 @@ from delf import (
     OptionalDependencyError,
     PluginError,
 )
-from delf.engine.agent_context import AgentContext
 from delf_chat.summary import ConversationCompressionError
 from delf_devkit.testing.hosts import TestHost
+from delf_engine.agent_context import AgentContext
 
 
 def filled(*texts, **options):

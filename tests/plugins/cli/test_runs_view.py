@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from delf import events as ev
-from delf.engine.views.records import ToolCallTrace
+from delf_engine.views.records import ToolCallTrace
 from delf_plugin_cli import runs_view
 
 

@@ -145,8 +145,8 @@ def test_a_plugin_that_is_as_it_should_be_has_no_warning(site: Site) -> None:
             "it imports httpx, and does not require httpx",
         ),
         (
-            {"tools": "from delf.engine.views import trace"},
-            "delf.engine.views, which is not an interface",
+            {"tools": "from delf_engine.views import trace"},
+            "delf_engine.views, which is not an interface",
         ),
         (
             {"tools": "from delf_sql import connection"},
@@ -234,7 +234,7 @@ def test_a_member_that_is_missing_is_named() -> None:
 
 
 def test_what_does_not_work_without_an_optional_protocol_is_told() -> None:
-    from delf.plugins.in_process_journal import InProcessJournal
+    from delf_engine.journal.in_process import InProcessJournal
 
     told = problems(JournalSpec(name="j", summary="J.", factory="x:y"), InProcessJournal)
     assert any("is not a SharedJournal: other processes cannot see" in line for line in told)

@@ -13,12 +13,12 @@ from openpyxl.styles import PatternFill
 from openpyxl.utils.datetime import CALENDAR_MAC_1904, CALENDAR_WINDOWS_1900
 from openpyxl.worksheet.formula import DataTableFormula
 
-from delf.engine.inputs import find_inputs, input_files
 from delf.errors import ToolExecutionError
 from delf.notes import notes_of_call
-from delf.plugins.formats import Formats
 from delf.plugins.host import PluginHost
 from delf.protocols.formats import SupportsWrite
+from delf_engine.formats import Formats
+from delf_engine.inputs import find_inputs, input_files
 from delf_files.connection import Files
 from delf_files.excel import reading, scan
 from delf_files.excel.format import ExcelFormat

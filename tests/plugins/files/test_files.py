@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from delf.engine.inputs import find_inputs, input_files
 from delf.errors import (
     ConfigurationError,
     OptionalDependencyError,
@@ -17,9 +16,10 @@ from delf.errors import (
     ToolRefusedError,
 )
 from delf.notes import notes_of_call
-from delf.plugins.formats import Formats
 from delf.specs import FormatSpec
 from delf.testing import PluginContract, TestHost
+from delf_engine.formats import Formats
+from delf_engine.inputs import find_inputs, input_files
 from delf_files.connection import Files
 
 NO_PLUGINS = TestHost.discover(no_plugins=True, environ={})

@@ -13,13 +13,13 @@ import duckdb
 import pytest
 from openpyxl import Workbook
 
-from delf.engine.inputs import find_inputs, input_files
 from delf.errors import ToolExecutionError, ToolRefusedError
-from delf.plugins.formats import Formats
 from delf.protocols.connection import SupportsClose
 from delf.specs import FormatSpec
 from delf.testing import TestHost
 from delf_confined import seccomp
+from delf_engine.formats import Formats
+from delf_engine.inputs import find_inputs, input_files
 from delf_files.connection import Files
 from support.until import until
 

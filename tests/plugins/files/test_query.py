@@ -14,11 +14,11 @@ import pyarrow.parquet
 import pytest
 from openpyxl import Workbook
 
-from delf.engine.inputs import find_inputs, input_files
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import notes_of_call
-from delf.plugins.formats import Formats
 from delf.testing import TestHost
+from delf_engine.formats import Formats
+from delf_engine.inputs import find_inputs, input_files
 from delf_files import large
 from delf_files.connection import Files
 
@@ -345,8 +345,8 @@ def test_a_file_larger_than_the_memory_is_asked_where_it_is(tmp_path):
             writer.write_table(batch)
     code = f"""
 import asyncio, resource
-from delf.engine.inputs import find_inputs, input_files
-from delf.plugins.formats import Formats
+from delf_engine.inputs import find_inputs, input_files
+from delf_engine.formats import Formats
 from delf.testing import TestHost
 from delf_files import query
 from delf_files.connection import Files

@@ -8,13 +8,13 @@ import re
 import pytest
 
 from delf import Agent, tool
-from delf.engine.approvals.inbox import KIND, Inbox, answer_data
-from delf.engine.approvals.pending import PendingRequests
 from delf.errors import JournalUnavailableError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested, TaskFinished, TaskStarted
 from delf.protocols.approval import ApprovalRequest, Approved, Decider, Rejected
 from delf.protocols.journal import SupportsRemembered
 from delf.testing import script
+from delf_engine.approvals.inbox import KIND, Inbox, answer_data
+from delf_engine.approvals.pending import PendingRequests
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalError
 

@@ -99,7 +99,7 @@ async def hangs(*_: Any) -> None:
 async def test_a_journal_that_fails_or_hangs_stops_no_question(
     asked_in: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, answer: Any
 ) -> None:
-    monkeypatch.setattr("delf.engine.approvals.novelty.SECONDS", 0.01)
+    monkeypatch.setattr("delf_engine.approvals.novelty.SECONDS", 0.01)
     monkeypatch.setattr(SqlJournal, "calls_with", answer)
     [asked] = await asked_in(f"print(send(['{EVE}']))")
     assert new_in(asked) == set()

@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from delf.engine.journal.claims import Claims, is_over
 from delf.errors import DelfError
 from delf.events import CallFinished, CallStarted, Event, Printed, TaskFinished, TaskStarted
+from delf_engine.journal.claims import Claims, is_over
 from delf_journal_sql import SqlJournal
 from delf_journal_sql import writer as writers
 from delf_journal_sql.errors import ConnectionLostError, JournalConflictError, JournalError

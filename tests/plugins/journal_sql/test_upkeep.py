@@ -15,7 +15,7 @@ from delf import Agent, tool
 from delf.errors import TaskStoppedError
 from delf.events import FileWritten, TaskFinished, TaskQueued, TaskStarted
 from delf.protocols.conversation import ChatMessage
-from delf.retention import prune
+from delf_engine.retention import prune
 from delf_journal_sql import owners
 from delf_journal_sql import writer as writers
 from delf_journal_sql.errors import ConnectionLostError, JournalError
@@ -208,8 +208,8 @@ async def test_a_process_that_may_be_alive_is_named_and_has_time_to_end_its_call
         waits.append(seconds)
         assert len(calls) == 1, "it was made before the other one could have ended it"
 
-    monkeypatch.setattr("delf.engine.journal.claims.sleep", sleep)
-    monkeypatch.setattr("delf.engine.journal.claims.monotonic", lambda: clock.now)
+    monkeypatch.setattr("delf_engine.journal.claims.sleep", sleep)
+    monkeypatch.setattr("delf_engine.journal.claims.monotonic", lambda: clock.now)
 
     def make():
         return Agent(

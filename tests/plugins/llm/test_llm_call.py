@@ -13,10 +13,10 @@ import pytest
 
 from delf import Agent, LLMConfig, ToolDefinitionError, tool
 from delf.events import CallFinished
-from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf.testing import PluginContract
 from delf_devkit.testing.hosts import TestHost
+from delf_engine.journal.in_process import InProcessJournal
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply
 

@@ -527,8 +527,8 @@ async def test_names_that_try_to_be_code() -> None:
             }
         },
     }
-    from delf.engine.toolset import load_toolset
     from delf.tools.stubs import render_stubs
+    from delf_engine.toolset import load_toolset
 
     tool = APITool(
         spec({"/x": {"get": operation}}, info={"title": evil, "version": "1"}), name="api"

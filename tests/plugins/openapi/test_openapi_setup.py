@@ -16,10 +16,10 @@ from delf.errors import LLMExecutionError
 from delf.events import ModelReplied
 from delf.llm import LLMConfig
 from delf.messages import Message, ModelReply, ModelRequest, Usage
-from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.connection import SupportsSetup
 from delf.specs import JournalSpec
 from delf.testing import ScriptedModel, TestHost
+from delf_engine.journal.in_process import InProcessJournal
 from delf_openapi import APITool
 from support.openapi_specs import PETS, spec
 

@@ -14,9 +14,9 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
-from delf.engine.approvals.inbox import KIND, answer_data
 from delf.protocols.approval import AlreadyDone, Approved, Decider
 from delf.protocols.journal import TaskRecord
+from delf_engine.approvals.inbox import KIND, answer_data
 from delf_journal_sql import SqlJournal
 from support.openai_server import OpenAIServer, Reply
 from support.program import DELF, start

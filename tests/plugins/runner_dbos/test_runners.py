@@ -388,7 +388,7 @@ def test_every_guarantee_on_the_page_names_a_test_that_is_there() -> None:
     named = set(re.findall(r"`(test_\w+)`", page))
     sources = [*(root / "tests/plugins/runner_dbos").glob("test_*.py")]
     sources += (root / "tests/plugins/journal_sql").glob("test_*.py")
-    sources += (root / "tests/core/engine/journal").glob("test_*.py")
+    sources += (root / "tests/plugins/engine/journal").glob("test_*.py")
     known = set(re.findall(r"def (test_\w+)", "\n".join(p.read_text() for p in sources)))
     assert len(named) >= 6
     assert named <= known

@@ -3,9 +3,9 @@ import asyncio
 import pytest
 
 from delf.errors import SandboxUnavailableError
-from delf.plugins.isolation import measure
 from delf.protocols.sandbox import Available, SessionSpec
 from delf.testing import PluginContract, SandboxContract
+from delf_engine.sandboxes.isolation import measure
 from delf_sandbox_docker.backend import DockerBackend
 from delf_sandbox_docker.engine import LABEL_OWNER, owner
 from delf_sandbox_docker.failures import FailedBuilds

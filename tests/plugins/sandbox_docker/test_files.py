@@ -1,7 +1,7 @@
 """Input and output files of a task whose scripts run in containers."""
 
-from delf.engine.inputs import find_inputs, input_files
 from delf_devkit.testing.contracts.bench import Bench, done, failed
+from delf_engine.inputs import find_inputs, input_files
 
 
 async def test_the_paths_that_are_told_can_be_opened(make_backend, tmp_path):

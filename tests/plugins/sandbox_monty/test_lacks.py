@@ -3,10 +3,10 @@
 import pytest
 
 from delf import Agent, tool
-from delf.config import make_config
-from delf.engine.sandboxes import choose_sandbox
 from delf.errors import SandboxUnavailableError
 from delf.testing import ScriptedModel, TestHost
+from delf_engine.config import make_config
+from delf_engine.sandboxes.starting import choose_sandbox
 from delf_sandbox_monty.words import MODULES
 
 

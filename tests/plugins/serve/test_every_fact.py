@@ -19,12 +19,12 @@ from mcp import Client
 from mcp_types import ElicitResult
 from playwright.async_api import expect
 
-from delf.config import AgentConfig
 from delf.events import ApprovalRequested, TaskStarted
 from delf.protocols.facts import FactKind, facts
 from delf.testing import request_for, sample_requests, unseen_facts
 from delf_cli.main import cli
 from delf_devkit.testing.requests import AFTERWARDS
+from delf_engine.config import AgentConfig
 from delf_journal_sql import SqlJournal
 from delf_mcp.serving import Served
 from delf_mcp.strategy import LIST

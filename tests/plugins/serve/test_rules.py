@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from delf import Approved, DelfError, Rejected
-from delf.engine.approvals.inbox import KIND, answer_data
 from delf.protocols.approval import Decider
 from delf_cli.answering import send
+from delf_engine.approvals.inbox import KIND, answer_data
 from plugins.serve.test_people import add, change, person
 from support.serving import bearer, doing
 

@@ -7,8 +7,8 @@ import json
 from types import SimpleNamespace
 
 from delf.events import TaskFinished
-from delf.plugins.in_process_journal import InProcessJournal
 from delf_devkit.testing.events import every_event
+from delf_engine.journal.in_process import InProcessJournal
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalError
 from delf_serve import streams

@@ -22,11 +22,11 @@ import pyarrow as pa
 import pytest
 from openpyxl import Workbook
 
-from delf.engine.inputs import find_inputs, input_files
-from delf.plugins.formats import Formats
 from delf.testing import TestHost
 from delf.values.conversion import plain
 from delf.values.encoding import dumps, loads
+from delf_engine.formats import Formats
+from delf_engine.inputs import find_inputs, input_files
 from delf_files.connection import Files
 from delf_mcp.results import result_of
 from delf_openapi import APITool

@@ -11,9 +11,9 @@ import pytest
 from delf import Agent
 from delf import events as ev
 from delf.messages import ModelReply
-from delf.plugins.in_process_journal import InProcessJournal
 from delf.specs import JournalSpec
 from delf_devkit.testing.models import USAGE, script
+from delf_engine.journal.in_process import InProcessJournal
 from delf_workers import Workers
 
 

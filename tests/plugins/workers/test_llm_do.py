@@ -4,7 +4,7 @@ import pytest
 
 from delf import events as ev
 from delf.errors import ConfigurationError, ToolRefusedError
-from delf.project.folder import read_folder
+from delf_engine.project.folder import read_folder
 from delf_workers import Workers
 from delf_workers.registry import Registry
 

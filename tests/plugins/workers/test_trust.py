@@ -11,8 +11,8 @@ import pytest
 
 from delf import Approved
 from delf.errors import FolderNotTrustedError
-from delf.project.folder import read_folder
 from delf.trust.decisions import Trust, part_of, remember
+from delf_engine.project.folder import read_folder
 from delf_filesystem import Filesystem
 from delf_workers import Workers
 

@@ -7,11 +7,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from delf.engine.approvals.ballot import voices, votes_in, why_refused
-from delf.engine.approvals.decision import check_fits
-from delf.engine.approvals.inbox import KIND, answer_data
-from delf.engine.approvals.remembered import remembering
-from delf.engine.views.requests import request_view
 from delf.errors import ApprovalRejectedError, DelfError, UnknownRequestError
 from delf.events import (
     ApprovalDecided,
@@ -27,6 +22,11 @@ from delf.protocols.journal import Journal, RequestRecord, SharedJournal
 from delf.protocols.rules import ApprovalRule
 from delf.values.encoding import to_jsonable_or_repr
 from delf_cli.ids import check_names
+from delf_engine.approvals.ballot import voices, votes_in, why_refused
+from delf_engine.approvals.decision import check_fits
+from delf_engine.approvals.inbox import KIND, answer_data
+from delf_engine.approvals.remembered import remembering
+from delf_engine.views.requests import request_view
 
 SECONDS: Final = 15.0
 """The seconds that the other process has for an answer; it takes it at once unless it is stopped.

@@ -11,15 +11,15 @@ import click
 
 from delf.errors import ConfigurationError
 from delf.events import Event
-from delf.plugins.journals import make_journal, need_durable_journal
-from delf.project.any_project import journal_name
 from delf.protocols.journal import SharedJournal
 from delf_cli.state import state_of
+from delf_engine.journal.factory import make_journal, need_durable_journal
+from delf_engine.project.any_project import journal_name
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
-    from delf.project.project import Project
     from delf.protocols.journal import Journal, TaskRecord
+    from delf_engine.project.project import Project
 
 
 class _Closable(Protocol):

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from delf.engine.journal.observers import open_observers
-from delf.engine.redact import Redactor
 from delf.environment import using_environ
 from delf.plugins.factories import make
 from delf.protocols.people import PersonChange
 from delf.specs import ObserverSpec
 from delf_cli.state import state_of
+from delf_engine.journal.observers import open_observers
+from delf_engine.redact import Redactor
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from delf_cli.streams import wrapped
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from delf.response import Response
+    from delf_engine.response import Response
 
 _MARKDOWN: Final = re.compile(
     r"^(?:#{1,6} |\s{0,3}[-*+] \S|\s{0,3}\d+[.)] \S|> |```|\|.*\|\s*$)|\*\*\S.*?\S\*\*|`[^`\n]+`"
@@ -124,7 +124,7 @@ def show_end(response: Response, screen: Screen) -> None:
 
 def show_stopped(events: Sequence[Event], screen: Screen) -> bool:
     """Write how a task went that was stopped; False where its events have no end."""
-    from delf.response import past_response
+    from delf_engine.response import past_response
 
     if not events or not isinstance(events[-1], TaskFinished):
         return False

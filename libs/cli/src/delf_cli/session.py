@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.agent import Agent
-from delf.engine.agent_context import as_chat
-from delf.engine.redact import REDACTED
 from delf.errors import (
     ConfigurationError,
     DelfError,
@@ -25,9 +22,7 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.events import Event, TaskFinished
-from delf.project.any_project import journal_name
 from delf.records import dataclass
-from delf.response import Response, left_response, past_response
 from delf.types import IN_PROCESS
 from delf_cli import errors, output
 from delf_cli.interrupt import run_until_done
@@ -35,11 +30,16 @@ from delf_cli.progress import REPLAYING, LiveStatus, Narrator
 from delf_cli.state import State
 from delf_cli.story import short_name
 from delf_cli.summary import summary_of
+from delf_engine.agent import Agent
+from delf_engine.agent_context import as_chat
+from delf_engine.project.any_project import journal_name
+from delf_engine.redact import REDACTED
+from delf_engine.response import Response, left_response, past_response
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
-    from delf.project.project import Project
-    from delf.task_options import HandingIn
+    from delf_engine.project.project import Project
+    from delf_engine.task_options import HandingIn
 
 TIMEOUT: Final = 300.0
 _SHOW: Final = "delf runs show"

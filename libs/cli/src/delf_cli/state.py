@@ -13,9 +13,9 @@ from delf.errors import FolderNotTrustedError
 from delf_cli import colours
 
 if TYPE_CHECKING:
-    from delf.engine.redact import Redactor
     from delf.plugins.host import PluginHost
-    from delf.project.project import Project
+    from delf_engine.project.project import Project
+    from delf_engine.redact import Redactor
 
 
 @dataclass()
@@ -56,8 +56,8 @@ class State:
             FolderNotTrustedError: When nobody trusts what its files say.
             ConfigurationError: Naming the file, the key and what is allowed.
         """
-        from delf.project.project import load_project
         from delf.trust.decisions import Trust
+        from delf_engine.project.project import load_project
 
         trust = Trust.here(*self.trust)
         while True:
@@ -84,14 +84,14 @@ class State:
 
     def hide_secrets_of(self, settings: object) -> None:
         """Clean without a connection's secrets, too, which may come from the command line."""
-        from delf.secrets import secrets_of_settings
+        from delf_engine.secrets import secrets_of_settings
 
         self._known().learn("settings", [*secrets_of_settings(settings)])
 
     def _known(self) -> Redactor:
         if self.redactor is None:
-            from delf.engine.redact import Redactor
-            from delf.secrets import secrets_of_environ
+            from delf_engine.redact import Redactor
+            from delf_engine.secrets import secrets_of_environ
 
             self.redactor = Redactor(secrets_of_environ(os.environ))
             try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from delf.engine.views.records import ApprovalTrace, ModelUse, StreamEvent, ToolCallTrace
 from delf.terminal import visible
 from delf_cli.output import counted
 from delf_cli.story import cut
 from delf_cli.tables import aligned
+from delf_engine.views.records import ApprovalTrace, ModelUse, StreamEvent, ToolCallTrace
 
 if TYPE_CHECKING:
     from delf import Trace

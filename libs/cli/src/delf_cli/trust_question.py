@@ -13,9 +13,9 @@ import click
 from delf_cli import errors
 
 if TYPE_CHECKING:
-    from delf.project.folder import Folder
     from delf.trust.decisions import Change
     from delf_cli.effects import Effect
+    from delf_engine.project.folder import Folder
 
 _MOST_NAMES: Final = 20
 """Names of files in a question."""
@@ -53,7 +53,7 @@ def ask(config: str | None, clean: Callable[[str], str]) -> bool:
 
 def read(start: Path, config: str | None) -> Folder:
     """Read what the files of a folder say."""
-    from delf.project.folder import read_folder
+    from delf_engine.project.folder import read_folder
 
     file = Path(config).expanduser().absolute() if config is not None else None
     return read_folder(start.absolute(), file, os.environ)

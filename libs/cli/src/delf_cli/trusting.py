@@ -15,7 +15,7 @@ from delf_cli.state import state_of
 from delf_cli.trust_question import QUESTION, can_ask, changes_since, lines, read
 
 if TYPE_CHECKING:
-    from delf.project.folder import Folder
+    from delf_engine.project.folder import Folder
 
 
 @click.command("trust", epilog="Exit status: 0 trusted, or only shown; 1 not trusted.")

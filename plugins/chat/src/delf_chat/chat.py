@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, get_args, overload
 
 from delf.attributes import FixedAttributes
-from delf.engine.agent_context import AgentContext
 from delf.errors import (
     AgentStateError,
     ConfigurationError,
@@ -22,7 +21,6 @@ from delf.errors import (
 )
 from delf.llm import LLMConfig, as_llm_config
 from delf.messages import Role
-from delf.plugins.journals import need_durable_journal
 from delf.protocols.conversation import (
     ChatMessage,
     ConversationRecord,
@@ -32,11 +30,13 @@ from delf.protocols.conversation import (
     Summarise,
     Warn,
 )
-from delf.sync import LoopThread, call
 from delf_chat.checks import check_count, check_name
 from delf_chat.history import Transform, for_model, make_message, transformed
 from delf_chat.memory import MemoryConversations
 from delf_chat.summary import Ask, ConversationCompressionError, fold
+from delf_engine.agent_context import AgentContext
+from delf_engine.journal.factory import need_durable_journal
+from delf_engine.sync import LoopThread, call
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -8,7 +8,6 @@ import click
 from click.core import ParameterSource
 
 from delf.errors import DelfError
-from delf.plugins.journals import need_durable_journal
 from delf.protocols.conversation import ChatMessage
 from delf_chat.chat import Chat
 from delf_chat.summary import ConversationCompressionError
@@ -16,6 +15,7 @@ from delf_cli.errors import FAILED, say
 from delf_cli.lazy import LazyGroup
 from delf_cli.options import flags_of, rest_of, run_options
 from delf_cli.state import State, state_of
+from delf_engine.journal.factory import need_durable_journal
 
 if TYPE_CHECKING:
     from delf import Agent

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from delf.errors import DelfError, did_you_mean
-from delf.plugins.journals import need_durable_journal
 from delf_cli.journals import work_with
 from delf_cli.output import counted, json_text
 from delf_cli.pruning import Pruning, prune_options
 from delf_cli.state import state_of
 from delf_cli.tables import one_line
+from delf_engine.journal.factory import need_durable_journal
 
 if TYPE_CHECKING:
     from delf.protocols.conversation import ConversationRecord, ConversationStore
@@ -42,8 +42,8 @@ def _with(
     ctx: click.Context, namespace: str, work: Callable[[ConversationStore], Awaitable[T]]
 ) -> T:
     """Work with the conversations of a namespace, then close their journal."""
-    from delf.engine.agent_context import AgentContext
     from delf_chat.checks import check_name
+    from delf_engine.agent_context import AgentContext
 
     check_name("--namespace", namespace)
     state = state_of(ctx)

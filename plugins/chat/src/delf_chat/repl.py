@@ -16,7 +16,6 @@ import click
 
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished
-from delf.sync import running_loop
 from delf_chat.chat import Chat, chat_of
 from delf_chat.lines import LineReader, history_file, open_reader
 from delf_chat.slash import COMMANDS, Tally, is_command, obey
@@ -25,6 +24,7 @@ from delf_cli.interrupt import run_until_done
 from delf_cli.progress import LiveStatus, Narrator
 from delf_cli.session import TIMEOUT, named_tools
 from delf_cli.story import short_name
+from delf_engine.sync import running_loop
 
 if TYPE_CHECKING:
     from delf import Agent, Response

@@ -17,7 +17,7 @@ from delf_cli.lazy import BareGroup
 from delf_cli.state import state_of
 
 if TYPE_CHECKING:
-    from delf.project.project import Project
+    from delf_engine.project.project import Project
 
 _NEW_FILE: Final = 0o644
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
@@ -26,7 +26,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it 
 @completes
 def _keys(ctx: click.Context) -> Iterable[str]:
     """Keys of the agent, and those that are in ``delf.toml``."""
-    from delf.config import AgentConfig
+    from delf_engine.config import AgentConfig
 
     written = [
         f"{section}.{name}.{key}"
@@ -104,8 +104,8 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
     The rest of the file stays as it is, with its comments, and stays trusted. A wrong value is
     refused. Put a secret into .env, and write '${NAME}' here.
     """
-    from delf.project.texts import from_override, scalar
     from delf.trust.folders import CONFIG_FILE, parse_toml, read_file, said
+    from delf_engine.project.texts import from_override, scalar
 
     state = state_of(ctx)
     section, path, parsed = from_override(f"{key}={value}", label="")
@@ -181,7 +181,7 @@ def _value(project: Project, key: str) -> Any:
     Raises:
         ConfigurationError: For a key of the agent that there is not.
     """
-    from delf.project.files import SECTIONS, check_agent_key
+    from delf_engine.project.files import SECTIONS, check_agent_key
 
     section, *path = (
         key.split(".") if key.partition(".")[0] in SECTIONS else ("agent", *key.split("."))

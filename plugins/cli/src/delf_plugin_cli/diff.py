@@ -51,7 +51,7 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
 
 def compared_data(one: OneTask, other: OneTask) -> dict[str, Any]:
     """The differences of two tasks as JSON-ready data."""
-    from delf.engine.views.compare import PARTS, compared
+    from delf_engine.views.compare import PARTS, compared
 
     a, b = compared(*one), compared(*other)
     names = short_id(one[0].task_id), short_id(other[0].task_id)

@@ -33,9 +33,9 @@ from delf_cli.state import State, state_of
 from delf_plugin_cli.sources import clone, is_installed
 
 if TYPE_CHECKING:
-    from delf.config import AgentConfig
     from delf.plugins.host import PluginHost
-    from delf.project.project import Project
+    from delf_engine.config import AgentConfig
+    from delf_engine.project.project import Project
 
 Status = Literal["ok", "note", "problem"]
 _MARKS: Final = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
@@ -194,8 +194,8 @@ def _parts(host: PluginHost, project: Project, config: AgentConfig) -> Iterator[
 
 async def _models(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
     """Tell whether each model could be asked; nobody asks it, but its key is looked for."""
-    from delf.engine.models.pool import ModelPool
     from delf.protocols.model import ModelContext
+    from delf_engine.models.pool import ModelPool
 
     context = ModelContext(
         environ=project.environ, providers=config.providers, api_key_for=config.api_key_for
@@ -301,8 +301,8 @@ async def _sandbox(
     host: PluginHost, spec: SandboxSpec, project: Project, config: AgentConfig
 ) -> list[Finding]:
     """Tell whether a sandbox works, why or why not, what to do, and what confines scripts in it."""
-    from delf.plugins.sandboxes import Tried, make_sandbox
     from delf.protocols.sandbox import SandboxBackend, SupportsMeasures, Unavailable
+    from delf_engine.sandboxes.backends import Tried, make_sandbox
 
     def broken(why: str, hint: str | None = None) -> list[Finding]:
         text = f"{spec.name}, isolation {spec.isolation}: {why}"
@@ -405,9 +405,9 @@ async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> 
 
     Words are searched alone without one, and a task runs.
     """
-    from delf.plugins.embedders import Embedders
     from delf.protocols.context import PluginContext
     from delf.protocols.embedder import SupportsCheck
+    from delf_engine.embedders import Embedders
 
     if config.embedder is None and all(spec.by_name for spec in host.specs(EmbedderSpec)):
         return []

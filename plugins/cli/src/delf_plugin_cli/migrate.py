@@ -19,12 +19,12 @@ import click
 from delf.errors import ConfigurationError, DelfError, PluginError
 from delf.messages import Role
 from delf.plugins.factories import make
-from delf.plugins.journals import need_durable_journal
 from delf.protocols.conversation import ChatMessage, ConversationStore
 from delf.specs import MemorySpec
 from delf.trust.folders import PRICES_FILE
 from delf_cli.journals import work_with
 from delf_cli.state import State, state_of
+from delf_engine.journal.factory import need_durable_journal
 
 _FACTS: Final = "SELECT namespace, content FROM memories ORDER BY id"
 _MESSAGES: Final = "SELECT namespace, role, content, created_at FROM chat_messages ORDER BY id"
@@ -225,7 +225,7 @@ def _shipped() -> dict[str, dict[str, float]]:
 
 
 def _take(state: State, found: _Found) -> _Taken:
-    from delf.engine.agent_context import AgentContext
+    from delf_engine.agent_context import AgentContext
 
     project = state.load_project()
     taken = _Taken(logins=found.logins)
@@ -286,7 +286,7 @@ def _take_prices(project: Any, prices: Mapping[str, Any], taken: _Taken) -> None
     file: Path = project.root / PRICES_FILE
     own: dict[str, Any] = {}
     if file.exists():
-        from delf.project.prices import read_prices
+        from delf_engine.project.prices import read_prices
 
         read_prices(file)  # one that is wrong is told before it is written
         before = file.read_text(encoding="utf-8")

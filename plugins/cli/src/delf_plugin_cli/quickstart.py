@@ -203,10 +203,10 @@ async def _call(state: State, found: _Found) -> None:
     Raises:
         DelfError: When it does not answer, with what to do about it.
     """
-    from delf.engine.models.pool import ModelPool
     from delf.llm import LLMConfig
     from delf.messages import ModelRequest, user
     from delf.protocols.model import ModelContext
+    from delf_engine.models.pool import ModelPool
 
     config = LLMConfig(model=found.model, base_url=found.base_url)
     pool = ModelPool(state.discover(), ModelContext(environ=dict(os.environ)))

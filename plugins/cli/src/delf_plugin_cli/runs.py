@@ -15,7 +15,6 @@ from delf.errors import OptionalDependencyError
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
 from delf.protocols.journal import SharedJournal, TaskRecord
 from delf.protocols.people import name_of_holder
-from delf.retention import prune as prune_tasks
 from delf.terminal import visible
 from delf.trust.decisions import Trust
 from delf_cli import complete
@@ -28,6 +27,7 @@ from delf_cli.story import printed_so_far, stopped_words
 from delf_cli.streams import wrapped
 from delf_cli.summary import summary_of
 from delf_cli.tables import one_line, table, terminal_width
+from delf_engine.retention import prune as prune_tasks
 from delf_plugin_cli import runs_view as render
 
 _STATES: Final = ("queued", "running", "interrupted", "stopped", "done", "failed")
@@ -121,8 +121,8 @@ async def _offers(ctx: click.Context, journal: SharedJournal) -> list[str]:
 @click.pass_context
 def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None:
     """Show how a task went: steps, calls, tokens, cost, answer."""
-    from delf.engine.views.sources import sources_of
-    from delf.engine.views.trace import Trace
+    from delf_engine.views.sources import sources_of
+    from delf_engine.views.trace import Trace
 
     task, events = load_task(ctx, task_id)
     if prompts:
@@ -189,7 +189,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
 
 def _show_prompts(events: Sequence[Event], as_json: bool) -> None:
     """Write each model call with its messages; what the call before had is counted only."""
-    from delf.engine.views.prompts import prompts_of
+    from delf_engine.views.prompts import prompts_of
 
     found = prompts_of(events)
     if as_json:

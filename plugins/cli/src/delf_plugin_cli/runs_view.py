@@ -19,8 +19,8 @@ from delf_cli.streams import wrapped
 from delf_cli.tables import cut, one_line, table, terminal_width
 
 if TYPE_CHECKING:
-    from delf.engine.views.prompts import Prompt
-    from delf.engine.views.records import ToolCallTrace
+    from delf_engine.views.prompts import Prompt
+    from delf_engine.views.records import ToolCallTrace
 
 _COLOURS: Final = {
     "queued": "blue",

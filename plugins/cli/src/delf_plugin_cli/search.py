@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import click
 
-from delf.engine.views.figures import figures_csv
 from delf.errors import DelfError
 from delf.machine.zones import local_zone
 from delf.protocols.journal import SharedJournal
@@ -21,6 +20,7 @@ from delf_cli.output import json_text
 from delf_cli.pruning import DURATION
 from delf_cli.streams import wrapped
 from delf_cli.tables import one_line, table
+from delf_engine.views.figures import figures_csv
 from delf_plugin_cli.runs_view import ago, money, span, state_of, task_data
 
 if TYPE_CHECKING:

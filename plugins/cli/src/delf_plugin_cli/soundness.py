@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _IMPORT_SECONDS: Final = 0.3
 _TEST_EXTRAS: Final = frozenset({"dev", "test", "testing", "tests"})
-_FORBIDDEN: Final = ("delf.engine", "delf.cli")
+_FORBIDDEN: Final = ("delf_engine", "delf.cli")
 _PROBE: Final = """
 import sys, time, delf.hookspecs, delf.specs
 began = time.perf_counter()

@@ -13,21 +13,21 @@ import click
 
 from delf import plugin_context
 from delf.errors import ConfigurationError
-from delf.plugins.journals import need_durable_journal
-from delf.project.any_project import journal_name
 from delf.protocols.journal import SharedJournal
 from delf_cli.journals import project_journal
 from delf_cli.lazy import BareGroup
 from delf_cli.options import run_options
 from delf_cli.session import Options, log_to_stderr
+from delf_engine.journal.factory import need_durable_journal
+from delf_engine.project.any_project import journal_name
 from delf_runner_dbos.queue import SCHEDULED, DbosQueue, task_queue
 from delf_runner_dbos.settings import PLUGIN, RunnerSettings
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
 
-    from delf.project.project import Project
     from delf_cli.state import State
+    from delf_engine.project.project import Project
     from delf_runner_dbos.runner import RunnerOptions
 
 __all__ = ["runner", "schedule", "task_queue"]

@@ -18,7 +18,7 @@ from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskQueued, end_of
 from delf.network.outages import Outage
 from delf.protocols.journal import ListPlace, SharedJournal, SupportsUpkeep, TaskRecord
-from delf.retention import prune
+from delf_engine.retention import prune
 from delf_runner_dbos.queue import DbosQueue, Ticket, is_here, task_id_of
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from dataclasses import asdict, replace
 from itertools import zip_longest
 from typing import Any, Final
 
-from delf.engine.views.compare import PARTS, compared
 from delf.errors import DelfError
 from delf.network.outages import Outage
 from delf.protocols.journal import SharedJournal
 from delf.protocols.search import Figures, FoundTask, SupportsSearch, TaskFilter
+from delf_engine.views.compare import PARTS, compared
 from delf_serve import schemas as s
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 from starlette.responses import FileResponse, Response
 
-from delf.engine.views.figures import figures_csv
 from delf.errors import DelfError
 from delf.protocols.conversation import ChatMessage, ConversationRecord
 from delf.protocols.people import digest_of
+from delf_engine.views.figures import figures_csv
 from delf_serve import history
 from delf_serve import schemas as s
 from delf_serve.call import Call, page_of, shown

@@ -53,8 +53,8 @@ def serve_project(
 
 def make_application(state: State, options: Options) -> Application:
     """The application of the project's agent."""
-    from delf.plugins.journals import need_durable_journal
     from delf_cli.session import Setup
+    from delf_engine.journal.factory import need_durable_journal
 
     setup = Setup.of(state, options)
     if not setup.journal_was_chosen:

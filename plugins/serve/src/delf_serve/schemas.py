@@ -16,9 +16,6 @@ from pydantic import (
     create_model,
 )
 
-from delf.engine.views import prompts
-from delf.engine.views.records import StreamEvent
-from delf.engine.views.snapshot import StreamSnapshot
 from delf.messages import Usage
 from delf.protocols import search
 from delf.protocols.approval import ApprovalRequest
@@ -26,6 +23,9 @@ from delf.protocols.conversation import ChatMessage
 from delf.protocols.facts import Fact
 from delf.protocols.search import FigureBy, Place
 from delf.tools.signature import parameter_docs
+from delf_engine.views import prompts
+from delf_engine.views.records import StreamEvent
+from delf_engine.views.snapshot import StreamSnapshot
 
 State = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted"]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from urllib.parse import quote
 
-from delf.engine.views import prompts as views
-from delf.engine.views.snapshot import snapshot
 from delf.errors import ConfigurationError, DelfError, UnknownTaskError
 from delf.events import (
     ASKED_FROM,
@@ -32,7 +30,6 @@ from delf.events import (
 )
 from delf.machine.contexts import shared_task
 from delf.network.outages import Outage
-from delf.outputs import Output
 from delf.protocols.journal import (
     Ages,
     ListPlace,
@@ -43,8 +40,11 @@ from delf.protocols.journal import (
 )
 from delf.protocols.people import SupportsPeople, name_of_holder
 from delf.protocols.sessions import SupportsLogins
-from delf.retention import prune, remove
 from delf_cli.answering import why_not_approve
+from delf_engine.outputs import Output
+from delf_engine.retention import prune, remove
+from delf_engine.views import prompts as views
+from delf_engine.views.snapshot import snapshot
 from delf_serve.channel import Notices, notice_of_end
 from delf_serve.files import Uploads
 from delf_serve.keys import Key

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.engine.views.prompts import Prompt, prompts_of
 from delf.errors import AgentStateError, ToolExecutionError
 from delf.events import ChildStarted, Event, ModelCalled, ModelFailed, ModelReplied, end_event
 from delf.protocols.sandbox import Raised, Returned
 from delf.protocols.strategy import StrategyHost
+from delf_engine.views.prompts import Prompt, prompts_of
 
 if TYPE_CHECKING:
     from delf import Response

@@ -11,8 +11,8 @@ import pytest
 from planting import planting
 
 from delf.errors import JournalUnavailableError
-from delf.plugins.in_process_journal import InProcessJournal
 from delf.testing import JournalContract
+from delf_engine.journal.in_process import InProcessJournal
 
 
 class Suite(JournalContract):

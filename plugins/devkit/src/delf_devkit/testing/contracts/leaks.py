@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from delf.engine.redact import Redactor
 from delf.settings import PluginSettings, SecretStr
+from delf_engine.redact import Redactor
 
 _HIDDEN = "[redacted]"
 _AROUND = 80

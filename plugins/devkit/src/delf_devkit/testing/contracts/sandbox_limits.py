@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Final
 
 import pytest
 
-from delf.plugins.isolation import Measured, measure
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Limits, SandboxBackend
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing, needs
 from delf_devkit.testing.contracts.bench import Bench, Running, gone, processes_below
 from delf_devkit.testing.scripts import RecordingScriptHost
+from delf_engine.sandboxes.isolation import Measured, measure
 
 _MB = 1024 * 1024
 _COLLECTIONS = 50

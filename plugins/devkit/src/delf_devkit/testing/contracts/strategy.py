@@ -14,14 +14,14 @@ import pytest
 from delf.errors import LLMExecutionError
 from delf.events import CallFinished, CallStarted, Event, ModelReplied, Printed
 from delf.messages import ModelReply, ModelRequest, Usage
-from delf.plugins.in_process_journal import InProcessJournal
 from delf.protocols.approval import AlreadyDone, Approved
-from delf.response import Response
 from delf.specs import JournalSpec, SandboxSpec, StrategySpec
 from delf.tools.function import Tool, tool
 from delf_devkit.testing.contracts.base import Contract, missing
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import Answer, ScriptedModel
+from delf_engine.journal.in_process import InProcessJournal
+from delf_engine.response import Response
 
 _COST = 1.0
 _INSTANT = 0.01

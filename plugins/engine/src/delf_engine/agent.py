@@ -1,0 +1,957 @@
+"""``Agent``: tools, a model, and tasks in plain words."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Self,
+    Unpack,
+    get_args,
+    overload,
+)
+
+from delf.attributes import FixedAttributes
+from delf.errors import (
+    AgentConfirmationError,
+    AgentStateError,
+    UnknownKeywordError,
+    check_above_zero,
+    check_one_of,
+)
+from delf.events import StoppedBy, end_event
+from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, RememberedDecision
+from delf.protocols.journal import Journal, SharedJournal
+from delf.protocols.memory import SupportsStore
+from delf.terminal import visible
+from delf.tools.function import as_connections
+from delf.trust.folders import working_folder
+from delf.types import Settle
+from delf_engine.background import BackgroundTasks, Granularity, past_end, stream_of
+from delf_engine.elsewhere import snapshot_of
+from delf_engine.options import AgentOptions
+from delf_engine.response import Response, past_response, response_of
+from delf_engine.sync import RuntimeHome
+from delf_engine.task import MODEL, TaskRequest
+from delf_engine.task_options import (
+    ARESUME,
+    ARUN,
+    ASUBMIT,
+    RUN,
+    SUBMIT,
+    HandingIn,
+    OfTask,
+    TaskRequests,
+    Watching,
+    handed_in,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from delf.events import Covers, Event, Remember
+    from delf.messages import ModelDelta, Usage
+    from delf.plugins.host import PluginHost
+    from delf.protocols.memory import MemoryStore
+    from delf.protocols.people import PersonChange
+    from delf.protocols.strategy import Strategy
+    from delf.trust.decisions import Trust
+    from delf_engine.agent_context import AgentChat, AgentContext
+    from delf_engine.config import AgentConfig
+    from delf_engine.journal.log import Listener
+    from delf_engine.project.any_project import AnyProject
+    from delf_engine.runtime import Runtime
+    from delf_engine.views.snapshot import StreamSnapshot
+
+    T = TypeVar("T", default=Any)
+    Out = TypeVar("Out")
+else:  # what the default is good for, only type checkers know
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+
+class Agent(FixedAttributes, Generic[T]):
+    """Does tasks by letting a model write scripts that call tools.
+
+    It starts when it is first used and works on one event loop: that of the first
+    ``await``, or one in a thread of its own when first used from synchronous code. Calls
+    from other threads and loops are passed on to it.
+
+    It is configured by a :class:`delf_engine.config.AgentConfig`, or by its fields as keywords:
+    ``docs/configuration.md`` has them all, with their defaults. None means not given.
+
+    Args:
+        config: Its configuration as one object. Keywords win over its fields.
+        tools: Connections, ``@tool`` functions, or plain functions.
+        chat: A conversation to continue: a ``Chat``, its options, or True for one in memory.
+        memory: Facts from before, recalled for each task: a store, or the name of one.
+        strategy: How a task becomes tool calls: a name, or what a plugin's class makes.
+        on_confirm: Asked about calls that need approval; returns True, False, or None to
+            leave it to the next channel. Plain or async.
+        output: What each answer has to be, if it is not text: a pydantic model, a dataclass, a
+            TypedDict, or a JSON Schema. ``response.value`` is the object.
+        host: Plugins; those installed when omitted.
+        project: Where options that are not given come from, those of plugins and the
+            environment; :meth:`from_project` finds one.
+        options: Fields of the configuration.
+
+    Raises:
+        ConfigurationError: For an option that is unknown or does not fit.
+        ModelConfigurationError: When no model is given.
+        ToolDefinitionError: For something in ``tools`` that is not a tool.
+    """
+
+    _another = "make another agent with {name}=…, as Agent(agent.config, {name}=…) does"
+    _options = frozenset((*AgentOptions.__annotations__, "strategy", "on_confirm", "output"))
+
+    def __init__(
+        self,
+        config: AgentConfig | Sequence[Any] | None = None,
+        *,
+        tools: Sequence[Any] | None = None,
+        chat: AgentChat | Mapping[str, Any] | bool | None = None,
+        memory: MemoryStore | SupportsStore | str | None = None,
+        strategy: str | Strategy | None = None,
+        on_confirm: Callable[[Any], Any] | None = None,
+        output: type[T] | Mapping[str, Any] | None = None,
+        host: PluginHost | None = None,
+        project: AnyProject | None = None,
+        **options: Unpack[AgentOptions],
+    ) -> None:
+        from delf_engine.approvals.pending import PendingRequests
+        from delf_engine.config import merged_config
+        from delf_engine.models.money import Ledger
+        from delf_engine.strategies import with_strategy
+
+        if isinstance(config, Sequence) and not isinstance(config, str):
+            config, tools = None, [*config, *(tools or ())]
+        written = None if project is None else project.agent
+        named = {"memory": memory, "strategy": strategy}
+        names = {name: given for name, given in named.items() if isinstance(given, str)}
+        merged = merged_config(written, config, {**options, **names})
+        self._config = with_strategy(merged, host)
+        _ = self.config.main_llm
+        if on_confirm is not None and not callable(on_confirm):
+            raise AgentConfirmationError(
+                f"on_confirm is a {type(on_confirm).__name__}", hint="give a function"
+            )
+        self.agent_id = f"agent_{secrets.token_hex(6)}"
+        self.memory = None if isinstance(memory, str) else memory
+        self.tools = as_connections(tools or ())
+        chat = self._chat_of(self.config.chat if chat is None else chat, host)
+        self._strategy = None if isinstance(strategy, str) else strategy
+        self._requests = TaskRequests(lambda: self.config, chat, output, self._fits_a_routine)
+        self._context: AgentContext | None = None
+        self._chats: list[AgentChat] = []
+        self._on_confirm = on_confirm
+        self._host = host
+        self._project = project
+        self._ledger = Ledger(self.config.budget_usd, allow_unpriced=self.config.allow_unpriced)
+        self._pending = PendingRequests()
+        self._tasks = BackgroundTasks(self.config.keep_tasks)
+        self._home = RuntimeHome(self._make_runtime, f"delf-{self.agent_id}")
+
+    @classmethod
+    def from_project(
+        cls,
+        path: str | os.PathLike[str] | AnyProject = ".",
+        *,
+        trust: bool | Trust = False,
+        connections: Collection[str] | None = None,
+        tools: Sequence[Any] = (),
+        host: PluginHost | None = None,
+        **overrides: Any,
+    ) -> Self:
+        """An agent as ``delf run`` makes it: from the nearest ``delf.toml`` and its environment.
+
+        With a journal that outlives the process where one is installed.
+
+        Args:
+            path: A directory, whose ``delf.toml`` is looked for upwards; the file; a project.
+            trust: Vouch for its folder, as a program does for its own. Else what its files say has
+                no effect before the person trusted them: `delf trust`, or ``DELF_TRUST``.
+            connections: The names of those to use; all of the file when omitted.
+            tools: Further tools.
+            host: Plugins.
+            overrides: Any other parameter of :class:`Agent`; it wins over the project.
+
+        Raises:
+            FolderNotTrustedError: When nobody trusted what the folder's files say.
+            ConfigurationError: Naming file or variable, key and what is allowed.
+        """
+        from delf.plugins.host import PluginHost
+        from delf_engine.project.any_project import journal_name, project_at
+
+        project = project_at(path, trust)
+        host = host or PluginHost.discover(environ=project.environ)
+        connect = project.connector(host)
+        names = dict.fromkeys(project.connections if connections is None else connections)
+        named = [connect(name) for name in names]
+        overrides.setdefault("journal", journal_name(project, host))
+        return cls(tools=[*named, *tools], host=host, project=project, **overrides)
+
+    def like(self, *, tools: Sequence[Any], strategy: str | Strategy, **options: Any) -> Agent[Any]:
+        """Another agent with the same configuration and plugins.
+
+        Args:
+            tools: Its tools.
+            strategy: Its strategy.
+            options: Fields of the configuration that differ.
+        """
+        given: dict[str, Any] = {"host": self._host, "project": self._project, **options}
+        return Agent(self.config, tools=tools, strategy=strategy, **given)
+
+    # -- its parts ----------------------------------------------------------------------
+
+    @property
+    def config(self) -> AgentConfig:
+        """The agent's configuration."""
+        return self._config
+
+    def keep_journal(self, name: str) -> None:
+        """Keep tasks in this journal if the configuration chooses none.
+
+        Raises:
+            AgentStateError: When the agent has started with another journal.
+        """
+        if "journal" in self.config.model_fields_set:
+            return
+        if self.started:
+            raise AgentStateError("the agent has a journal", hint=f"Agent(journal={name!r})")
+        self._config = self.config.model_copy(update={"journal": name})
+
+    @property
+    def chat(self) -> AgentChat | None:
+        """The chat that tasks continue; a chat that is set later holds for later tasks.
+
+        It is set as ``Agent(chat=…)`` takes it; None ends the conversation.
+        """
+        return self._requests.chat
+
+    @chat.setter
+    def chat(self, given: AgentChat | Mapping[str, Any] | bool | None) -> None:
+        chat = self._chat_of(given, self._host)
+        if chat is not None and self._context is not None:
+            self._attach(chat, self._context)
+        self._requests.chat = chat
+
+    @staticmethod
+    def _chat_of(
+        given: AgentChat | Mapping[str, Any] | bool | None, host: PluginHost | None
+    ) -> AgentChat | None:
+        if given is None or given is False:
+            return None
+        from delf_engine.agent_context import as_chat
+
+        return as_chat(given, host)
+
+    def _attach(self, chat: AgentChat, context: AgentContext) -> None:
+        """Give a chat the agent's plugins and budget; it is closed when the agent stops."""
+        chat.attach(context)
+        if chat not in self._chats:
+            self._chats.append(chat)
+
+    async def _close_chats(self) -> None:
+        self._context = None
+        chats, self._chats = self._chats, []
+        for chat in chats:
+            await chat.aclose()
+
+    # -- life ---------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Load tools and prepare the sandbox now rather than with the first task."""
+        self._home.start()
+        return self
+
+    async def astart(self) -> Self:
+        """The same from asynchronous code."""
+        await self._home.astart()
+        return self
+
+    def stop(self) -> None:
+        """Cancel what runs; free sandboxes, connections and threads. Safe to call twice."""
+        self._home.stop()
+
+    async def astop(self, *, leave: bool = False) -> None:
+        """The same; with ``leave``, what runs is not ended: it can be resumed, also elsewhere."""
+        await self._home.astop(leave=leave)
+
+    def leave(self) -> None:
+        """Let tasks that are cancelled from now on be resumed; nothing of their end is kept.
+
+        Call it on the agent's loop. :meth:`astop` with ``leave`` cancels them, too.
+        """
+        if (runtime := self._home.runtime) is not None:
+            runtime.leave_all()
+
+    async def acheck(self) -> None:
+        """Look whether a task could begin; a ``DelfError`` says what is missing. Asks no model."""
+        await self._home.call_async(lambda runtime: runtime.check())
+
+    @property
+    def started(self) -> bool:
+        """True if it has begun to work and was not stopped."""
+        return self._home.bound
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await self.astart()
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.astop()
+
+    # -- tasks --------------------------------------------------------------------------
+
+    @overload
+    def run(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        output: type[Out],
+        **more: Unpack[OfTask],
+    ) -> Response[Out]: ...
+    @overload
+    def run(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        output: Mapping[str, Any],
+        **more: Unpack[OfTask],
+    ) -> Response[Any]: ...
+    @overload
+    def run(
+        self, task: str, timeout: float | None = None, **more: Unpack[OfTask]
+    ) -> Response[T]: ...
+    def run(self, task: str, timeout: float | None = None, **given: Any) -> Response[Any]:
+        """Do a task and wait for it.
+
+        Args:
+            task: What to do, in plain words.
+            timeout: Seconds until this returns, whatever waits: past them the task is stopped, and
+                the response says Timeout. The configuration's (60) when omitted; they stand still
+                while a person is asked.
+            given: ``output``, what the answer has to be (``response.value``), and ``files``, the
+                task's input files, where the agent's do not hold; ``conversation_id`` of the
+                agent's chat, its present one when omitted; ``strategy`` and ``llm``, the names of
+                others for this task.
+
+        Raises:
+            ConfigurationError: When the agent cannot start, its model cannot be asked, its
+                conversation cannot be opened, or a file cannot be read.
+            AgentStateError: When called from the event loop that the agent works on.
+        """
+        UnknownKeywordError.check("run", given, RUN)
+        elsewhere = threading.current_thread() is not threading.main_thread()
+        request = self._requests.make(
+            task, timeout, patient=elsewhere, bounded=timeout is not None, **given
+        )
+        return self._home.call(lambda runtime: self._run(runtime, request))
+
+    @overload
+    async def arun(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        output: type[Out],
+        **more: Unpack[Watching],
+    ) -> Response[Out]: ...
+    @overload
+    async def arun(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        output: Mapping[str, Any],
+        **more: Unpack[Watching],
+    ) -> Response[Any]: ...
+    @overload
+    async def arun(
+        self, task: str, timeout: float | None = None, **more: Unpack[Watching]
+    ) -> Response[T]: ...
+    async def arun(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        listeners: Sequence[Listener] = (),
+        child_listeners: Sequence[Listener] = (),
+        on_delta: Callable[[str], None] | None = None,
+        **given: Any,
+    ) -> Response[Any]:
+        """Do a task; the same from asynchronous code. Cancelling it stops the task.
+
+        Args:
+            task: What to do, in plain words.
+            timeout: Seconds, which stand still while a person is asked (``asyncio.timeout`` counts
+                all of them); the configuration's when omitted.
+            listeners: Called with each event after it was journalled.
+            child_listeners: The same for events of child tasks, and of theirs.
+            on_delta: Called with pieces of the model's answers, with ``stream=True``.
+            given: As for :meth:`run`; and ``setup``, which is kept in the journal for whoever
+                resumes the task: plain data, no secrets.
+        """
+        UnknownKeywordError.check("arun", given, ARUN)
+        request = self._requests.make(task, timeout, **given)
+        seen = replace(
+            request, listeners=listeners, child_listeners=child_listeners, on_delta=on_delta
+        )
+        return await self._home.call_async(lambda r: self._run(r, seen))
+
+    def resume(
+        self,
+        task_id: str,
+        timeout: float | None = None,
+        *,
+        settle: Settle = "ask",
+        budget_usd: float | None = None,
+    ) -> Response:
+        """Go on with a task whose process was killed, and wait for it.
+
+        A task that ended at its timeout or budget goes on if it gets more of either.
+
+        Nothing recorded is done twice. A call that was begun and has no recorded end is made
+        again if it only reads; of any other, a person is asked
+        (:attr:`ApprovalRequest.outcome_unknown`).
+
+        Args:
+            task_id: The task, in this agent's journal.
+            timeout: Seconds from now; the configuration's when omitted.
+            settle: What to do about such calls: ask a person, make them ``again``, or take them as
+                ``done``, with no result.
+            budget_usd: The agent's budget from now on, with all that was spent before.
+
+        Returns:
+            Its response, the recorded one if it is over; one that is ``interrupted`` still with
+            ``ReplayMismatch`` where the script does something else than is recorded, and with
+            ``UndecidedCallError`` where nobody said what happened to such a call.
+
+        Raises:
+            DelfError: When the journal does not have the task, or a process works on it.
+        """
+        more: dict[str, Any] = {"settle": settle, "budget_usd": budget_usd}
+        return self._home.call(lambda r: self._resume(r, task_id, timeout, **more))
+
+    async def aresume(
+        self,
+        task_id: str,
+        timeout: float | None = None,
+        *,
+        listeners: Sequence[Listener] = (),
+        on_delta: Callable[[str], None] | None = None,
+        **more: Any,
+    ) -> Response:
+        """The same; what looks on sees what is new.
+
+        ``more``: settle, budget_usd, retries, retry_after; and go_on, whether a task goes on that
+        ended at its timeout or budget, which follows from timeout and budget_usd when omitted.
+        """
+        UnknownKeywordError.check("aresume", more, ARESUME)
+        more |= {"listeners": listeners, "on_delta": on_delta}
+        return await self._home.call_async(lambda r: self._resume(r, task_id, timeout, **more))
+
+    def fork(
+        self,
+        task_id: str,
+        at: int | None = None,
+        *,
+        script: str | None = None,
+        llm: str | None = None,
+    ) -> str:
+        """Begin a new task that has been what another one was up to an event.
+
+        :meth:`resume` then goes on with it: what was done by then is not done again.
+
+        Args:
+            task_id: The other task, in this agent's journal.
+            at: The number of its last event that counts; the one before the model was asked last
+                when omitted.
+            script: The script that runs in place of the one that the model wrote next.
+            llm: The name of another model, which writes the scripts that come then.
+
+        Returns:
+            The new task's id.
+
+        Raises:
+            UnknownTaskError: When there is no such task, or no such event of it.
+        """
+        return self._home.call(
+            lambda runtime: self._fork(runtime, task_id, at, script=script, llm=llm)
+        )
+
+    async def afork(
+        self,
+        task_id: str,
+        at: int | None = None,
+        *,
+        script: str | None = None,
+        llm: str | None = None,
+        key: str | None = None,
+        setup: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The same; ``key`` and ``setup`` as :meth:`asubmit` takes them."""
+        return await self._home.call_async(
+            lambda runtime: self._fork(runtime, task_id, at, key, setup, script=script, llm=llm)
+        )
+
+    async def _fork(
+        self,
+        runtime: Runtime,
+        task_id: str,
+        at: int | None,
+        key: str | None = None,
+        setup: Mapping[str, Any] | None = None,
+        *,
+        script: str | None = None,
+        llm: str | None = None,
+    ) -> str:
+        from delf_engine.journal.forks import fork
+
+        own = {**(setup or {}), **({} if llm is None else {MODEL: llm})}
+        return await fork(runtime.journal, task_id, at, key=key, setup=own, script=script)
+
+    async def _resume(
+        self,
+        runtime: Runtime,
+        task_id: str,
+        timeout: float | None,
+        *,
+        budget_usd: float | None = None,
+        go_on: bool | None = None,
+        **seen: Any,
+    ) -> Response:
+        check_one_of("settle", seen.get("settle", "ask"), get_args(Settle))
+        if budget_usd is not None:
+            check_above_zero("budget_usd", budget_usd)
+        if go_on is None:
+            go_on = timeout is not None or budget_usd is not None
+        past = await runtime.take_up(task_id, past_limit=go_on)
+        end = end_event(past)
+        if end is not None and not (go_on and end.at_limit):
+            return past_response(past, end)
+        if budget_usd is not None:
+            self._ledger.limit(budget_usd)
+        request = self._requests.resumed(task_id, past, timeout, **seen)
+        return await self._run(runtime, request)
+
+    def submit(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        conversation_id: str | None = None,
+        output: type[Any] | Mapping[str, Any] | None = None,
+        files: Sequence[str | os.PathLike[str]] | None = None,
+        strategy: str | None = None,
+        llm: str | None = None,
+        **handing: Unpack[HandingIn],
+    ) -> str:
+        """Let a task be done in the background; a kill does not lose it once this returns.
+
+        Requests for approval go to ``on_confirm`` and :meth:`get_pending_approvals`. With
+        ``queue`` a runner does it: :class:`~delf_engine.task_options.HandingIn` has what goes along.
+
+        Args:
+            task: What to do, in plain words.
+            timeout: Seconds from when it begins to run; the configuration's when omitted.
+            conversation_id: As for :meth:`run`.
+            output: The same.
+            files: The same.
+            strategy: The same.
+            llm: The same.
+
+        Returns:
+            The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
+        """
+        UnknownKeywordError.check("submit", handing, SUBMIT)
+        given: dict[str, Any] = {
+            "output": output,
+            "files": files,
+            "strategy": strategy,
+            "llm": llm,
+        }
+        request = self._requests.make(task, timeout, conversation_id, attended=False, **given)
+        if handing:
+            request = handed_in(request, handing)
+            return self._home.call_anywhere(lambda r: r.enqueue(request)).task_id
+        return self._tasks.add(
+            request, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
+        )
+
+    async def asubmit(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        listeners: Sequence[Listener] = (),
+        **more: Any,
+    ) -> str:
+        """The same from asynchronous code; ``more`` as for :meth:`arun`, and task_id, key.
+
+        ``key`` says on whose behalf it is done, if not for the local user.
+        """
+        UnknownKeywordError.check("asubmit", more, ASUBMIT)
+        request = self._requests.make(task, timeout, attended=False, **more)
+        request = replace(request, listeners=listeners)
+        request = await self._home.call_async(lambda runtime: runtime.enqueue(request))
+        return self._tasks.add(request, lambda o: self._home.post(lambda r: self._run(r, o)))
+
+    def stream(
+        self,
+        task: str,
+        granularity: Granularity = "event",
+        timeout: float | None = None,
+        *,
+        conversation_id: str | None = None,
+        output: type[Any] | Mapping[str, Any] | None = None,
+        files: Sequence[str | os.PathLike[str]] | None = None,
+    ) -> AsyncGenerator[Event | ModelDelta]:
+        """Do a task and see its events as they happen; leaving the loop cancels it.
+
+        Args:
+            task: What to do, in plain words.
+            granularity: ``token`` adds the pieces of the model's answers.
+            timeout: Seconds; the configuration's when omitted.
+            conversation_id: As for :meth:`run`.
+            output: The same.
+            files: The same.
+        """
+        return stream_of(
+            self._requests.make(task, timeout, conversation_id, output=output, files=files),
+            lambda request: self._home.call_async(lambda runtime: self._run(runtime, request)),
+            granularity,
+        )
+
+    async def _run(self, runtime: Runtime, request: TaskRequest) -> Response:
+        if self.config.verbose:
+            tell = self._of_plugin("tell_of_event")
+            request = replace(request, listeners=(tell, *request.listeners))
+        response = response_of(await runtime.run(request), request.output)
+        response.raise_if_never_begun()
+        if self.config.verbose:
+            summary: str = self._of_plugin("summary_of")(response.trace)
+            if sys.stderr is not None:
+                sys.stderr.write(visible(summary) + "\n")
+        return response
+
+    def run_chat(self, timeout: float | None = None, **options: Any) -> None:
+        """Do tasks that are typed on the terminal, one after another (the plugin ``chat``).
+
+        Args:
+            timeout: Seconds for one task; when omitted the agent's, or 300 if it was not set.
+            options: ``verbose=True`` writes each step, script and call.
+        """
+        self._of_plugin("run_chat")(self, timeout=timeout, **options)
+
+    async def arun_chat(self, timeout: float | None = None, **options: Any) -> None:
+        """The same from asynchronous code."""
+        await self._of_plugin("arun_chat")(self, timeout=timeout, **options)
+
+    def routine(self, name: str) -> Any:
+        """A routine of the project (the plugin ``routines``), to be called with its parameters.
+
+        ``agent.routine("revenue")(month="2026-11")`` does it and gives the response, as
+        :meth:`run`; ``await agent.routine("revenue").arun(month="2026-11")`` as :meth:`arun`.
+
+        Args:
+            name: The routine's.
+
+        Raises:
+            ConfigurationError: When there is no such routine.
+        """
+        return self._of_plugin("BoundRoutine").of(self, name, *self._routine_files())
+
+    def routines(self) -> Sequence[Any]:
+        """All routines of the project, each as :meth:`routine` gives it.
+
+        Those whose files cannot be read are left out; `delf routines check` tells of them.
+        """
+        return self._of_plugin("BoundRoutine").all(self, *self._routine_files())
+
+    async def aroutine_offers(self, keys: Collection[str] | None = None) -> Sequence[Any]:
+        """Like tasks that could be kept as a routine; none with ``reuse`` off.
+
+        Args:
+            keys: Only tasks on behalf of one of these.
+        """
+        if self.config.reuse == "off":
+            return ()
+        find = self._of_plugin("routine_offers")
+        return await self._home.call_async(lambda r: find(r.journal, *self._routine_files(), keys))
+
+    def save_routine(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> Any:
+        """Keep a task that worked as a routine of the project (the plugin ``routines``).
+
+        It is saved once it made the same calls and gave the same answer with what the task's calls
+        had given. Where the task took several scripts, the model writes them as one first.
+
+        Args:
+            task_id: The task, in this agent's journal.
+            name: What it is called by; one of that name is replaced.
+            fixed: Proposed parameters that stay as they are in the script.
+
+        Returns:
+            The routine, as :meth:`routine` gives it.
+
+        Raises:
+            DelfError: When it cannot be one.
+        """
+        return self._home.call(lambda r: self._drafted(r, task_id, name, fixed)).keep()
+
+    async def adraft_routine(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> Any:
+        """A task as a routine that a person looks at before it is kept.
+
+        Args:
+            task_id: The task, in this agent's journal.
+            name: What it would be called by.
+            fixed: Proposed parameters that stay as they are in the script.
+
+        Returns:
+            An object with ``change``, the file or a diff of it, ``differences`` from the task, and
+            ``keep()``.
+
+        Raises:
+            DelfError: When it cannot be one.
+        """
+        return await self._home.call_async(lambda r: self._drafted(r, task_id, name, fixed))
+
+    async def _drafted(
+        self, runtime: Runtime, task_id: str, name: str, fixed: Sequence[str]
+    ) -> Any:
+        events = await runtime.journal.read(task_id)
+        make = self._of_plugin("BoundDraft").of
+        return await make(self, task_id, name, events, *self._routine_files(), fixed=fixed)
+
+    def _fits_a_routine(self, task: str) -> bool:
+        return self._of_plugin("fits_a_routine")(task, *self._routine_files())
+
+    def _routine_files(self) -> tuple[Path, Trust]:
+        from delf_engine.project.any_project import trust_of
+
+        root = working_folder() if self._project is None else self._project.root
+        return root, trust_of(self._project)
+
+    def _of_plugin(self, name: str) -> Any:
+        from delf.plugins.host import PluginHost
+
+        return (self._host or PluginHost.discover()).exported(name)
+
+    def serve(self, host: str = "127.0.0.1", port: int = 8080, **options: Any) -> None:
+        """Serve its tasks over HTTP, with a page; ``options``: settings of the plugin ``serve``."""
+        self._of_plugin("serve_agent")(self, host=host, port=port, **options)
+
+    def asgi_app(self, **options: Any) -> Any:
+        """The same as an ASGI application; its lifespan starts and stops the agent."""
+        return self._of_plugin("asgi_app")(self, **options)
+
+    def poll(self, task_id: str) -> StreamSnapshot:
+        """Return the state of a task from the journal, from any thread.
+
+        Raises:
+            UnknownTaskError: When there is no such task.
+        """
+        if (task := self._tasks.find(task_id)) is not None:
+            return task.look()
+        return self._home.call_anywhere(lambda r: snapshot_of(r.journal, task_id))
+
+    def wait(self, task_id: str, timeout: float | None = None) -> Response:
+        """Wait for a task, whoever does it; past ``timeout`` a ``TimeoutError``, and it goes on."""
+        if self._tasks.find(task_id) is not None:
+            return self._tasks.wait(task_id, timeout)
+        return self._home.call_anywhere(lambda runtime: past_end(runtime, task_id, timeout))
+
+    def cancel(self, task_id: str) -> bool:
+        """Stop a submitted task, whoever works on it; False when it was over already."""
+        journal = None if (runtime := self._home.runtime) is None else runtime.journal
+        if self._tasks.find(task_id) is None and isinstance(journal, SharedJournal):
+            return self._home.call_anywhere(lambda _: journal.stop(task_id, self.agent_id))
+        return self._tasks.cancel(task_id)
+
+    async def acancel(self, task_id: str, *, by: str, via: str = "") -> bool:
+        """The same from asynchronous code; the journal keeps who wants it, and from where."""
+        word = StoppedBy(by, via)
+        if await self._home.call_async(lambda runtime: runtime.stop_task(task_id, word)):
+            return True
+        journal = self.journal
+        return isinstance(journal, SharedJournal) and await journal.stop(task_id, by, via)
+
+    # -- approvals -----------------------------------------------------------------------
+
+    def get_pending_approvals(self) -> list[dict[str, Any]]:
+        """Every call that waits for a decision, oldest first; from any thread.
+
+        Who asks for it may decide: from then on calls wait where nobody else can be asked.
+        """
+        self._pending.watched = True
+        return self._pending.list()
+
+    def approve(
+        self,
+        request_id: str,
+        response: str = "Approved",
+        *,
+        remember: Remember = "no",
+        covers: Covers = "call",
+    ) -> bool:
+        """Let a call be made, or a script run.
+
+        Args:
+            request_id: From :meth:`get_pending_approvals`.
+            response: A note for the journal.
+            remember: Let the same call pass without asking, in this ``task`` or, in later ones,
+                too, ``until_revoked``.
+            covers: With ``remember``: the ``call`` with the same arguments, or the ``action``.
+
+        Raises:
+            UnknownRequestError: When the request does not wait (any more).
+        """
+        decision = Approved(remember=remember, covers=covers, reason=response)
+        return self._pending.decide(request_id, decision)
+
+    def reject(self, request_id: str, reason: str = "Rejected") -> bool:
+        """Refuse a call; the script, and the model if it goes on, read the reason."""
+        return self._pending.decide(request_id, Rejected(reason=reason))
+
+    def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
+        """Approve a call with other arguments, which are checked again.
+
+        A script, or a call that was begun, cannot be edited (``DelfError``); it goes on waiting.
+        """
+        return self._pending.decide(request_id, Edited(arguments=dict(arguments)))
+
+    def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
+        """Say that an interrupted call did happen, and what it returned: it is not made again.
+
+        To a request for a new call that is not an answer (``DelfError``); it goes on waiting.
+        """
+        return self._pending.decide(request_id, AlreadyDone(result=result, reason=note))
+
+    def get_remembered_approvals(self) -> list[RememberedDecision]:
+        """The decisions of the journal that let calls pass until they are revoked."""
+        from delf_engine.approvals.remembered import remembering
+
+        return list(self._home.call_anywhere(lambda r: remembering(r.journal).remembered()))
+
+    def revoke(self, request_id: str) -> RememberedDecision:
+        """Make a remembered decision void, for every process that uses the journal.
+
+        Args:
+            request_id: The request that was approved.
+
+        Raises:
+            UnknownRequestError: When no such decision holds.
+        """
+        from delf_engine.approvals.remembered import remembering
+
+        by = self.agent_id
+        return self._home.call_anywhere(lambda r: remembering(r.journal).revoke(request_id, by))
+
+    @property
+    def journal(self) -> Journal:
+        """The journal of its tasks; an ``AgentStateError`` before the agent was started."""
+        if (runtime := self._home.runtime) is None:
+            raise AgentStateError("the agent has no journal yet", hint="await agent.astart()")
+        return runtime.journal
+
+    def note_person(self, change: PersonChange) -> None:
+        """Tell observers that keep a record of people that one has changed."""
+        if (runtime := self._home.runtime) is not None:
+            runtime.resources.observers.tell(change)
+
+    @property
+    def retry_count(self) -> int:
+        """The number of times that a failed script is fixed."""
+        return self.config.retry_count
+
+    @property
+    def rerun_count(self) -> int:
+        """The number of further passes that a script may ask for."""
+        return self.config.rerun_count
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all tasks so far."""
+        return self._ledger.usage
+
+    @property
+    def total_cost_usd(self) -> float:
+        """The cost of all tasks since the last reset, as far as prices are known."""
+        return self._ledger.cost_usd
+
+    def reset_budget(self, limit: float | None = None) -> None:
+        """Count costs from zero again, under a new limit if one is given (USD)."""
+        if limit is not None:
+            check_above_zero("limit", limit)
+        self._ledger.reset(limit)
+
+    def status(self) -> dict[str, Any]:
+        """Return its present state as JSON-ready data; ``budget`` is None without a limit."""
+        runtime = self._home.runtime
+        running, queued = (0, 0) if runtime is None else runtime.counts
+        return {
+            "agent_id": self.agent_id,
+            "state": self._home.state,
+            "tasks": {"running": running, "queued": queued, "kept": len(self._tasks)},
+            "pending_approvals": len(self._pending.list()),
+            "sandbox": None if runtime is None else runtime.sandbox,
+            **self._ledger.report(),
+        }
+
+    def info(self) -> dict[str, Any]:
+        """Return the parts of the agent, with its :meth:`status`, as JSON-ready data."""
+        return {**self.status(), **self.config.facts(), "tools": [t.name for t in self.tools]}
+
+    def get_llm_config_string(self) -> str:
+        """The models in words: ``gpt-5.5``, or ``heavy gpt-5.5, light gpt-5.5-mini``."""
+        return self.config.model_words
+
+    def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
+        """The agent's tools as data; with ``verbose`` their descriptions and parameters."""
+        looks = [(item.name, getattr(item, "inspect", None)) for item in self.tools]
+        described = [look(verbose=verbose) if look else {"tool": name} for name, look in looks]
+        return {"agent": self.agent_id, "tools": described, "total": len(described)}
+
+    def __repr__(self) -> str:
+        names = ", ".join(item.name for item in self.tools) or "no tools"
+        return f"<{type(self).__name__} {self.agent_id}: {names}>"
+
+    async def _make_runtime(self) -> Runtime:
+        from delf_engine.agent_context import AgentContext
+        from delf_engine.resources import AgentParts, Resources
+        from delf_engine.runtime import Runtime
+
+        context = AgentContext.of(self._project, self._host, self.config, self._ledger)
+        self._host = context.host
+        self._context = context
+        if self.chat is not None:
+            self._attach(self.chat, context)
+        parts = AgentParts(
+            agent_id=self.agent_id,
+            config=self.config,
+            context=context,
+            connections=self.tools,
+            ledger=self._ledger,
+            pending=self._pending,
+            memory=self.memory.store if isinstance(self.memory, SupportsStore) else self.memory,
+            strategy=self._strategy,
+            on_confirm=self._on_confirm,
+            close=self._close_chats,
+        )
+        return Runtime(await Resources.open(parts))

@@ -1,0 +1,225 @@
+"""``AgentContext``: what agents and chats use of their project or machine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+
+from platformdirs import user_config_path
+
+from delf.environment import current_environ
+from delf.errors import ConfigurationError, ModelConfigurationError, PluginError
+from delf.messages import ModelRequest, user
+from delf.packages.official import usual
+from delf.plugins.host import PluginHost
+from delf.protocols.context import PluginContext
+from delf.protocols.conversation import Conversation, SupportsConversations
+from delf.protocols.model import ModelContext
+from delf.records import dataclass
+from delf.specs import JournalSpec
+from delf.trust.decisions import whole
+from delf.trust.folders import PRICES_FILE, read_file, working_folder
+from delf_engine.embedders import Embedders
+from delf_engine.journal.factory import durable_journal, make_journal
+from delf_engine.journal.log import TaskLog
+from delf_engine.models.client import ModelClient
+from delf_engine.models.money import Ledger
+from delf_engine.models.pool import ModelPool, load_pricing
+from delf_engine.project.any_project import connector_of, trust_of
+from delf_engine.redact import Redactor
+from delf_engine.secrets import secrets_of_agent, secrets_of_model
+from delf_engine.task import new_task_id
+
+if TYPE_CHECKING:
+    from delf.llm import LLMConfig
+    from delf.tools.context import Connect
+    from delf_engine.config import AgentConfig
+    from delf_engine.project.any_project import AnyProject
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentContext:
+    """The parts of a project or machine that an agent uses, or a chat with or without one.
+
+    Args:
+        host: Plugins.
+        plugin_options: Options by plugin name.
+        environ: Where settings and keys are looked up.
+        config: The agent's configuration.
+        ledger: Counts what is spent.
+        pricing_files: Where the user's own prices may be.
+        folder: The project's.
+        connect: Makes the project's connections, and others.
+        secrets: Those of the project.
+    """
+
+    host: PluginHost
+    plugin_options: Mapping[str, Mapping[str, Any]]
+    environ: Mapping[str, str] = field(repr=False)
+    config: AgentConfig | None = None
+    ledger: Ledger | None = None
+    pricing_files: tuple[Path, ...] = ()
+    folder: Path
+    connect: Connect = field(repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        project: AnyProject | None = None,
+        host: PluginHost | None = None,
+        config: AgentConfig | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Those of a project, or of the working directory without one.
+
+        Args:
+            project: The project.
+            host: Plugins; those installed when omitted.
+            config: The agent's configuration.
+            ledger: Counts what is spent.
+        """
+        environ = current_environ() if project is None else project.environ
+        root = working_folder() if project is None else project.root
+        host = host or PluginHost.discover(environ=environ)
+        return cls(
+            host=host,
+            plugin_options={} if project is None else project.plugin_options,
+            environ=environ,
+            config=config,
+            ledger=ledger,
+            pricing_files=(*_prices_of(root, project), user_config_path("delf") / PRICES_FILE),
+            folder=root,
+            connect=connector_of(project, host, environ, root),
+            secrets=() if project is None else tuple(project.secrets()),
+        )
+
+    def open_conversations(self, url: str | None = None) -> SupportsConversations:
+        """The journal that keeps conversations: the agent's own if it outlives the process.
+
+        Args:
+            url: A file or URL instead of the journal's own.
+
+        Raises:
+            PluginError: When none is installed, or it cannot be used, or keeps no conversations.
+        """
+        durable = {spec.name for spec in self.host.specs(JournalSpec) if spec.durable}
+        own = None if self.config is None else self.config.journal
+        name = own if own in durable else durable_journal(self.host) or usual("journal")
+        more = {} if url is None else {"url": url}
+        journal = make_journal(self.host, str(name), self.plugin_options, self.environ, **more)
+        if not isinstance(journal, SupportsConversations):
+            raise PluginError(f"the journal {name!r} keeps no conversations; upgrade it")
+        return journal
+
+    async def ask(self, llm: LLMConfig | None, question: str) -> str:
+        """Ask a model outside of a task; the agent's budget counts.
+
+        Args:
+            llm: The model; the agent's quick one when None.
+            question: What to ask.
+
+        Raises:
+            ModelConfigurationError: When there is no model.
+            BudgetExceededError: Before anything is spent.
+            DelfError: When the model failed.
+        """
+        config = self.config
+        model = llm or (config.quick_llm if config is not None else None)
+        if model is None:
+            raise ModelConfigurationError(
+                "the chat has no model to summarise with", hint="Chat(summarizer_llm=…)"
+            )
+        agents = secrets_of_agent(config, (), self.environ)
+        known = [*secrets_of_model(model), *agents, *self.secrets]
+        redactor = Redactor(known)
+        context = ModelContext(environ=self.environ)
+        if config is not None:
+            keys = {"providers": config.providers, "api_key_for": config.api_key_for}
+            context = replace(context, **keys)
+        pricing = load_pricing(self.pricing_files)
+        pool = ModelPool(self.host, context, pricing=pricing)
+        asker = ModelClient(
+            pool=pool,
+            ledger=self.ledger or Ledger(),
+            log=TaskLog(new_task_id(), None, (), redactor),
+            redactor=redactor,
+        )
+        try:
+            request = ModelRequest(messages=(user(question),), purpose="summarize")
+            return (await asker.ask_whole(model, request)).text
+        finally:
+            await pool.aclose()
+
+
+def _prices_of(root: Path, project: AnyProject | None) -> tuple[Path, ...]:
+    """The file of a folder's own prices, where it is there and the folder is trusted."""
+    try:
+        content = read_file(root / PRICES_FILE, root)
+        if content is None:
+            return ()
+        trust_of(project).check(root, {PRICES_FILE: whole(content)})
+    except ConfigurationError as error:
+        _log.warning("%s is not read: %s", root / PRICES_FILE, error.describe())
+        return ()
+    return (root / PRICES_FILE,)
+
+
+@runtime_checkable
+class AgentChat(Protocol):
+    """The conversations that an agent's tasks continue: ``Chat`` of the plugin ``chat``."""
+
+    def attach(self, context: AgentContext) -> None:
+        """Use an agent's plugins, options, environment, models and budget."""
+        ...
+
+    def here(self, conversation_id: str | None = None) -> Conversation:
+        """A conversation as a task continues it; the present one when no id is given."""
+        ...
+
+    def in_memory(self) -> AgentChat:
+        """The same conversation of this process alone: itself, if it is kept nowhere."""
+        ...
+
+    async def aclose(self) -> None:
+        """Free what is held. Safe to call twice; the chat can be used again."""
+        ...
+
+
+def as_chat(given: Any, host: PluginHost | None = None) -> AgentChat:
+    """A chat as ``Agent(chat=…)`` and ``delf.toml`` may give it.
+
+    Args:
+        given: A chat itself, True for one in memory, or its options.
+        host: Plugins; those installed when omitted.
+
+    Raises:
+        ConfigurationError: For anything else, and for an option that there is not.
+        OptionalDependencyError: When the plugin is missing that has chats.
+    """
+    if isinstance(given, AgentChat):
+        return given
+    return (host or PluginHost.discover()).exported("Chat").of(given)
+
+
+def plugin_context(
+    project: AnyProject | None = None, *, namespace: str = "default"
+) -> PluginContext:
+    """Make the context of a plugin's factory for objects that belong to no agent.
+
+    Args:
+        project: Whose embedder, plugin options and environment; the working directory's when None.
+        namespace: Which of the user's memories is meant.
+    """
+    around = AgentContext.of(project)
+    context = PluginContext(
+        namespace=namespace, environ=around.environ, conversations=around.open_conversations
+    )
+    default = None if project is None else project.agent.embedder
+    embedders = Embedders(around.host, around.plugin_options, context, default)
+    return replace(context, embedder=embedders.get)

@@ -1,0 +1,65 @@
+"""``AgentTools``: the tools of an agent's tasks, which connections may change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from delf.errors import DelfError
+from delf.protocols.connection import ConnectionLike, SupportsRenewal, SupportsSetup
+from delf.tools.permissions import check_permission
+from delf.types import Permission
+from delf_engine.toolset import Toolset
+
+_log = logging.getLogger(__name__)
+
+
+class AgentTools:
+    """The actions that may be called, and the connections that need a set-up or renewal for them.
+
+    Args:
+        tools: The tools as they are before.
+        connections: Their connections.
+    """
+
+    def __init__(self, tools: Toolset, connections: Sequence[ConnectionLike]) -> None:
+        self.tools = tools
+        self.connections = tuple(connections)
+        self.left = [c for c in connections if isinstance(c, SupportsSetup) and c.needs_setup]
+        """The connections that are not set up yet; the first task does it."""
+        self.need_setup = bool(self.left)
+        """True if tasks wait for the set-up before they choose their tools."""
+        self.turn = asyncio.Lock()
+        """Held by whoever changes the tools."""
+        self._changing = [c for c in connections if isinstance(c, SupportsRenewal)]
+        self._rights = [_rights_of(c) for c in connections]
+
+    async def renew(self) -> None:
+        """List the actions of connections again that have others now; to be done before a task.
+
+        Raises:
+            DelfError: When a program has set ``allow`` or ``confirm`` to names of no action.
+        """
+        rights = [_rights_of(c) for c in self.connections]
+        if not self._changing and rights == self._rights:
+            return
+        async with self.turn:
+            for connection, before, now in zip(self.connections, self._rights, rights, strict=True):
+                if before != now:
+                    self.tools = await self.tools.with_reloaded(connection)
+            self._rights = rights
+            for connection in (c for c in self._changing if c.is_stale()):
+                try:
+                    self.tools = await self.tools.with_reloaded(connection)
+                except DelfError as error:
+                    _log.warning("%s has other actions now: %s", connection.name, error.message)
+
+
+def _rights_of(connection: ConnectionLike) -> tuple[Permission, Permission]:
+    """Return ``allow`` and ``confirm`` of a connection as they are now."""
+    name = connection.name
+    return (
+        check_permission(connection.allow, "allow", name),
+        check_permission(connection.confirm, "confirm", name),
+    )

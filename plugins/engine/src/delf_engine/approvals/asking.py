@@ -1,0 +1,204 @@
+"""Waiting for the answer to one request: of a channel, of anybody else, or of the clock."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Sequence
+from typing import Any, Final
+
+from delf.errors import UndecidedCallError
+from delf.events import ApprovalEscalated, ApprovalVoted
+from delf.protocols.approval import ApprovalRequest, Expired, Rejected, SupportsEscalation
+from delf.protocols.rules import ApprovalRule
+from delf_engine.approvals.ballot import Ballot, votes_in
+from delf_engine.approvals.channels import NamedChannel, ask_channels
+from delf_engine.approvals.decision import Answer
+from delf_engine.approvals.pending import Count
+from delf_engine.approvals.shared import Approvals
+from delf_engine.journal.log import TaskLog
+from delf_engine.task import TaskRequest
+
+_log = logging.getLogger(__name__)
+
+_UNASKED: Final = "it needs a person's approval and nobody could be asked"
+_TO_DO: Final = (
+    "run it on a terminal, let it wait for `delf approvals` (--wait-approvals), allow it "
+    "(--approve all), or give a program on_confirm"
+)
+NOBODY: Final = f"{_UNASKED}; {_TO_DO}"
+
+
+class Asking:
+    """Asks about the requests of one task, and counts what is answered.
+
+    Args:
+        shared: What the agent's tasks share.
+        task: The task.
+        log: Where votes and further people to ask are recorded.
+    """
+
+    def __init__(self, shared: Approvals, task: TaskRequest, log: TaskLog) -> None:
+        self._shared = shared
+        self._task = task
+        self._log = log
+
+    async def answer(
+        self, request: ApprovalRequest, told: Awaitable[None], *, since: float | None
+    ) -> Answer:
+        """Wait for the answer. Cancelled meanwhile, the request takes none any more.
+
+        Args:
+            request: The request; it can be answered before anybody sees it.
+            told: Lets those who look on see it.
+            since: Since when it waits, where others saw it wait before.
+        """
+        pending = self._shared.pending
+        count = self._counting(request, since)
+        answer = pending.open(request, count)
+        work: list[asyncio.Task[Any]] = []
+        how = "cancelled"
+        failures: list[str] = []
+        try:
+            await told
+            work += self._escalating(request, since)
+            is_again = since is not None
+            asking = asyncio.create_task(
+                self._ask_channels(request, failures, count, again=is_again)
+            )
+            work.append(asking)
+            said = await self._first_answer(request, asking, answer, failures)
+            if not pending.withdraw(request.request_id):
+                said = await answer  # whoever gave it in the same moment was told that it counts
+            how = type(said.decision).__name__.lower()
+            return said
+        finally:
+            for each in work:
+                each.cancel()
+            pending.close(request.request_id, how)
+
+    async def _first_answer(
+        self,
+        request: ApprovalRequest,
+        asking: asyncio.Task[Answer | None],
+        answer: asyncio.Future[Answer],
+        failures: Sequence[str],
+    ) -> Answer:
+        """Return the first answer of a channel or of anybody else.
+
+        Args:
+            request: The request.
+            asking: Asks the channels.
+            answer: What anybody else answers.
+            failures: The channels that have failed by the end of ``asking``.
+
+        Raises:
+            UndecidedCallError: When nobody says what happened to a call. That is not a decision:
+                request waits in the journal, for whoever resumes the task.
+        """
+        try:
+            async with asyncio.timeout(self._shared.config.approval_timeout):
+                await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
+                if answer.done():
+                    return answer.result()
+                if asking.cancelled():
+                    _log.error("an approval channel cancelled the task that asked it")
+                said = None if asking.cancelled() else asking.result()
+                if said is not None:
+                    return said
+                if not (
+                    self._task.patient
+                    or self._shared.config.wait_approvals
+                    or self._shared.pending.watched
+                ):
+                    if request.outcome_unknown:
+                        told = f" ({'; '.join(failures)})" if failures else ""
+                        raise _undecided(request, f"nobody could be asked about it{told}")
+                    return Answer.given(Rejected(reason=_nobody(failures)), "nobody", "nobody")
+                return await asyncio.shield(answer)
+        except TimeoutError:
+            if request.outcome_unknown:
+                why = f"nobody answered within {self._shared.config.approval_timeout:g} s"
+                raise _undecided(request, why) from None
+            expired = Expired(after_seconds=self._shared.config.approval_timeout)
+            return Answer.given(expired, "timeout", "clock")
+
+    def _counting(self, request: ApprovalRequest, since: float | None) -> Count:
+        """Make answers what they count for under the rule of a request."""
+        rule = ApprovalRule.of(request.rule)
+        if rule is None:
+            return lambda answer: answer
+        votes = votes_in(self._log.events, request.request_id)
+        loop, asker = asyncio.get_running_loop(), self._task.on_behalf_of
+        ballot = Ballot(rule, asker, time.time() if since is None else since, votes)
+
+        def count(answer: Answer) -> Answer | None:
+            counted, is_final = ballot.cast(answer)
+            if is_final:
+                return counted
+            loop.call_soon_threadsafe(self._note_vote, request.request_id, counted)
+            return None
+
+        return count
+
+    def _note_vote(self, request_id: str, answer: Answer) -> None:
+        reason = getattr(answer.decision, "reason", None)
+        self._log.record_soon(
+            ApprovalVoted,
+            request_id=request_id,
+            by=answer.who.name,
+            reason=reason,
+            key=answer.who.key,
+            note=answer.note,
+            via=answer.who.via,
+            instead_of=answer.instead_of,
+        )
+
+    def _escalating(
+        self, request: ApprovalRequest, since: float | None
+    ) -> list[asyncio.Task[None]]:
+        """Let further people decide once nobody has for as long as the rule says."""
+        rule = ApprovalRule.of(request.rule)
+        if rule is None or rule.escalate_after is None:
+            return []
+        waited = 0.0 if since is None else time.time() - since
+        seconds, to = rule.escalate_after * 60 - waited, rule.escalate_to
+
+        async def escalate() -> None:
+            if seconds > 0:
+                await asyncio.sleep(seconds)
+                await self._log.record(ApprovalEscalated, request_id=request.request_id, to=to)
+            for named in self._shared.channels:
+                if isinstance(named.channel, SupportsEscalation):
+                    await self._tell_escalated(named, request)
+
+        return [asyncio.create_task(escalate())]
+
+    async def _tell_escalated(self, named: NamedChannel, request: ApprovalRequest) -> None:
+        channel: Any = named.channel
+        try:
+            await channel.escalated(request)
+        except Exception as error:  # of whoever wrote the channel; the request waits anyway
+            self._log.redactor.log_failure(_log, f"the channel {named.name!r} failed", error)
+
+    async def _ask_channels(
+        self, request: ApprovalRequest, failures: list[str], count: Count, *, again: bool
+    ) -> Answer | None:
+        if again and self._shared.inbox is not None:
+            await self._shared.inbox.take_earlier(request.task_id)
+            if self._shared.pending.find(request.request_id) is None:
+                return None  # it was answered meanwhile
+        channels, redactor = self._shared.channels, self._log.redactor
+        return await ask_channels(channels, request, self._task, redactor, failures, count)
+
+
+def _nobody(failures: Sequence[str]) -> str:
+    """The reason of a no that nobody gave, with the channels that failed."""
+    return f"{_UNASKED} ({'; '.join(failures)}); {_TO_DO}" if failures else NOBODY
+
+
+def _undecided(request: ApprovalRequest, why: str) -> UndecidedCallError:
+    return UndecidedCallError(
+        f"{request.action} was begun and then interrupted, its end is not recorded, and {why}"
+    )

@@ -1,0 +1,183 @@
+"""Decisions: who gave one, and how events and notes of the journal tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, fields
+from typing import Any, Final, cast, get_args
+
+from delf.errors import DelfError
+from delf.events import ApprovalDecided, Covers, DecisionSource, Remember
+from delf.protocols.approval import (
+    NO_REASON,
+    AlreadyDone,
+    ApprovalRequest,
+    Approved,
+    Decider,
+    Decision,
+    Edited,
+    Expired,
+    Rejected,
+)
+from delf.records import dataclass
+from delf_engine.redact import put_back
+
+SCRIPT_HINT: Final = "reject it, and say in the reason what to change: the model reads it"
+_KINDS: Final[Mapping[str, type[Decision]]] = {
+    "approved": Approved,
+    "edited": Edited,
+    "rejected": Rejected,
+    "already_done": AlreadyDone,
+}
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer to a request.
+
+    Args:
+        decision: The decision.
+        who: The person who gave it, or the way by which it was given.
+        note: Its position in the journal's inbox, if it came from there.
+        source: What kind of answer it is.
+        instead_of: In whose place it was given, where they could not give it for themselves.
+        others: The people who approved the same before.
+    """
+
+    decision: Decision
+    who: Decider = field(default_factory=Decider)
+    note: int | None = None
+    source: DecisionSource = "person"
+    instead_of: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @classmethod
+    def given(cls, decision: Decision, source: DecisionSource, by: str = "agent") -> Answer:
+        """An answer that no person gave: of the clock, or of the agent's own rules."""
+        return cls(decision, Decider(name=by), source=source)
+
+    @property
+    def was_shown(self) -> bool:
+        """True if somebody has seen what would be done."""
+        return self.source == "person"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled(Expired):
+    """Nobody answered before the call was cancelled."""
+
+    after_seconds: float = 0.0
+
+
+def unanswered(*, given_up: bool) -> Answer:
+    """The answer to a request that was cancelled before anybody gave one.
+
+    Args:
+        given_up: The script gave its call up; else its sandbox died.
+    """
+    return Answer.given(Cancelled(), "given_up" if given_up else "sandbox_died", "script")
+
+
+def decision_data(decision: Decision) -> dict[str, Any]:
+    """A decision as plain data: the fields of its event, and of a note that brings it."""
+    if isinstance(decision, Expired):
+        cancelled = isinstance(decision, Cancelled)
+        why = "the call was given up before anybody answered" if cancelled else why_not(decision)
+        return {"decision": "expired", "reason": why}
+    data = {f.name: getattr(decision, f.name) for f in fields(decision)}
+    if data.get("arguments") is not None:
+        data["arguments"] = dict(data["arguments"])
+    return {"decision": _NAMES[type(decision)], **data}
+
+
+def decision_of(data: Mapping[str, Any]) -> Decision | None:
+    """The decision that data tells of; None where it tells of none that can be taken."""
+    reason = data.get("reason")
+    reason = None if reason is None else str(reason)
+    match data.get("decision"):
+        case "approved":
+            remember, covers = data.get("remember", "no"), data.get("covers", "call")
+            if remember not in get_args(Remember) or covers not in get_args(Covers):
+                return None
+            return Approved(remember=remember, covers=covers, reason=reason)
+        case "edited" if isinstance(data.get("arguments"), Mapping):
+            return Edited(arguments=cast("Mapping[str, Any]", data["arguments"]))
+        case "rejected" | "expired" as kind:
+            return Rejected(reason=reason or kind)
+        case "already_done":
+            return AlreadyDone(result=data.get("result"), reason=reason)
+        case _:
+            return None
+
+
+def well_formed(said: object) -> Decision:
+    """A decision as a channel or a program gave it.
+
+    Nothing is read into a value that is not a decision: neither True nor "approved" is a yes.
+
+    Raises:
+        DelfError: When it is none.
+    """
+    # By type, not isinstance: a subclass may mean something else.
+    if type(said) not in (*_NAMES, Expired):
+        raise DelfError(f"{type(said).__name__} is not a decision")
+    match said:
+        case Expired() | AlreadyDone():
+            return said
+        case Approved() if decision_of(decision_data(said)) == said:
+            return said
+        case Edited(arguments=arguments) if _are_named(arguments):
+            return said
+        case Rejected(reason=reason):
+            return Rejected(reason=str(reason or NO_REASON))
+        case _:
+            raise DelfError(f"the fields of this {type(said).__name__} are invalid")
+
+
+def _are_named(arguments: object) -> bool:
+    if not isinstance(arguments, Mapping):
+        return False
+    return all(isinstance(name, str) for name in cast("Mapping[object, object]", arguments))
+
+
+def recorded(event: ApprovalDecided) -> Decision:
+    """The decision that an event tells of; one that expired was a no."""
+    data = {f.name: getattr(event, f.name) for f in fields(event)}
+    return decision_of(data) or Rejected(reason="its decision cannot be read")
+
+
+def why_not(decision: Decision) -> str:
+    """The reason for not making a call, as its script is told."""
+    if isinstance(decision, Expired):
+        return f"nobody answered within {decision.after_seconds:g} s"
+    return decision.reason if isinstance(decision, Rejected) else "it was not approved"
+
+
+def with_secrets(
+    decision: Decision, request: ApprovalRequest, arguments: Mapping[str, Any] | None
+) -> Decision:
+    """A decision whose edited arguments have again the secrets that were not shown."""
+    if not isinstance(decision, Edited) or arguments is None:
+        return decision
+    return Edited(arguments=put_back(decision.arguments, request.arguments, arguments))
+
+
+def check_fits(request: ApprovalRequest, decision: Decision) -> None:
+    """Refuse an answer of a kind that the request cannot have.
+
+    Raises:
+        DelfError: When a script or a call that was begun is edited, a call is said to have happened
+            that was not begun, or a script is to be remembered with any arguments.
+    """
+    if isinstance(decision, Edited) and request.code is not None:
+        raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
+    if isinstance(decision, Edited) and request.outcome_unknown:
+        raise DelfError(
+            "the arguments of a call that was begun cannot be changed",
+            hint="approve makes it again, settle says that it did happen, reject gives it up",
+        )
+    if isinstance(decision, AlreadyDone) and not request.outcome_unknown:
+        raise DelfError("only an interrupted call can be settled")
+    if isinstance(decision, Approved) and decision.covers == "action" and request.code is not None:
+        raise DelfError("a script has no arguments: only the same script can be remembered")

@@ -1,0 +1,183 @@
+"""Answers to requests for approval that other processes leave in the journal.
+
+An answer is a note of the kind ``approval`` whose data :func:`answer_data` makes. It counts
+when its request waits in this process and is for the same action and arguments, also when it
+came while the task was still being resumed. What comes late is left alone, and whoever sent it
+sees in the task's events how the request was decided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from delf.errors import (
+    ConfigurationError,
+    DelfError,
+    JournalUnavailableError,
+    UnknownRequestError,
+)
+from delf.machine.contexts import shared_task
+from delf.protocols.approval import Decider, Decision, Edited
+from delf.protocols.journal import (
+    Journal,
+    Note,
+    SharedJournal,
+)
+from delf_engine.approvals.decision import Answer, decision_data, decision_of
+from delf_engine.approvals.pending import PendingRequests
+
+_log = logging.getLogger(__name__)
+
+KIND: Final = "approval"
+_AGAIN_SECONDS: Final = 0.5
+"""Pause before a journal that failed is read again, so that it is not asked without end."""
+
+
+async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
+    """The journal, ready to be written if it can tell.
+
+    Args:
+        journal: One that was not used yet.
+        lease: Seconds of silence after which others may take its tasks over.
+
+    Raises:
+        ConfigurationError: When it knows no leases.
+        JournalUnavailableError: When it cannot be written.
+    """
+    if not isinstance(journal, SharedJournal):
+        if lease is not None:
+            raise ConfigurationError(
+                "the journal has no leases",
+                hint='use one that other processes share: journal = "sql"',
+            )
+        return journal
+    if lease is not None:
+        journal.lease(lease)
+    try:
+        await journal.open()
+    except JournalUnavailableError:
+        raise
+    except DelfError as error:
+        raise JournalUnavailableError(error.message, hint=error.hint) from error
+    return journal
+
+
+def answer_data(request_id: str, digest: str, decision: Decision, who: Decider) -> dict[str, Any]:
+    """A decision as a note's data.
+
+    Args:
+        request_id: The request.
+        digest: Of the action and arguments that were looked at.
+        decision: Approved, rejected, already done or edited. Edited arguments are those that
+            change: the others stay as the process that waits knows them.
+        who: Who decided.
+    """
+    head = {
+        "request_id": request_id,
+        "digest": digest,
+        "by": who.name,
+        "key": who.key,
+        "teams": list(who.teams),
+        "stands_for": [[name, list(teams)] for name, teams in who.stands_for],
+        "via": who.via,
+    }
+    return {**head, **decision_data(decision)}
+
+
+def _who(data: Mapping[str, Any]) -> Decider:
+    """The person who gave the answer that a note brings."""
+    key = data.get("key")
+    return Decider(
+        name=str(data.get("by") or "inbox")[:100],
+        key=None if key is None else str(key),
+        teams=tuple(map(str, data.get("teams", ()))),
+        stands_for=tuple(
+            (str(name), tuple(map(str, teams))) for name, teams in data.get("stands_for", ())
+        ),
+        via=str(data.get("via") or "")[:200],
+    )
+
+
+class Inbox:
+    """Watches the journal while requests wait, and passes on the answers that it finds.
+
+    Args:
+        journal: One without an inbox is not watched.
+        pending: The requests of this process.
+    """
+
+    def __init__(self, journal: Journal, pending: PendingRequests) -> None:
+        self._journal = journal
+        self._pending = pending
+        self._watchers = 0
+        self._watch: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncGenerator[None]:
+        """Watch it meanwhile; to be entered before a request is journalled."""
+        if not isinstance(self._journal, SharedJournal):
+            yield
+            return
+        self._watchers += 1
+        if self._watch is None or self._watch.done():
+            notes = self._journal.subscribe_notes()
+            self._watch = shared_task(self._pass_on(notes, self._journal))
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+            if self._watchers == 0:
+                self._watch.cancel()
+                self._watch = None
+
+    async def take_earlier(self, task_id: str) -> None:
+        """Pass on the answers to a task's requests that came before they waited here (again)."""
+        if not isinstance(self._journal, SharedJournal):
+            return
+        try:
+            notes = await self._journal.notes(task_id)
+        except DelfError as error:
+            _log.warning("earlier answers to %s cannot be read: %s", task_id, error.message)
+            return
+        for note in reversed(notes):  # who answered once more saw the first answer lost
+            if note.kind == KIND:
+                self._take(note)
+
+    async def _pass_on(self, notes: AsyncIterator[Note], journal: SharedJournal) -> None:
+        position, failed = 0, False
+        while True:
+            try:
+                async for note in notes:
+                    position, failed = note.position, False
+                    if note.kind == KIND:
+                        self._take(note)
+                return  # the journal is closed
+            except DelfError as error:
+                level, failed = logging.DEBUG if failed else logging.WARNING, True
+                _log.log(level, "answers of other processes come late: %s", error.message)
+            await asyncio.sleep(_AGAIN_SECONDS)
+            # Where none was read yet, all: nobody knows what has come meanwhile.
+            notes = journal.subscribe_notes(after=position)
+
+    def _take(self, note: Note) -> None:
+        data = note.data
+        decision = decision_of(data)
+        if decision is None:
+            _log.warning("note %d of the journal is not an answer that can be read", note.position)
+            return
+        request_id = str(data.get("request_id"))
+        if isinstance(decision, Edited):
+            request = self._pending.find(request_id)
+            known = {} if request is None else dict(request.arguments)
+            decision = Edited(arguments={**known, **decision.arguments})
+        try:
+            answer = Answer(decision, _who(data), note.position)
+            self._pending.answer(request_id, answer, digest=str(data.get("digest")))
+        except UnknownRequestError as error:
+            _log.debug("an answer came late: %s", error.message)
+        except DelfError as error:
+            _log.warning("an answer was not used: %s", error.message)

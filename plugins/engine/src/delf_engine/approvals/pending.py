@@ -1,0 +1,149 @@
+"""Requests that wait for a decision, answerable from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any, Final
+
+from delf.errors import DelfError, UnknownRequestError
+from delf.protocols.approval import ApprovalRequest, Decision
+from delf.records import dataclass
+from delf_engine.approvals.channels import copy_of
+from delf_engine.approvals.decision import Answer, check_fits, well_formed
+from delf_engine.views.requests import request_view
+
+_KEPT: Final = 1000
+"""The number of decided requests whose ends are remembered, for late answers."""
+
+
+Count = Callable[[Answer], Answer | None]
+"""Makes an answer what it counts for: None where it is not enough; raises where it may not."""
+
+
+def _as_it_is(answer: Answer) -> Answer:
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRequest:
+    """A request with the place where its answer is awaited."""
+
+    request: ApprovalRequest
+    answer: asyncio.Future[Answer]
+    since: float = field(default_factory=time.time)
+    count: Count = field(default=_as_it_is)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The request as data, for programs that show it."""
+        arguments = copy_of(self.request.arguments)
+        return {**request_view(self.request), "arguments": arguments, "since": self.since}
+
+
+class PendingRequests:
+    """The requests of one agent that wait. Each is decided once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[str, PendingRequest] = {}
+        self._became: dict[str, str] = {}
+        self.watched = False
+        """True if the program looks at them, so that it may decide."""
+
+    def open(self, request: ApprovalRequest, count: Count = _as_it_is) -> asyncio.Future[Answer]:
+        """Let a request wait; to be called on the event loop that awaits the answer.
+
+        Args:
+            request: The request.
+            count: Makes an answer what it counts for.
+        """
+        answer = asyncio.get_running_loop().create_future()
+        pending = PendingRequest(request, answer, count=count)
+        with self._lock:
+            self._waiting[request.request_id] = pending
+        return pending.answer
+
+    def find(self, request_id: str) -> ApprovalRequest | None:
+        """A request that waits; None when it does not (any more)."""
+        with self._lock:
+            pending = self._waiting.get(request_id)
+        return None if pending is None else pending.request
+
+    def withdraw(self, request_id: str) -> bool:
+        """Take no answer to a request any more; False when one was taken already."""
+        with self._lock:
+            if self._waiting.pop(request_id, None) is None:
+                return False
+            self._became[request_id] = "answered"
+            return True
+
+    def close(self, request_id: str, how: str) -> None:
+        """A request is decided, by whatever way.
+
+        Args:
+            request_id: The request.
+            how: What happened to it, as ``approved`` or ``expired``.
+        """
+        with self._lock:
+            self._waiting.pop(request_id, None)
+            self._became[request_id] = how
+            if len(self._became) > _KEPT:
+                del self._became[next(iter(self._became))]
+
+    def list(self) -> list[dict[str, Any]]:
+        """Every request that waits, oldest first."""
+        with self._lock:
+            return [pending.to_dict() for pending in self._waiting.values()]
+
+    def decide(self, request_id: str, decision: Decision) -> bool:
+        """Decide a request as :meth:`answer` does; True when that was possible."""
+        self.answer(request_id, Answer(decision))
+        return True
+
+    def answer(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
+        """Decide a request, from any thread. What is refused leaves it waiting.
+
+        Args:
+            request_id: The request.
+            answer: The answer to it.
+            digest: Of what the answer is for, if whoever gave it saw the request elsewhere.
+
+        Raises:
+            UnknownRequestError: When it does not wait (any more), and what happened to it.
+            DelfError: When the answer does not fit the request.
+        """
+        with self._lock:
+            pending = self._waiting.get(request_id)
+            if pending is None:
+                raise _not_waiting(request_id, self._became.get(request_id))
+            _check(pending.request, answer, digest)
+            counted = pending.count(answer)
+            if counted is None:
+                return
+            del self._waiting[request_id]
+            self._became[request_id] = "answered"
+        pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, counted)
+
+
+def _check(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:
+    if digest is not None and digest != request.digest:
+        raise DelfError(f"the answer to {request.request_id!r} is for another call")
+    well_formed(answer.decision)
+    check_fits(request, answer.decision)
+
+
+def _give(future: asyncio.Future[Answer], answer: Answer) -> None:
+    if not future.done():
+        future.set_result(answer)
+
+
+def _not_waiting(request_id: str, became: str | None) -> UnknownRequestError:
+    if became is None:
+        return UnknownRequestError(f"no request {request_id!r} waits for approval")
+    return UnknownRequestError(
+        f"the request {request_id!r} is not pending any more: it was {became}",
+        hint="an answer that comes late has no effect",
+    )

@@ -1,0 +1,36 @@
+"""The plan of a script: the actions in it that a person is asked about before it runs."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+
+from delf.protocols.sandbox import check_script
+from delf_engine.toolset import BoundAction, Toolset
+
+
+def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
+    """The actions in a script that a person will be asked about, before it runs.
+
+    For people to look at. What is enforced, is enforced at each call: by the action that is
+    really called, whatever the script calls it.
+
+    Args:
+        code: The script; one that does not parse names nothing.
+        tools: What it may call.
+    """
+    asking = [bound for bound in tools if bound.asks]
+    if not asking or check_script(code) is not None:
+        return ()
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(code)
+    except (SyntaxError, SystemError, ValueError, RecursionError, MemoryError):
+        return ()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            names.add(f"{node.value.id}.{node.attr}")
+        elif isinstance(node, ast.Name):
+            names.add(node.id)
+    return tuple(bound for bound in asking if bound.name in names)

@@ -1,0 +1,134 @@
+"""Earlier decisions that hold for later calls."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from delf.errors import DelfError
+from delf.events import ApprovalDecided, ApprovalRequested, DecisionSource, Event
+from delf.protocols.approval import ApprovalRequest, Approved, RememberedDecision
+from delf.protocols.journal import Journal, SupportsRemembered
+from delf_engine.redact import Redactor
+
+_log = logging.getLogger(__name__)
+
+CallKey = tuple[str, str, str | None]
+"""The key of a remembered refusal: the call, the action, and the worker that asks."""
+
+
+class RememberedDecisions:
+    """The decisions that let later calls of one task pass.
+
+    Those for the task are folds over its events. Those that hold until they are revoked are in the
+    journal, which is asked at each call: whatever process revokes one, it is void from then on.
+
+    Args:
+        journal: One that keeps no decisions holds none beyond a task.
+        task_id: The task.
+        key: On whose behalf it is done; None for the local user.
+        project: The folder of its project.
+        redactor: Takes secrets out of what is logged.
+        past: The journal of the task, when it is resumed.
+    """
+
+    def __init__(
+        self,
+        journal: Journal | None,
+        task_id: str,
+        key: str | None,
+        project: str,
+        redactor: Redactor,
+        past: Sequence[Event] = (),
+    ) -> None:
+        self._journal = journal
+        self._task_id = task_id
+        self._redactor = redactor
+        self.key = key
+        self.project = project
+        self._of_task: list[RememberedDecision] = []
+        for asked, decided in _decided(past):
+            decision = RememberedDecision.of_events(asked, decided)
+            if decision is not None and decided.remember == "task":
+                self._of_task.append(decision)
+
+    @property
+    def can_last(self) -> bool:
+        """True if a decision can hold for later tasks."""
+        return isinstance(self._journal, SupportsRemembered)
+
+    def add(self, request: ApprovalRequest, decision: Approved, by: str) -> None:
+        """Take note of a decision for the rest of this task."""
+        self._of_task.append(RememberedDecision.of(request, decision, by=by, at=time.time()))
+
+    async def covering(self, request: ApprovalRequest) -> RememberedDecision | None:
+        """The decision by which a call passes; None where it has to be asked about."""
+        known = (*self._of_task, *await self._lasting())
+        return next((decision for decision in known if decision.covers(request)), None)
+
+    async def flow_rules(
+        self, action: str, action_digest: str, worker: str | None
+    ) -> tuple[str, ...]:
+        """The flows to an action that somebody let pass from then on."""
+        known = (*self._of_task, *await self._lasting())
+        same = [
+            decision.flow_rules
+            for decision in known
+            if (decision.action, decision.action_digest, decision.worker)
+            == (action, action_digest, worker)
+        ]
+        return tuple(chain.from_iterable(same))
+
+    async def _lasting(self) -> Sequence[RememberedDecision]:
+        """Those of the journal; where it cannot be read, a person is asked."""
+        if not isinstance(self._journal, SupportsRemembered):
+            return ()
+        try:
+            found = await self._journal.remembered()
+        except DelfError as error:
+            self._redactor.log_failure(_log, "remembered decisions cannot be read", error)
+            return ()
+        own = (self.key, self.project)
+        return [d for d in found if d.task_id == self._task_id or (d.key, d.project) == own]
+
+
+def remembering(journal: Journal) -> SupportsRemembered:
+    """A journal that keeps decisions.
+
+    Raises:
+        DelfError: When it is none.
+    """
+    if not isinstance(journal, SupportsRemembered):
+        raise DelfError("the journal keeps no decisions", hint='use one that does: journal = "sql"')
+    return journal
+
+
+def refused_calls(past: Sequence[Event]) -> dict[CallKey, str]:
+    """The calls that a person refused, with the reason, as the journal of a resumed task tells."""
+    return {
+        call_key(asked): decided.reason or "rejected"
+        for asked, decided in _decided(past)
+        if decided.decision == "rejected" and is_refusal(decided.source, asked)
+    }
+
+
+def is_refusal(source: DecisionSource, request: ApprovalRequest) -> bool:
+    """Tell whether a person said no to a new call: that holds for the whole task."""
+    return source == "person" and not request.outcome_unknown
+
+
+def call_key(request: ApprovalRequest) -> CallKey:
+    """Make the key of a remembered refusal."""
+    return request.digest, request.action_digest, request.worker
+
+
+def _decided(past: Sequence[Event]) -> Iterator[tuple[ApprovalRequested, ApprovalDecided]]:
+    """The requests of a task that were decided, with the decisions."""
+    asked: dict[str, ApprovalRequested] = {}
+    for event in past:
+        if isinstance(event, ApprovalRequested):
+            asked[event.request_id] = event
+        elif isinstance(event, ApprovalDecided) and event.request_id in asked:
+            yield asked[event.request_id], event

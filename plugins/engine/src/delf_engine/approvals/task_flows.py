@@ -1,0 +1,104 @@
+"""The flows of one task: the sources of its calls' values, and why a person has to look at them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from delf_engine.approvals.flows import origins_in, reason_of
+from delf_engine.journal.log import TaskLog
+from delf_engine.origins.fold import Origins
+from delf_engine.toolset import BoundAction
+
+
+class TaskFlows:
+    """Finds the flows of a task's calls.
+
+    Args:
+        origins: Finds where values of calls came from.
+        outline: Asks a model which calls the task itself asks for, or a text that the task orders
+            to follow.
+        log: The task's events.
+        allowed: The rules of the settings: flows that are no reason to ask.
+    """
+
+    def __init__(
+        self,
+        origins: Origins,
+        outline: Callable[[str], Awaitable[None]],
+        log: TaskLog,
+        allowed: Sequence[str],
+    ) -> None:
+        self._origins = origins
+        self._outline = outline
+        self._log = log
+        self._allowed = tuple(allowed)
+        self._outlines_asked = 0
+        self._outlining = asyncio.Lock()
+
+    def sources(
+        self, bound: BoundAction, arguments: Mapping[str, Any]
+    ) -> Mapping[str, dict[str, Any]]:
+        """Find the sources of a call's values, as plain data by the path of each."""
+        return origins_in(self._now(), bound, self._log.redactor.value(arguments))
+
+    def reason(
+        self, bound: BoundAction, arguments: Mapping[str, Any], learned: Sequence[str] = ()
+    ) -> str | None:
+        """Find why a person should look at a call, by what is known now.
+
+        Args:
+            bound: What is called.
+            arguments: Its validated arguments.
+            learned: Rules that a person's yes made, beside those of the settings.
+        """
+        safe = self._log.redactor.value(arguments)
+        return reason_of(self._now(), bound, safe, (*self._allowed, *learned))
+
+    async def reason_left(
+        self,
+        bound: BoundAction,
+        arguments: Mapping[str, Any],
+        learned: Callable[[], Awaitable[Sequence[str]]] | None = None,
+    ) -> str | None:
+        """Find the reason that is left after all that may let a call pass, from the cheapest on.
+
+        Args:
+            bound: What is called.
+            arguments: Its validated arguments.
+            learned: Reads the rules that a person's yes made, where they count.
+        """
+        reason = self.reason(bound, arguments)
+        rules: Sequence[str] = ()
+        if reason is not None and learned is not None and (rules := await learned()):
+            reason = self.reason(bound, arguments, rules)
+        while reason is not None and await self._has_more_outline(self._origins.outlines):
+            reason = self.reason(bound, arguments, rules)
+        return reason
+
+    def _now(self) -> Origins:
+        """The origins with all that happened so far."""
+        self._origins.follow(self._log.events)
+        return self._origins
+
+    async def _has_more_outline(self, known: int) -> bool:
+        """Tell whether the task's outline says more than its first answers, and ask for the next.
+
+        The first one is about the user's words, the others about the texts that these order to
+        follow. Each is asked for once.
+
+        Args:
+            known: The answers that were looked at.
+        """
+        origins = self._origins
+        if not origins.own_words:
+            return False
+        async with self._outlining:
+            if origins.outlines == known:
+                asked, texts = max(self._outlines_asked, known), ["", *origins.followed()]
+                if asked < len(texts):
+                    self._outlines_asked = asked + 1
+                    await self._outline(texts[asked])
+                    origins.follow(self._log.events)
+            return origins.outlines > known

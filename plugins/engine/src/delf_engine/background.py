@@ -1,0 +1,182 @@
+"""Tasks that nobody waits for: submitted, looked at, waited for or cancelled by their id."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import CancelledError, Future
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from delf.errors import ConfigurationError, TaskStoppedError, UnknownTaskError
+from delf.events import TaskFinished
+from delf.messages import ModelDelta
+from delf.records import dataclass
+from delf_engine.elsewhere import wait_for_end
+from delf_engine.response import Response, past_response
+from delf_engine.task import TaskRequest
+from delf_engine.views.snapshot import snapshot
+
+if TYPE_CHECKING:
+    from delf.events import Event
+    from delf_engine.runtime import Runtime
+    from delf_engine.views.snapshot import StreamSnapshot
+
+
+Granularity = Literal["event", "token"]
+_GRANULARITIES: Final[tuple[str, ...]] = get_args(Granularity)
+
+
+async def past_end(runtime: Runtime, task_id: str, timeout: float | None) -> Response:
+    """The response of a task of the journal, once it is over, whoever works on it.
+
+    Raises:
+        TimeoutError: When it is not over in time.
+        UnknownTaskError: When the journal does not have it.
+    """
+    async with asyncio.timeout(timeout):
+        events = await wait_for_end(runtime.journal, task_id)
+    return past_response(events, next(e for e in reversed(events) if isinstance(e, TaskFinished)))
+
+
+@dataclass(frozen=True)
+class BackgroundTask:
+    """A task with all that is known of it.
+
+    Args:
+        events: What happened so far, in order; it grows. The first says that it was submitted.
+        outcome: Its response, once there is one.
+    """
+
+    events: list[Event]
+    outcome: Future[Response]
+
+    def look(self) -> StreamSnapshot:
+        """Return its present state; from any thread."""
+        seen: StreamSnapshot = snapshot(tuple(self.events))
+        if seen.is_terminal or not self.outcome.done():
+            return seen
+        if self.outcome.cancelled():
+            return replace(seen, state="stopped")  # its last steps are still on their way
+        error = self.outcome.exception()
+        return seen if error is None else replace(seen, state="error", error=str(error))
+
+
+class BackgroundTasks:
+    """The background tasks of one agent; safe between threads.
+
+    What is forgotten here may still be in the journal.
+
+    Args:
+        keep: The number of finished tasks that are kept; the oldest are forgotten first.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._tasks: dict[str, BackgroundTask] = {}
+
+    def add(self, request: TaskRequest, start: Callable[[TaskRequest], Future[Response]]) -> str:
+        """Take a task in and start it.
+
+        Args:
+            request: What is asked.
+            start: Lets it run.
+
+        Returns:
+            Its id.
+        """
+        events: list[Event] = list(request.past)
+        outcome = start(replace(request, listeners=(*request.listeners, events.append)))
+        with self._lock:
+            self._tasks[request.task_id] = BackgroundTask(events, outcome)
+        outcome.add_done_callback(lambda _: self._forget_old())
+        return request.task_id
+
+    def get(self, task_id: str) -> BackgroundTask:
+        """A task by its id.
+
+        Raises:
+            UnknownTaskError: When there is none.
+        """
+        task = self.find(task_id)
+        if task is None:
+            raise UnknownTaskError(
+                f"no task {task_id!r} is known",
+                hint=f"the last {self._keep} finished tasks are kept (keep_tasks)",
+            )
+        return task
+
+    def find(self, task_id: str) -> BackgroundTask | None:
+        """A task by its id, if it is known."""
+        with self._lock:
+            return self._tasks.get(task_id)
+
+    def cancel(self, task_id: str) -> bool:
+        """Stop a task; False when it was over already."""
+        outcome = self.get(task_id).outcome
+        return not outcome.done() and outcome.cancel()
+
+    def wait(self, task_id: str, timeout: float | None) -> Response:
+        """A task's response, waited for from synchronous code.
+
+        Raises:
+            TimeoutError: When it is not there in time; the task goes on.
+            TaskStoppedError: When it was cancelled.
+        """
+        try:
+            return self.get(task_id).outcome.result(timeout)
+        except CancelledError:
+            raise TaskStoppedError(f"task {task_id} was stopped") from None
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def _forget_old(self) -> None:
+        """Keep the newest of the tasks that are over."""
+        with self._lock:
+            over = [name for name, task in self._tasks.items() if task.outcome.done()]
+            for name in over[: -self._keep or None]:
+                del self._tasks[name]
+
+
+async def stream_of(
+    request: TaskRequest, run: Callable[[TaskRequest], Awaitable[object]], granularity: Granularity
+) -> AsyncGenerator[Event | ModelDelta]:
+    """A task's events as they happen; whoever stops to read cancels it.
+
+    Args:
+        request: What is asked.
+        run: Does it.
+        granularity: ``token`` adds the pieces of the model's answers.
+
+    Raises:
+        ConfigurationError: When it is not a granularity.
+    """
+    if granularity not in _GRANULARITIES:
+        raise ConfigurationError(
+            f"granularity is {granularity!r}", hint=f"one of: {', '.join(_GRANULARITIES)}"
+        )
+    tokens = granularity == "token"
+    loop = asyncio.get_running_loop()
+    coming: asyncio.Queue[Event | ModelDelta | None] = asyncio.Queue()
+
+    def put(item: Event | ModelDelta | None) -> None:
+        """Bring something from the agent's loop; None ends the stream."""
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(coming.put_nowait, item)
+
+    def put_text(text: str) -> None:
+        put(ModelDelta(text))
+
+    on_delta = put_text if tokens else None
+    request = replace(request, listeners=(put,), on_delta=on_delta, stream=tokens or None)
+    work = asyncio.ensure_future(run(request))
+    work.add_done_callback(lambda _: put(None))
+    try:
+        while (item := await coming.get()) is not None:
+            yield item
+        await work
+    finally:
+        work.cancel()

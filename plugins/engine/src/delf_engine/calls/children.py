@@ -1,0 +1,215 @@
+"""Child tasks: a call delegates a task, and waits for what comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from delf.errors import TaskLeftError, TaskLimitError, UnknownTaskError
+from delf.events import ChildFinished, ChildStarted, Event
+from delf.llm import as_llm_config
+from delf.tools.context import ChildResult, ChildTask
+from delf.tools.function import as_connections
+from delf_engine.calls.call import Call
+from delf_engine.models.money import Ledger
+from delf_engine.outputs import Output
+from delf_engine.task import ChildOptions, TaskRequest
+from delf_engine.task_run import TaskRun
+from delf_engine.waiting import to_its_end
+
+
+class RunsTasks(Protocol):
+    """The runtime, as child tasks need it."""
+
+    async def run_child(self, request: TaskRequest) -> ChildResult:
+        """Work a task to its end."""
+        ...
+
+    async def take_up(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
+        """Make a task of the journal this agent's own; its events."""
+        ...
+
+    def leave(self, task_id: str) -> None:
+        """Keep nothing of a task's end when it is cancelled, so that it can be resumed."""
+        ...
+
+
+class ChildTasks:
+    """The child tasks of one task.
+
+    A child works on by itself until it ends, or nobody comes for it any more. So a script whose
+    sandbox died, and which runs again, finds its children where they are.
+
+    Args:
+        runtime: Runs them.
+        run: The parent.
+    """
+
+    def __init__(self, runtime: RunsTasks, run: TaskRun) -> None:
+        self._runtime = runtime
+        self._run = run
+        self._at_work: dict[tuple[int, str], asyncio.Task[ChildResult]] = {}
+        """The children, by call and id, whose result the call has not fetched."""
+        self._count = sum(isinstance(event, ChildStarted) for event in run.log.events)
+        self._left = False
+        self.unfinished: TaskLeftError | None = None
+        """The error of a child that has no end, which the parent cannot go on without."""
+
+    @property
+    def depth(self) -> int:
+        """The number of tasks above the parent."""
+        return 0 if self._run.request.child is None else self._run.request.child.depth
+
+    def begun(self, call_id: int) -> list[ChildStarted]:
+        """The children that a call has begun, as the journal tells."""
+        found = (event for event in self._run.log.events if isinstance(event, ChildStarted))
+        return [event for event in found if event.call_id == call_id]
+
+    async def delegate(
+        self, call: Call, child: ChildTask, begun: list[ChildStarted]
+    ) -> ChildResult:
+        """Have a child task done, or go on with the one that the journal has for it.
+
+        Args:
+            call: The call that waits for it.
+            child: The task.
+            begun: Children that the call has begun earlier; the one that goes on is taken out.
+
+        Raises:
+            TaskLimitError: When the parent can have no child, or no more of them.
+        """
+        if self.depth >= self._run.config.max_depth:
+            raise TaskLimitError(
+                f"the task is {self.depth} tasks deep, and can start no child task",
+                hint="max_depth allows more",
+            )
+        request = self._request(child)
+        again = next((event for event in begun if event.task == child.task), None)
+        if again is None:
+            self._count_one()
+        else:
+            begun.remove(again)
+            request = replace(request, task_id=again.child_id)
+        key = call.number, request.task_id
+        work = self._at_work.get(key)
+        if work is None:
+            working = self._work(call, request, is_resumed=again is not None)
+            work = self._at_work[key] = asyncio.create_task(working)
+        async with self._run.permit.given_up():
+            await asyncio.wait({work})
+        self._at_work.pop(key, None)
+        return work.result()
+
+    def go_on_with(self, run: TaskRun) -> None:
+        """The parent's scripts run again: its children work on meanwhile."""
+        self._run = run
+
+    def leave(self) -> None:
+        """The parent is left to be resumed, and so are its children."""
+        self._left = True
+
+    async def end(self, call: Call | None = None) -> None:
+        """End the children for which nobody comes any more.
+
+        Args:
+            call: The call that is over; all are where it is None.
+        """
+        ending = [key for key in self._at_work if call is None or key[0] == call.number]
+        works = [self._at_work.pop(key) for key in ending]
+        for (_, child_id), work in zip(ending, works, strict=True):
+            if self._left and not work.done():
+                self._runtime.leave(child_id)
+            work.cancel()
+        if works:
+            await to_its_end(asyncio.gather(*works, return_exceptions=True))
+
+    async def _work(self, call: Call, request: TaskRequest, *, is_resumed: bool) -> ChildResult:
+        """Work a child from its beginning to its end, both of which the parent's journal has."""
+        log, child_id = self._run.log, request.task_id  # the log is the same in every sandbox
+        worker = None if request.child is None else request.child.worker
+        told: dict[str, Any] = {"call_id": call.number, "child_id": child_id}
+        await log.record(ChildStarted, **told, task=request.task, worker=worker)
+        started = time.perf_counter()
+        try:
+            if is_resumed:
+                request = replace(request, past=await self._past(child_id))
+            result = await self._runtime.run_child(request)
+        except asyncio.CancelledError:
+            if not self._left:
+                told |= {"status": False, "duration_ms": _ms_since(started)}
+                log.record_soon(ChildFinished, **told, error="the task was cancelled")
+            raise
+        except TaskLeftError as error:
+            self._left, self.unfinished = True, error
+            raise
+        await log.record(
+            ChildFinished,
+            **told,
+            status=result.status,
+            duration_ms=_ms_since(started),
+            error=result.error,
+            cost_usd=result.cost_usd,
+        )
+        return result
+
+    async def _past(self, child_id: str) -> Sequence[Event]:
+        try:
+            # A child that ended with its parent's time goes on with the parent.
+            return await self._runtime.take_up(child_id, past_limit=True)
+        except UnknownTaskError:  # it was about to begin
+            return ()
+
+    def _count_one(self) -> None:
+        """Refuse one child more than a task may have.
+
+        Raises:
+            TaskLimitError: When there are as many.
+        """
+        if self._count >= self._run.config.max_children:
+            raise TaskLimitError(
+                f"the task has had {self._count} child tasks, and can have no more: do with their "
+                "results what can be done, and say what is left",
+                hint="max_children allows more",
+            )
+        self._count += 1
+
+    def _request(self, child: ChildTask) -> TaskRequest:
+        changes: dict[str, Any] = {}
+        if child.llm is not None:
+            changes |= {"llm": as_llm_config(child.llm), "light_llm": None, "heavy_llm": None}
+        for name in ("system_prompt", "retry_count", "rerun_count", "strategy"):
+            if getattr(child, name) is not None:
+                changes[name] = getattr(child, name)
+        ledger = self._run.models.ledger
+        if child.budget_usd is not None:
+            ledger = Ledger(child.budget_usd, within=ledger)
+        return TaskRequest(
+            task=child.task,
+            listeners=self._run.request.child_listeners,
+            child_listeners=self._run.request.child_listeners,
+            timeout=self._run.request.timeout if child.timeout is None else child.timeout,
+            attended=self._run.request.attended,
+            patient=self._run.request.patient,
+            settle=self._run.request.settle,
+            key=self._run.request.on_behalf_of,
+            child=ChildOptions(
+                parent=self._run.log.task_id,
+                depth=self.depth + 1,
+                config=self._run.config.model_copy(update=changes),
+                clock=self._run.clock,
+                worker=child.worker,
+                ledger=ledger,
+                check=child.check,
+                trust="outside" if self._run.has_read_others else "own",
+                tools=None if child.tools is None else as_connections(child.tools),
+            ),
+            files=self._run.request.files if child.files is None else [str(p) for p in child.files],
+            output=None if child.output is None else Output(child.output),
+        )
+
+
+def _ms_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000

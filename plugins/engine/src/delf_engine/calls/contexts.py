@@ -1,0 +1,203 @@
+"""Contexts of calls: what an action is told of its task, and can ask of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+from delf.errors import ToolRefusedError
+from delf.events import CallPrinted
+from delf.llm import LLMConfig, as_llm_config
+from delf.messages import Message, ModelReply, ModelRequest
+from delf.protocols.approval import Approved, Edited
+from delf.protocols.connection import NeedsApproval
+from delf.tools.action import Action
+from delf.tools.context import CallContext, ChildResult, ChildTask, read_once
+from delf_engine.approvals.identity import call_digest
+from delf_engine.calls.call import Call
+from delf_engine.calls.children import ChildTasks
+from delf_engine.redact import RedactedStream
+from delf_engine.task_run import TaskRun
+from delf_engine.toolset import BoundAction
+
+_MOST_FROZEN: Final = 100 * 1024 * 1024
+"""Bytes of a file that are kept while a person is asked; actions take no larger ones."""
+
+
+class CallContexts:
+    """Makes the contexts of one task's calls.
+
+    Args:
+        run: The task.
+        children: Its child tasks.
+    """
+
+    def __init__(self, run: TaskRun, children: ChildTasks) -> None:
+        self._run = run
+        self._children = children
+        self._outputs: dict[int, RedactedStream] = {}
+        """The output of each call: its end may be half of a secret."""
+
+    def has_begun(self, call: Call) -> bool:
+        """Tell whether a call has begun child tasks."""
+        return bool(self._children.begun(call.number))
+
+    async def files_written(self) -> None:
+        """Wait for the files that the script has handed over: a call may name one of them."""
+        if self._run.output.under_way:
+            await self._run.output.settled()
+
+    async def ended(self, call: Call, *, is_cut_off: bool) -> None:
+        """An action came to its end.
+
+        Args:
+            call: The call.
+            is_cut_off: Whether its script may run again, and come for its child tasks.
+
+        Raises:
+            TaskLeftError: When a child of it has no end, whatever the action makes of that.
+        """
+        if (output := self._outputs.pop(call.number, None)) is not None:
+            self._tell(call.number, output.end())
+        if not is_cut_off:
+            await self._children.end(call)
+            if self._children.unfinished is not None:
+                raise self._children.unfinished
+
+    def _tell(self, call_id: int, text: str) -> None:
+        if text:
+            self._run.log.record_soon(CallPrinted, call_id=call_id, text=text)
+
+    def of(self, call: Call, *, again: bool = False) -> CallContext:
+        """The context of a call.
+
+        Args:
+            call: The call.
+            again: Whether it was begun before the task was resumed.
+        """
+        begun = self._children.begun(call.number) if again else []
+        context = self._run.resources.agent.context
+
+        def delegate(child: ChildTask) -> Awaitable[ChildResult]:
+            if child.tools is not None and child.worker is None:
+                # What was approved for tools of the same name is not approved for these.
+                child = replace(child, worker=call.bound.connection.name)
+            return self._children.delegate(call, child, begun)
+
+        def say(text: str) -> None:
+            output = self._outputs.setdefault(call.number, RedactedStream(self._run.log.redactor))
+            self._tell(call.number, output.feed(text))
+
+        return CallContext(
+            task_id=self._run.log.task_id,
+            task=self._run.request.task,
+            call_id=call.number,
+            connection=call.bound.connection.name,
+            folder=context.folder,
+            depth=self._children.depth,
+            worker=self._run.request.worker,
+            input_files={file.name: Path(file.path) for file in self._run.inputs},
+            llm=self._run.config.main_llm,
+            vision_llm=self._run.config.image_llm,
+            strategy=self._run.config.strategy,
+            tools={connection.name: connection for connection in self._run.agent_tools.connections},
+            connect=context.connect,
+            basis=call.basis,
+            _say=say,
+            _loop=asyncio.get_running_loop(),
+            _output_files=self._output_files,
+            _read_file=functools.partial(self._read_file, call),
+            _add_file=self._run.output.take_from_call,
+            _delegate=delegate,
+            _ask=self._ask,
+            _consent=functools.partial(self._consent, call),
+        )
+
+    async def freeze(self, call: Call) -> None:
+        """Read the task's files that a call names, before a person is asked about it."""
+        known = self._files()
+        if not known:
+            return
+        texts = _texts_in(call.arguments)
+        for name in sorted({*texts, *(text.rpartition("/")[2] for text in texts)} & {*known}):
+            with contextlib.suppress(ToolRefusedError, OSError):  # the action says so itself
+                await asyncio.to_thread(read_once, call.files, known, name, _MOST_FROZEN)
+
+    def _read_file(
+        self, call: Call, name: str, most: int, read: Callable[[], bytes] | None
+    ) -> bytes:
+        """Read a file for a call, once; called in threads."""
+        return read_once(call.files, self._files(), name, most, read)
+
+    def _files(self) -> dict[str, Path]:
+        inputs = {file.name: Path(file.path) for file in self._run.inputs}
+        return {**inputs, **self._output_files()}
+
+    def _output_files(self) -> Mapping[str, Path]:
+        return {name: Path(path) for name, path in self._run.output.files.items()}
+
+    async def _ask(
+        self, messages: Sequence[Message], llm: str | LLMConfig | None, settings: Mapping[str, Any]
+    ) -> ModelReply:
+        """A model's answer to a call."""
+        config = self._run.config.main_llm if llm is None else as_llm_config(llm)
+        request = ModelRequest(messages=tuple(messages), purpose="call", settings=settings)
+        return await self._run.models.ask_whole(config, request)
+
+    async def _consent(
+        self,
+        call: Call,
+        question: str,
+        arguments: dict[str, Any],
+        name: str,
+        fit: Callable[[Mapping[str, Any]], dict[str, Any]],
+    ) -> Mapping[str, Any] | None:
+        """Return the arguments that a person agreed to; None for a no.
+
+        What happens to a yes is in nobody's hands any more, whatever the action says about itself.
+        """
+        asked = Action(
+            name=name,
+            permission=name,
+            effect="irreversible",
+            summary=question,
+            parameters=(),
+            returns="None",
+            validate=fit,
+            call=fit,
+        )
+        title = f"{call.bound.connection.name}.{name}"
+        inner = replace(
+            call,
+            bound=BoundAction(call.bound.connection, asked, title, asks=True),
+            arguments=arguments,
+            description=None,
+            digest=call_digest(title, {"question": question, "arguments": arguments}),
+            alone=False,
+            line=None,
+        )
+        verdict = NeedsApproval(reason=f"{call.bound.name} asks", preview=question)
+        answer = await self._run.approvals.decide(inner, verdict)
+        if isinstance(answer.decision, Edited):
+            return fit(answer.decision.arguments)
+        return arguments if isinstance(answer.decision, Approved) else None
+
+
+def _texts_in(value: Any) -> set[str]:
+    """The texts in arguments, at any depth; keys are none of them."""
+    found: set[str] = set()
+    waiting: list[Any] = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            found.add(item)
+        elif isinstance(item, Mapping):
+            waiting += cast("Mapping[Any, Any]", item).values()
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            waiting += cast("Sequence[Any]", item)
+    return found

@@ -1,0 +1,486 @@
+"""The gate: the one path that every call takes on the host.
+
+known → allowed → arguments valid → checked → approval → call → record
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import functools
+import inspect
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from delf.errors import (
+    TaskLeftError,
+    ToolRefusedError,
+    UnrecordedCallError,
+)
+from delf.events import ANSWER, CallFinished
+from delf.protocols.approval import AlreadyDone, Approved, Edited, Expired, Rejected
+from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
+from delf.protocols.sandbox import (
+    REJECTED,
+    CallAnswer,
+    CallRequest,
+    Raised,
+    Returned,
+)
+from delf.protocols.strategy import CallGuard, ScriptCall
+from delf.values.encoding import UnsupportedValueError
+from delf.values.sizes import is_large
+from delf_engine.approvals.decision import Answer, why_not
+from delf_engine.approvals.identity import identity
+from delf_engine.approvals.policy import TaskApprovals
+from delf_engine.calls.call import Call
+from delf_engine.calls.contexts import CallContexts
+from delf_engine.calls.making import CallMaker, describe_failure, is_cancelled
+from delf_engine.calls.records import CallRecords
+from delf_engine.calls.results import Results
+from delf_engine.calls.threads import ToolThreads
+from delf_engine.calls.tolerance import fitting
+from delf_engine.journal.log import TaskLog
+from delf_engine.journal.recording import RecordedCall
+from delf_engine.journal.replay import Replay
+from delf_engine.redact import Redactor
+from delf_engine.toolset import BoundAction, Toolset
+
+_MAX_MESSAGE = 4000
+"""Characters of an error: scripts choose them, and the journal and the model pay for each."""
+_MAX_NAME = 200
+"""Characters of a tool's name: one that does not exist is the script's own text."""
+_MOST_QUESTIONS = 20
+"""The most questions about one call that changes while a person is asked."""
+
+
+class Gate:
+    """Checks and makes the calls of one task.
+
+    Args:
+        tools: What may be called.
+        approvals: Who decides where a person is asked.
+        log: Where every call is recorded.
+        threads: Where plain functions run.
+        max_result_bytes: The largest result that can be passed to a script.
+        redactor: Takes secrets out of what scripts get.
+        replay: Of a task that is resumed: the calls that were made before.
+        contexts: Tell actions of the task.
+    """
+
+    def __init__(
+        self,
+        tools: Toolset,
+        approvals: TaskApprovals,
+        log: TaskLog,
+        threads: ToolThreads,
+        max_result_bytes: int,
+        redactor: Redactor | None = None,
+        replay: Replay | None = None,
+        contexts: CallContexts | None = None,
+    ) -> None:
+        self._tools = tools
+        self._approvals = approvals
+        self._log = log
+        self._threads = threads
+        self._redactor = Redactor() if redactor is None else redactor
+        self._replay = Replay() if replay is None else replay
+        self._contexts = contexts
+        self._numbers = itertools.count(self._replay.last_call + 1)
+        self.answer: Returned | None = None
+        """The answer that was given last, of a task that wants data."""
+        self._closed = self._left = False
+        self._at_work: set[asyncio.Task[Any]] = set()
+        self._records = CallRecords(log)
+        results = Results(self._redactor, max_result_bytes)
+        self._maker = CallMaker(log, self._records, threads, results, self._redactor, contexts)
+        self._guard: CallGuard | None = None
+
+    def use(self, tools: Toolset) -> None:
+        """Let other tools be called from now on."""
+        self._tools = tools
+
+    def begin_script(self, guard: CallGuard | None = None) -> None:
+        """A script is about to run: nobody waits for earlier calls any more.
+
+        Args:
+            guard: Its strategy's rules for its calls.
+        """
+        self._records.forget_requests()
+        self._guard = guard
+        if guard is not None:
+            guard.begin()
+
+    def gave_up(self, request: int) -> None:
+        """The script does not wait for a call any more, by the number that its session gave it."""
+        self._records.gave_up(request)
+
+    def close(self, *, left: bool = False) -> None:
+        """Begin no call any more.
+
+        Args:
+            left: Whether the task may go on later: then its script gets no answer, so that it
+                goes no other way than it will then.
+        """
+        self._closed = True
+        self._left = self._left or left
+
+    async def wait_for_calls(self, seconds: float) -> None:
+        """Wait until no call is under way any more, after their script came to its end.
+
+        One that has no end by then is recorded as cut off, and what happens to it later is not.
+
+        Args:
+            seconds: How long to wait.
+
+        Raises:
+            UnrecordedCallError: When the end of a call could not be recorded.
+        """
+        late = self._at_work - {asyncio.current_task()}
+        if late:
+            _, late = await asyncio.wait(late, timeout=seconds)
+        for call in self._records.under_way:
+            why = f"it had not ended {seconds:g} s after its script, and may go on"
+            with contextlib.suppress(UnrecordedCallError):
+                await self._records.end(call, "cancelled", error=why, cancellation="cut_off")
+        for task in late:
+            task.cancel()
+        if self._records.lost is not None:
+            raise self._records.lost
+
+    async def call(self, request: CallRequest) -> CallAnswer:
+        """Make a call if it may be made. Everything that becomes of it is an answer.
+
+        Raises:
+            UnrecordedCallError: When it was begun, and its end could not be recorded: what it did
+                is not known to a resumed task, so no call is made after it.
+            ReplayMismatch: When it is not what the journal of a resumed task holds.
+            UndecidedCallError: When nobody says whether to make it again.
+        """
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a call is made by a task")
+        self._at_work.add(task)
+        try:
+            given = await self._take(request)
+        except TaskLeftError:
+            self.close()  # a resume knows nothing of what the script would do from here on
+            raise
+        finally:
+            self._at_work.discard(task)
+        if isinstance(given, Returned) and request.connection == ANSWER and not request.method:
+            self.answer = given
+        return given
+
+    async def _take(self, request: CallRequest) -> CallAnswer:
+        # Before anything is awaited: numbers follow the order in which calls came.
+        number = next(self._numbers)
+        name = f"{request.connection}.{request.method}" if request.method else request.connection
+        if self._closed:
+            return self._too_late()
+        try:
+            bound = self._tools.find(request.connection, request.method)
+        except ToolRefusedError as error:
+            return await self._refuse(number, name, "ToolNotAllowed", error, None)
+        try:
+            named, description = bound.bind(request.args, request.kwargs)
+            if is_large(named):
+                call = await asyncio.to_thread(self._check, number, bound, named, description)
+            else:
+                call = self._check(number, bound, named, description)
+            call.alone, call.line = request.alone, request.line
+        except ToolRefusedError as error:
+            said = request.kwargs.get("desc")
+            return await self._refuse(number, name, "ToolArgumentError", error, said)
+        guard = self._guard
+        if guard is None:
+            return await self._do(call, request)
+        seen = _seen(call)
+        known = guard.begun(seen)
+        return known if known is not None else guard.ended(seen, await self._do(call, request))
+
+    async def _do(self, call: Call, request: CallRequest) -> CallAnswer:
+        """Make a call if it may be made, or take its end from the journal."""
+        past = None
+        if self._replay.active:
+            past = await self._replay.call(call.digest, alone=request.alone)
+        if past is not None and past.finished is not None:
+            if past.finished.outcome_unknown:
+                self._maker.doubtful.add(call.digest)
+            return past.answer()
+        if past is not None:
+            call.number = past.call_id
+            call.begun = call.again = past.started is not None
+        self._records.serve(request.call_id, call)
+        if past is None:
+            if call.digest in self._maker.doubtful:
+                return await self._ask_after_doubt(call)
+            return await self._ask_and_make(call)
+        # What only reads is made again; anything else may have been done already.
+        if past.started is not None and past.started.effect != "read":
+            return await self._ask_whether_again(call, past)
+        return await self._ask_and_make(call, past)
+
+    def _too_late(self) -> Raised:
+        """The answer to a call after the task; there is none where the script must not go on."""
+        if self._records.lost is not None:
+            raise self._records.lost
+        if self._left:
+            raise TaskLeftError("the task was left: no call is made any more")
+        return Raised("ToolError", "the task is over; no call is made any more")
+
+    async def _ask_and_make(self, call: Call, past: RecordedCall | None = None) -> CallAnswer:
+        try:
+            if self._approvals.permit.returning is not None:
+                await self._approvals.permit.regained()
+            if self._contexts is not None:
+                await self._contexts.files_written()
+        except asyncio.CancelledError:
+            await self._records.never_made(call)
+            raise
+        verdict = await self._verdict(call)
+        if isinstance(verdict, Refused):
+            return await self._turn_down(call, verdict.message)
+        needs_nobody = not call.bound.asks and isinstance(verdict, Allowed)
+        if needs_nobody and not await self._approvals.must_look(call.bound, call.arguments):
+            return await self._make(call)
+        answer = await self._ask(call, past, verdict)
+        if isinstance(answer, Refused):
+            return await self._turn_down(call, answer.message)
+        if isinstance(answer.decision, Approved):
+            return await self._make(call)
+        # Nobody to ask, nobody who answers, or a bare no is the same for every script.
+        is_final = isinstance(answer.decision, Expired) or answer.decision == Rejected()
+        can_retry = answer.source != "nobody" and not is_final
+        return await self._reject(call, why_not(answer.decision), can_retry=can_retry)
+
+    async def _verdict(self, call: Call) -> Verdict:
+        """Return the verdict of the script's guard and of the call's connection."""
+        guarded = Allowed() if self._guard is None else self._guard.judge(_seen(call))
+        if isinstance(guarded, Refused):
+            return guarded
+        verdict = await self._checked(call)
+        if isinstance(guarded, Allowed) or isinstance(verdict, Refused):
+            return verdict
+        reasons = [guarded.reason, verdict.reason] if isinstance(verdict, NeedsApproval) else ()
+        reason = "; ".join(reasons or [guarded.reason])
+        return verdict.asking(reason)
+
+    async def _checked(self, call: Call) -> Verdict:
+        """Return the verdict of the call's connection; a check that fails refuses the call."""
+        check = call.bound.check
+        if check is None:
+            return Allowed()
+        try:
+            asked = ProposedCall(
+                action=call.bound.action.name,
+                arguments=copy.deepcopy(call.arguments),
+                description=call.description,
+                context=None if self._contexts is None else self._contexts.of(call),
+            )
+            if inspect.iscoroutinefunction(check):
+                verdict = await check(asked)
+            else:
+                plain = functools.partial(check, asked)
+                verdict = await self._threads.run(plain, lambda: call.given_up)
+                verdict = await verdict if inspect.isawaitable(verdict) else verdict
+        except asyncio.CancelledError:
+            if is_cancelled():
+                await self._records.never_made(call)
+                raise
+            return Refused(message="it could not be checked: its check cancelled itself")
+        except (Exception, SystemExit) as error:
+            return Refused(message=f"it could not be checked: {describe_failure(error)}")
+        if isinstance(verdict, (Allowed, NeedsApproval, Refused)):
+            return verdict
+        return Refused(message=f"it could not be checked: check returned {type(verdict).__name__}")
+
+    async def _turn_down(self, call: Call, why: str) -> Raised:
+        """The answer to a call that its connection refuses."""
+        message = self._redactor.text(f"{call.bound.name} is refused: {why}")[:_MAX_MESSAGE]
+        kind, digest = "ToolNotAllowed", call.digest
+        await self._records.end(call, "refused", error=message, raised=kind, digest=digest)
+        return Raised(kind, message)
+
+    async def _ask_whether_again(self, call: Call, past: RecordedCall) -> CallAnswer:
+        """A call was begun, and its end is not recorded: a person says whether to make it again."""
+        unfit, edited = None, past.edited_arguments
+        if edited is not None:
+            try:
+                self._edit(call, edited)
+            except ToolRefusedError as error:  # it was made with others, or a check has changed
+                unfit = f"its recorded arguments do not fit: {error.message}"
+                call.arguments = dict(edited)
+                call.digest = call.digest if past.started is None else past.started.digest
+        if unfit is None and self._goes_on(call):
+            await self._until_others_ended()
+            return await self._make(call)
+        verdict = Allowed() if unfit is not None else await self._verdict(call)
+        if isinstance(verdict, Refused):
+            unfit, verdict = f"it is refused: {verdict.message}", Allowed()
+        if self._replay.before is not None:
+            verdict = verdict.asking(
+                f"{self._replay.before.process} began it and may be alive: it is silent, "
+                "and may be making the call still"
+            )
+        answer = await self._ask(call, past, verdict, outcome_unknown=True)
+        match answer if isinstance(answer, Refused) else answer.decision:
+            case AlreadyDone(result=result):
+                return await self._taken_as_made(call, result)
+            case Approved() if past.lost_arguments:
+                reason = "its edited arguments held a secret, which the journal does not have"
+            case Approved() if unfit is not None:
+                reason = unfit
+            case Approved():
+                await self._until_others_ended()
+                return await self._make(call)
+            case Refused(message=reason):
+                pass
+            case decision:
+                reason = why_not(decision)
+        return await self._reject(call, reason)
+
+    async def _until_others_ended(self) -> None:
+        """Let whoever began a call, and may be alive, end it before it is made again."""
+        if self._replay.before is not None:
+            await self._replay.before.over()
+
+    async def _ask_after_doubt(self, call: Call) -> CallAnswer:
+        """The same call may have been made before: a person says whether to make it again."""
+        verdict = await self._verdict(call)
+        if isinstance(verdict, Refused):
+            return await self._turn_down(call, verdict.message)
+        doubtful = call.digest
+        why = "the same call was made before, and its answer was lost: it may have been done"
+        asked = verdict.asking(why)
+        answer = await self._ask(call, None, asked, outcome_unknown=True)
+        if isinstance(answer, Refused):
+            return await self._turn_down(call, answer.message)
+        match answer.decision:
+            case AlreadyDone(result=result):
+                self._maker.doubtful.discard(doubtful)
+                await self._records.begin(call)
+                return await self._taken_as_made(call, result)
+            case Approved():
+                self._maker.doubtful.discard(doubtful)
+                return await self._make(call)
+            case decision:
+                return await self._reject(call, why_not(decision), can_retry=False)
+
+    def _goes_on(self, call: Call) -> bool:
+        """Tell whether a call that was begun is made again without a question."""
+        if call.bound.action.resumes:
+            return True
+        return self._contexts is not None and self._contexts.has_begun(call)
+
+    async def _make(self, call: Call) -> CallAnswer:
+        if self._closed:  # while a person thought about it
+            return self._too_late()
+        await self._records.begin(call)
+        if self._closed:  # while the journal kept it
+            await self._records.never_made(call)
+            return self._too_late()
+        return await self._maker.make(call)
+
+    async def _taken_as_made(self, call: Call, result: Any) -> CallAnswer:
+        try:
+            return await self._maker.take_as_made(call, result)
+        except UnsupportedValueError as error:
+            return await self._reject(call, f"its result cannot be passed on: {error}")
+
+    def _check(
+        self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
+    ) -> Call:
+        named, arguments = fitting(bound.action, named)
+        digest = identity(bound.name, named, bound.action.defaults)
+        return Call(number, bound, arguments, description, digest)
+
+    async def _refuse(
+        self, number: int, name: str, kind: str, error: ToolRefusedError, said: Any
+    ) -> Raised:
+        message = self._redactor.text(error.message)[:_MAX_MESSAGE]
+        name = self._redactor.text(name)[:_MAX_NAME]
+        said = None if said is None else self._redactor.text(str(said))[:_MAX_MESSAGE]
+        await self._log.record(
+            CallFinished,
+            call_id=number,
+            action=name,
+            status="refused",
+            duration_ms=0.0,
+            error=message,
+            description=said,
+            raised=kind,
+        )
+        return Raised(kind, message)
+
+    async def _ask(
+        self,
+        call: Call,
+        past: RecordedCall | None,
+        verdict: Allowed | NeedsApproval,
+        *,
+        outcome_unknown: bool = False,
+    ) -> Answer | Refused:
+        """The answer about a call, which has its edited arguments then.
+
+        What is made is what was shown: an approved call is checked once more, and where something
+        else would happen now, that is asked about. So is an edited call on another basis.
+        """
+        changed = False
+        for _ in range(_MOST_QUESTIONS):
+            try:
+                if self._contexts is not None:
+                    await self._contexts.freeze(call)
+                answer = await self._approvals.decide(
+                    call, verdict, past=past, outcome_unknown=outcome_unknown, changed=changed
+                )
+            except asyncio.CancelledError:
+                await self._records.cancel(call, "cancelled before it was decided")
+                raise
+            decision, is_edited = answer.decision, isinstance(answer.decision, Edited)
+            if isinstance(decision, Edited):
+                try:
+                    self._edit(call, decision.arguments)
+                except ToolRefusedError as error:
+                    why = f"the edited arguments do not fit: {error.message}"
+                    return replace(answer, decision=Rejected(reason=why))
+            elif not isinstance(decision, Approved) or not answer.was_shown or not verdict.digest:
+                return answer
+            now = await self._verdict(call)
+            if isinstance(now, Refused):
+                return now
+            if now.basis == verdict.basis and (is_edited or now.digest == verdict.digest):
+                call.basis = now.basis
+                return replace(answer, decision=Approved())
+            verdict, past, changed = now, None, True
+        return Answer(Rejected(reason="its effect changes too quickly for a person to check it"))
+
+    def _edit(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        """Give a call other arguments.
+
+        Raises:
+            ToolRefusedError: When they do not fit; the call is as it was.
+        """
+        checked = self._check(call.number, call.bound, arguments, call.description)
+        call.arguments, call.digest = checked.arguments, checked.digest
+
+    async def _reject(self, call: Call, reason: str, *, can_retry: bool = True) -> Raised:
+        message, kind = f"{call.bound.name} was rejected: {reason}", REJECTED
+        await self._records.end(
+            call, "rejected", error=message, raised=kind, digest=call.digest, can_retry=can_retry
+        )
+        return Raised(kind, message, can_retry=can_retry)
+
+
+def _seen(call: Call) -> ScriptCall:
+    """A call as the guard of its script sees it."""
+    bound = call.bound
+    return ScriptCall(
+        name=bound.name,
+        effect=bound.action.effect,
+        arguments=call.arguments,
+        built_in=bound.built_in,
+    )

@@ -1,0 +1,194 @@
+"""``CallMaker``: makes the calls that passed the gate, and words their results and failures."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import threading
+import time
+from typing import Any
+
+from delf.errors import (
+    BudgetExceededError,
+    DelfError,
+    OutcomeUnknownError,
+    TaskLeftError,
+    TaskLimitError,
+    ToolException,
+)
+from delf.events import SAFE, Warned
+from delf.notes import notes_of_call
+from delf.protocols.sandbox import CallAnswer, Raised, Returned, ToolMessage
+from delf.values.encoding import UnsupportedValueError
+from delf_engine.calls.call import Call
+from delf_engine.calls.contexts import CallContexts
+from delf_engine.calls.records import CallRecords
+from delf_engine.calls.results import Results
+from delf_engine.calls.threads import ToolThreads
+from delf_engine.journal.log import TaskLog
+from delf_engine.redact import Redactor
+
+_log = logging.getLogger(__name__)
+_CLEAN = SAFE | {"result"}
+"""The fields that need no second look for secrets in the event of a clean call."""
+
+
+class CallMaker:
+    """Makes the calls of one task.
+
+    Args:
+        log: Where every call is recorded.
+        records: The beginnings and ends of its calls.
+        threads: Where plain functions run.
+        results: Makes what scripts get.
+        redactor: Takes secrets out of failures.
+        contexts: Tell actions of the task.
+    """
+
+    def __init__(
+        self,
+        log: TaskLog,
+        records: CallRecords,
+        threads: ToolThreads,
+        results: Results,
+        redactor: Redactor,
+        contexts: CallContexts | None,
+    ) -> None:
+        self._log = log
+        self._records = records
+        self._threads = threads
+        self._results = results
+        self._redactor = redactor
+        self._contexts = contexts
+        self.doubtful: set[str] = set()
+        """Digests of calls that may have been done although they failed."""
+
+    async def make(self, call: Call) -> CallAnswer:
+        """Make a call whose beginning is recorded, and record its end as its answer.
+
+        Raises:
+            UnrecordedCallError: When its end could not be recorded.
+            TaskLeftError: When a child task that it waits for has no end.
+        """
+        action, arguments = call.bound.action, call.arguments
+        if action.context is not None and self._contexts is not None:
+            told = self._contexts.of(call, again=call.again)
+            arguments = {**arguments, action.context: told}
+        started = time.perf_counter()
+        try:
+            try:
+                with notes_of_call() as notes:
+                    if action.is_async:
+                        result = await action.call(**arguments)
+                    else:
+                        plain = functools.partial(action.call, **arguments)
+                        result = await self._threads.run(plain, lambda: call.given_up)
+                        if asyncio.iscoroutine(result):
+                            result = await result
+            finally:
+                if self._contexts is not None:
+                    is_cut_off = is_cancelled() and not call.given_up
+                    await self._contexts.ended(call, is_cut_off=is_cut_off)
+            result, encoded, note = await self._results.take(result)
+        except asyncio.CancelledError:
+            if is_cancelled():
+                await self._records.cancel(call, "cancelled", started)
+                raise
+            return await self._fail(call, started, f"{call.bound.name} cancelled itself")
+        except TaskLeftError:  # of a child: what waits for it is not over either
+            raise
+        except ToolException as error:
+            return await self._tell(call, started, error)
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # pytest's outcomes and SystemExit are not Exceptions
+            if isinstance(error, KeyboardInterrupt) and _is_main_thread():
+                raise  # somebody pressed Ctrl-C
+            message = describe_failure(error)
+            about = f"{call.bound.name} failed"
+            self._redactor.log_failure(_log, about, error, logging.DEBUG)
+            if isinstance(error, (TaskLimitError, BudgetExceededError)):
+                await self._until_others_ended(call, started)
+            return await self._fail(call, started, message, cause=error)
+        await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
+        for told in [*notes, *([] if note is None else [note])]:
+            await self._log.record(Warned, message=f"{call.bound.name}: {told}")
+        return Returned(result, encoded)
+
+    async def _until_others_ended(self, call: Call, started: float) -> None:
+        try:
+            await self._records.until_others_ended(call)
+        except asyncio.CancelledError:
+            await self._records.cancel(call, "cancelled", started)
+            raise
+
+    async def _fail(
+        self,
+        call: Call,
+        started: float,
+        message: str,
+        kind: str = "ToolError",
+        cause: BaseException | None = None,
+    ) -> Raised:
+        message = self._redactor.text(message)
+        can_retry = not isinstance(cause, DelfError) or cause.can_retry
+        is_doubtful = isinstance(cause, OutcomeUnknownError)
+        is_doubtful = is_doubtful and call.bound.action.effect != "read"
+        if is_doubtful:
+            self.doubtful.add(call.digest)
+        await self._records.end(
+            call,
+            "error",
+            started,
+            error=message,
+            raised=kind,
+            can_retry=can_retry,
+            outcome_unknown=is_doubtful,
+        )
+        return Raised(kind, message, cause, can_retry)
+
+    async def _tell(self, call: Call, started: float, error: ToolException) -> CallAnswer:
+        """Word the answer to a script whose tool raised ``ToolException``."""
+        handler = call.bound.action.handle_error
+        if handler is None:
+            return await self._fail(call, started, error.message, "ToolException", error)
+        try:
+            told = str(handler(error)) if callable(handler) else handler
+        except Exception as failure:
+            message = f"{error.message} (handle_error failed: {failure})"
+            return await self._fail(call, started, message)
+        told = self._redactor.text(told)
+        await self._records.end(call, "error", started, error=error.message, result=told)
+        return ToolMessage(told)
+
+    async def take_as_made(self, call: Call, result: Any) -> CallAnswer:
+        """Answer a call with the result that a person gave for it.
+
+        Raises:
+            UnsupportedValueError: When no script can have that result.
+        """
+        result = self._redactor.value(result)
+        encoded = self._results.encode(result)
+        await self._records.end(call, "ok", result=result)
+        return Returned(result, encoded)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def is_cancelled() -> bool:
+    """Tell whether this task is being cancelled; a tool can raise the same by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def describe_failure(error: BaseException) -> str:
+    """A tool's failure as a script and a model may read it."""
+    if isinstance(error, DelfError):
+        text = error.for_model()
+        return f"{text} ({error.hint})" if error.hint else text
+    if isinstance(error, UnsupportedValueError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,210 @@
+"""The journal's records of calls that passed the gate: the begin and the end of each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from delf.errors import DelfError, TaskLeftError, UnrecordedCallError
+from delf.events import (
+    SAFE,
+    CallFinished,
+    CallGivenUp,
+    CallStarted,
+    CallStatus,
+    Cancellation,
+)
+from delf_engine.calls.call import Call
+from delf_engine.journal.log import TaskLog
+
+
+class CallRecords:
+    """The beginnings and ends of one task's calls.
+
+    Args:
+        log: Where they are recorded.
+    """
+
+    def __init__(self, log: TaskLog) -> None:
+        self._log = log
+        self._under_way: dict[int, Call] = {}
+        self._requests: dict[int, Call] = {}
+        self._at_limit: set[int] = set()
+        self._one_ended = asyncio.Event()
+        self.lost: UnrecordedCallError | None = None
+        """Set once the end of a call that had begun could not be recorded."""
+
+    @property
+    def under_way(self) -> Sequence[Call]:
+        """The calls that were begun here and have no end."""
+        return tuple(self._under_way.values())
+
+    async def until_others_ended(self, call: Call) -> None:
+        """Wait until the calls in flight have ended, but for those that wait here, too.
+
+        A script that fails with a call is over, and with it all that it began. So a limit that
+        one call has reached is told once the calls that fit have ended.
+
+        Args:
+            call: The call that has reached a limit.
+        """
+        self._at_limit.add(call.number)
+        try:
+            while self._under_way.keys() - self._at_limit:
+                self._one_ended.clear()
+                await self._one_ended.wait()
+        finally:
+            self._at_limit.discard(call.number)
+
+    def serve(self, request: int, call: Call) -> None:
+        """A call of the script goes its way; it was not answered from the journal.
+
+        Args:
+            request: The number that the script's session gave it.
+            call: The call.
+        """
+        self._requests[request] = call
+
+    def forget_requests(self) -> None:
+        """The script is over: it gives up no call any more."""
+        self._requests.clear()
+
+    def gave_up(self, request: int) -> None:
+        """Record that the script does not wait for a call any more, before all that it does next.
+
+        Its end may be recorded already, or be one like any other: the tool finishes anyway.
+
+        Args:
+            request: The number that the script's session gave it.
+        """
+        call = self._requests.pop(request, None)
+        if call is not None:
+            call.given_up = True
+            self._log.record_soon(CallGivenUp, call_id=call.number, action=call.bound.name)
+
+    async def begin(self, call: Call) -> None:
+        """Record that a call is about to be made; one that is cancelled by then is not made.
+
+        Raises:
+            DelfError: When the journal has not kept it: the call must not be made.
+        """
+        self._under_way[call.number] = call
+        if call.begun:
+            return
+        try:
+            await self._log.record(
+                CallStarted,
+                call_id=call.number,
+                action=call.bound.name,
+                arguments=call.arguments,
+                effect=call.bound.action.effect,
+                digest=call.digest,
+                description=call.description,
+                line=call.line,
+            )
+        except asyncio.CancelledError:
+            call.begun = True
+            await self._end_unmade(call)
+            raise
+        except Exception:
+            self._under_way.pop(call.number, None)
+            raise
+        call.begun = True
+
+    async def never_made(self, call: Call) -> None:
+        """Record a call that was cancelled before anything was done for it.
+
+        Where an earlier process began it, its outcome stays unknown.
+        """
+        if call.again:
+            await self.cancel(call, "cancelled before it was made again")
+            return
+        if not call.begun:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.begin(call)
+        await self._end_unmade(call)
+
+    async def _end_unmade(self, call: Call) -> None:
+        why = "cancelled before it was made"
+        await self.end(call, "cancelled", error=why, cancellation="never_made")
+
+    async def cancel(self, call: Call, why: str, started: float = 0.0) -> None:
+        """Record that a call was cancelled: by the script, or because its sandbox is gone."""
+        how: Cancellation = "given_up" if call.given_up else "cut_off"
+        with contextlib.suppress(TaskLeftError):  # of a left task: no end says as much
+            await self.end(call, "cancelled", started, error=why, cancellation=how)
+
+    async def end(
+        self,
+        call: Call,
+        status: CallStatus,
+        started: float = 0.0,
+        *,
+        result: Any = None,
+        error: str | None = None,
+        raised: str | None = None,
+        digest: str | None = None,
+        cancellation: Cancellation | None = None,
+        can_retry: bool = True,
+        outcome_unknown: bool = False,
+        safe: Collection[str] = SAFE,
+    ) -> None:
+        """Record the end of a call, once.
+
+        Args:
+            call: The call.
+            status: How it ended.
+            started: When it was made, by ``time.perf_counter()``; 0 when it was not.
+            result: What the script gets.
+            error: What went wrong.
+            raised: What the script sees raised.
+            digest: Of a call whose end may be all that the journal has of it.
+            cancellation: Why it was cancelled.
+            can_retry: Whether another script could do better.
+            outcome_unknown: Whether it may have been done although it failed.
+            safe: Names of fields that hold no secret for sure.
+
+        Raises:
+            UnrecordedCallError: When it had begun, and the journal does not take its end.
+        """
+        if call.ended:
+            return
+        call.ended = True
+        self._under_way.pop(call.number, None)
+        self._one_ended.set()
+        # A function in a thread is not cancelled: its end is its own, also where a task is left.
+        is_own = status in ("ok", "error") and not call.bound.action.is_async
+        elapsed = (time.perf_counter() - started) * 1000 if started else 0.0
+        try:
+            await self._log.record(
+                CallFinished,
+                safe=safe,
+                ends_call=is_own or cancellation == "never_made",
+                call_id=call.number,
+                action=call.bound.name,
+                status=status,
+                duration_ms=elapsed,
+                result=result,
+                error=error,
+                description=call.description,
+                raised=raised,
+                digest=digest,
+                cancellation=cancellation,
+                can_retry=can_retry,
+                outcome_unknown=outcome_unknown,
+            )
+        except Exception as failure:
+            if not call.begun:
+                raise
+            lost = _unrecorded(call, failure)
+            self.lost = self.lost or lost
+            raise lost from failure
+
+
+def _unrecorded(call: Call, failure: Exception) -> UnrecordedCallError:
+    why = failure.message if isinstance(failure, DelfError) else repr(failure)
+    what = f"{call.bound.name} (call {call.number}) was begun, and its end could not be recorded"
+    return UnrecordedCallError(f"{what}: {why}")

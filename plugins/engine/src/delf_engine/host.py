@@ -1,0 +1,491 @@
+"""``TaskHost``: all that a strategy does for its task goes through here."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from contextvars import Context
+from dataclasses import replace
+from typing import Any
+
+from delf.errors import (
+    BudgetExceededError,
+    CodeGenerationError,
+    DelfError,
+    ModelConfigurationError,
+    TaskLeftError,
+    ToolRefusedError,
+)
+from delf.events import (
+    Noted,
+    RerunRequested,
+    RetryScheduled,
+    ScriptGenerated,
+    Step,
+    TaskStarted,
+    Warned,
+)
+from delf.messages import Message, ModelReply, ModelRequest, ModelTool, as_messages, system
+from delf.protocols.model import ModelSession, SupportsTools
+from delf.protocols.sandbox import (
+    REJECTED,
+    CallAnswer,
+    CallRequest,
+    Done,
+    Failed,
+    Outcome,
+    Raised,
+    Rerun,
+)
+from delf.protocols.strategy import (
+    CallGuard,
+    OnDelta,
+    ScriptResult,
+    Strategy,
+    ToolChoice,
+    ToolDescription,
+)
+from delf.values.frozen import thawed
+from delf_engine.approvals.plan import named_actions
+from delf_engine.calls.children import ChildTasks
+from delf_engine.calls.gate import Gate
+from delf_engine.changes import changes_of, returned_by, used_tools
+from delf_engine.models.drafts import Draft
+from delf_engine.own_context import awaited_in_own_context, in_own_context
+from delf_engine.repair import repaired
+from delf_engine.scripts import ScriptRunner
+from delf_engine.task_run import TaskRun
+from delf_engine.toolset import BoundAction, Toolset
+
+
+class TaskHost:
+    """One task's host. Implements :class:`delf.protocols.strategy.StrategyHost`.
+
+    Args:
+        run: The task.
+        gate: The way that every call takes.
+        scripts: Runs scripts.
+        children: The child tasks of its calls.
+    """
+
+    def __init__(
+        self, run: TaskRun, gate: Gate, scripts: ScriptRunner, children: ChildTasks
+    ) -> None:
+        self._run = run
+        self._gate = gate
+        self.scripts = scripts
+        self._children = children
+        self.stopped: DelfError | None = None
+        """Set once the task must stop without an end, whatever its strategy makes of that."""
+        self._output = run.request.output
+        self._printed_value: Any = None
+        self._attempt = 1
+        self._is_run = False
+        self._reruns = 0
+        self._answer: list[str] = []
+        self._last_counts = True
+        self._numbers = itertools.count(1)
+        self._open_calls = 0
+        self._drafts: list[Draft] = []
+        self._running = False
+        self._closed = False
+
+    # -- what there is ------------------------------------------------------------------
+
+    @property
+    def context(self) -> Context:
+        """The ContextVars of the task's caller."""
+        return self._run.log.context
+
+    @property
+    def task(self) -> str:
+        """The user's task in plain words."""
+        return self._run.request.task
+
+    @property
+    def tools(self) -> Sequence[ToolDescription]:
+        """The tools that the model is shown."""
+        return [bound.describe() for bound in self._run.tools.shown]
+
+    @property
+    def choice(self) -> ToolChoice:
+        """The same tools with those that are left out."""
+        return self._run.tool_choice()
+
+    @property
+    def libraries(self) -> Sequence[str]:
+        """The packages that scripts may import beside harmless standard modules."""
+        return self.scripts.libraries
+
+    @property
+    def lacks(self) -> str:
+        """The parts of Python that the sandbox lacks, in words for the model."""
+        return self.scripts.lacks
+
+    @property
+    def language(self) -> str:
+        """The Python that scripts run on, as ``Python 3.12``."""
+        return self.scripts.language
+
+    @property
+    def is_conversation(self) -> bool:
+        """True if the task is a turn of a conversation."""
+        return self._run.request.conversation is not None
+
+    @property
+    def used_tools(self) -> bool:
+        """True if the task has called a tool so far."""
+        return used_tools(self._run.log.events)
+
+    @property
+    def retry_count(self) -> int:
+        """The number of times that a failed step may be tried again."""
+        return self._run.config.retry_count
+
+    @property
+    def rerun_count(self) -> int:
+        """The number of times that a script may ask for another pass."""
+        return self._run.config.rerun_count
+
+    def begin(self, rules: str) -> tuple[Message, ...]:
+        """The conversation's start: rules, what was said before, context and task."""
+        context = self._run.context
+        events = self._run.log.events
+        begun = (event.at for event in events if isinstance(event, TaskStarted))
+        asked = context.message(self.task, self._output, next(begun, None), self._run.zone)
+        return (system(rules), *context.known(), *context.history, asked)
+
+    # -- the model ----------------------------------------------------------------------
+
+    @property
+    def takes_tools(self) -> bool:
+        """True if the main model can be given tools, and asks for calls of them."""
+        model = self._run.models.pool.get(self._run.config.main_llm)
+        return isinstance(model, SupportsTools) and model.takes_tools
+
+    @awaited_in_own_context
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ModelTool] = (),
+        on_delta: OnDelta | None = None,
+        session: ModelSession | None = None,
+        continues: bool = False,
+    ) -> ModelReply:
+        """Ask the main model once."""
+        request = ModelRequest(messages=as_messages(messages), tools=tuple(tools))
+        how: dict[str, Any] = {"session": session, "continues": continues}
+        config, attempt = self._run.config.main_llm, self._next_attempt()
+        if on_delta is None and session is None:
+            return await self._run.models.ask_whole(config, request, attempt)
+        if on_delta is None:
+            return await self._run.models.ask(config, request, attempt, **how)
+        draft = Draft(self._run.log, request.purpose)
+        self._drafts.append(draft)
+        try:
+            return await self._run.models.ask(
+                config, request, attempt, on_delta=on_delta, draft=draft, **how
+            )
+        finally:
+            self._drafts.remove(draft)
+
+    @awaited_in_own_context
+    async def connect(self, *, needed: bool = False) -> ModelSession | None:
+        """A session of the main model, if it has sessions. What is recorded is said without one."""
+        if self._run.replay.has_reply("generate"):
+            return None
+        config = self._run.config.main_llm
+        session = await self._run.models.pool.connect(config)
+        if session is None and needed:
+            raise ModelConfigurationError(
+                f"the model {config.model!r} has no sessions that stay open",
+                hint="OpenAI's Realtime and Gemini's Live models have sessions",
+            )
+        return session
+
+    # -- calls --------------------------------------------------------------------------
+
+    @awaited_in_own_context
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], description: str | None = None
+    ) -> CallAnswer:
+        """Make a tool call; its end is waited for, also when this is cancelled."""
+        if self._running:
+            raise RuntimeError("a strategy makes no call of its own while its script runs")
+        request = self._request(name, arguments, description)
+        self._open_calls += 1
+        work = asyncio.ensure_future(self._call(request))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if not self._closed:
+                self._gate.gave_up(request.call_id)
+            work.cancel()
+            await asyncio.wait({work})
+            if not work.cancelled():
+                work.exception()  # nobody waits for it any more
+            raise
+        except TaskLeftError as error:
+            self.stopped = self.stopped or error
+            raise
+        finally:
+            self._open_calls -= 1
+
+    async def _call(self, request: CallRequest) -> CallAnswer:
+        """Make a call, once the answer is journalled that it is a part of."""
+        for draft in self._drafts:
+            await draft.keep()
+        return await self._gate.call(request)
+
+    def _request(
+        self, name: str, arguments: Mapping[str, Any], description: str | None
+    ) -> CallRequest:
+        connection, _, method = name.partition(".")
+        bound = next((bound for bound in self._run.tools if bound.name == name), None)
+        own = () if bound is None else (item.name for item in bound.action.parameters)
+        said = {} if description is None or "desc" in own else {"desc": description}
+        return CallRequest(
+            call_id=next(self._numbers),
+            connection=connection,
+            method=method,
+            args=(),
+            kwargs={**arguments, **said},
+        )
+
+    # -- scripts ------------------------------------------------------------------------
+
+    def strategy(self, name: str) -> Strategy:
+        """Another strategy, which can do a part of the task."""
+        return self._run.resources.agent.installed_strategy(name)
+
+    @awaited_in_own_context
+    async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
+        """Run a script in the task's sandbox, as a whole approved if the agent asks like that."""
+        if self._running or self._open_calls:
+            raise RuntimeError("a script cannot run beside another script or a call")
+        code = repaired(code)
+        attempt = self._next_attempt()
+        self._take_printed()
+        named = named_actions(code, self._run.tools)
+        names = tuple(bound.name for bound in named)
+        log = self._run.log
+        await log.record(ScriptGenerated, code=code, attempt=attempt, confirmed_actions=names)
+        self._running, self._is_run = True, True
+        try:
+            asks = self._asks_for_script(named)
+            refused = await self._ask_about(code, attempt, named) if asks else None
+            outcome = refused or await self.scripts.run(code, attempt, guard, seen=asks)
+        except TaskLeftError as error:
+            self.stopped = self.stopped or error
+            raise
+        finally:
+            self._running = False
+            self._run.approvals.script_ended()
+        if isinstance(outcome, Done) and outcome.value == repr(...):  # a script that is none yet
+            outcome = replace(outcome, value=None)
+        self._last_counts = isinstance(outcome, (Done, Rerun))
+        if isinstance(outcome, Rerun):
+            await self._record_rerun(outcome, attempt)
+        raised = self.scripts.raised_behind(outcome)
+        cause = None if raised is None else raised.cause
+        changes = [*map(str, changes_of(log.events, attempt))]
+        printed = self._printed()
+        is_silent = (
+            isinstance(outcome, Done)
+            and (outcome.value is None or outcome.value == "")
+            and not (printed.strip() or changes or self.scripts.output.files)
+        )
+        returned, is_empty = returned_by(log.events, attempt) if is_silent else ((), False)
+        return ScriptResult(
+            outcome=outcome,
+            printed=printed,
+            variables_alive=self.scripts.sandbox.alive,
+            changes=changes,
+            is_silent=is_silent,
+            returned=[self._clean(line) for line in returned],
+            found_nothing=is_empty,
+            refused=_refusal_behind(cause),
+            can_retry=(raised is None or raised.can_retry)
+            and (self._last_counts or self.scripts.may_go_on),
+            cause=cause,
+            rejected=refused is not None or _is_rejection(raised, outcome),
+        )
+
+    def _asks_for_script(self, named: Sequence[BoundAction]) -> bool:
+        """Tell whether a person is asked about a script as a whole, not about each of its calls.
+
+        A person who approves a script approves what its text does. An earlier script in the same
+        sandbox that nobody was shown may have changed that, so each call is asked about then.
+        """
+        config = self._run.config
+        if config.confirm_mode != "plan" or config.approval_mode != "interactive":
+            return False
+        return bool(named) and not self.scripts.sandbox.holds_unseen
+
+    async def _ask_about(
+        self, code: str, attempt: int, named: Sequence[BoundAction]
+    ) -> Failed | None:
+        """Have a whole script approved; why it is not run, if it is not."""
+        async with self._run.log.step(Step.PREVIEW, attempt):
+            past = self._run.replay.plan(attempt)
+            reason = await self._run.approvals.decide_script(code, attempt, named, past)
+        if reason is None:
+            return None
+        message = f"the script was not run: it was rejected: {reason}"
+        return Failed(kind=REJECTED, message=message)
+
+    async def _record_rerun(self, outcome: Rerun, attempt: int) -> None:
+        self._reruns += 1
+        async with self._run.log.step(Step.RERUN, self._reruns):
+            await self._run.log.record(
+                RerunRequested,
+                attempt=self._reruns,
+                context=outcome.context,
+                remaining=outcome.remaining,
+                variables=outcome.variables,
+            )
+
+    # -- the answer, and what people see --------------------------------------------------
+
+    @property
+    def said(self) -> str:
+        """The answer so far, without secrets."""
+        return self._clean("".join(self._answer)) + self._printed()
+
+    @in_own_context
+    def say(self, text: str) -> None:
+        """Add to the answer."""
+        self._take_printed()
+        self._answer.append(text)
+        self._run.log.say(text)
+        self._run.log.end_prints()
+
+    def _printed(self) -> str:
+        return self._clean("".join(self.scripts.printed_text))
+
+    def _clean(self, text: str) -> str:
+        redactor = self._run.log.redactor
+        return redactor.text(text) if redactor.knows_any else text
+
+    def _take_printed(self) -> None:
+        """Add the prints of the last script to the answer, unless it failed."""
+        if self._last_counts:
+            self._answer += self.scripts.printed_text
+        self.scripts.printed_text.clear()
+
+    def refuse(self, text: str) -> str | None:
+        """Return the fault of an answer; it is not said then."""
+        unfit = self.unfit(text)
+        if unfit is None:
+            return None
+        self._answer.clear()
+        self._last_counts = False
+        return unfit.message
+
+    def unfit(self, text: str) -> DelfError | None:
+        """The error of a task with an answer that does not fit."""
+        child = self._run.request.child
+        if child is not None and child.check is not None:
+            problem = child.check(text)
+            if problem is not None:
+                return CodeGenerationError(problem)
+        if self._output is None or self.has_answered:
+            return None
+        try:
+            self._printed_value = self._output.of_text(text)
+        except ToolRefusedError as error:
+            return CodeGenerationError(error.message)
+        return None
+
+    @property
+    def has_answered(self) -> bool:
+        """True if the answer of a task that wants data was given."""
+        return self._gate.answer is not None
+
+    @property
+    def value(self) -> Any:
+        """That answer, as plain data."""
+        given = self._gate.answer
+        return self._printed_value if given is None else thawed(given.value)
+
+    def step(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Let people see what goes on, and how long it takes."""
+        return self._run.log.step(name, self._next_attempt())
+
+    @awaited_in_own_context
+    async def note(self, topic: str, source: Callable[[], Awaitable[str]]) -> str:
+        """Take something from elsewhere that the journal keeps."""
+        past = self._run.replay.note(topic)
+        if past is not None:
+            return past
+        text = self._run.log.redactor.text(await source())
+        await self._run.log.record(Noted, topic=topic, text=text)
+        return text
+
+    @awaited_in_own_context
+    async def warn(self, message: str) -> None:
+        """Tell people of something that they should look at."""
+        await self._run.log.record(Warned, message=message)
+
+    @awaited_in_own_context
+    async def retrying(self, reason: str) -> None:
+        """Record that something failed and is tried once more."""
+        attempt = self._attempt
+        if not self._is_run:
+            await self._run.log.record(RetryScheduled, attempt=attempt, error=reason)
+            return
+        async with self._run.log.step(Step.RETRY, attempt):
+            await self._run.log.record(RetryScheduled, attempt=attempt, error=reason)
+
+    def _next_attempt(self) -> int:
+        """The number of the script that runs next."""
+        if self._is_run:
+            self._attempt, self._is_run = self._attempt + 1, False
+        return self._attempt
+
+    # -- for the loop -------------------------------------------------------------------
+
+    def use(self, tools: Toolset) -> None:
+        """Let these tools be called, before the sandbox is opened."""
+        self._gate.use(tools)
+        self.scripts.sandbox.use(tools)
+
+    def close(self, *, left: bool = False, cut: bool = False) -> None:
+        """Let no call begin any more.
+
+        Args:
+            left: Whether the task is left to be resumed.
+            cut: Whether a script is cut off in its midst: further calls get no answer.
+        """
+        self._closed = True
+        self._gate.close(left=left or cut)
+        if left:
+            self._children.leave()
+
+    async def wait_for_rest(self, seconds: float) -> None:
+        """Wait until no call, no child task and no file is under way.
+
+        Raises:
+            UnrecordedCallError: When the end of a call could not be recorded.
+        """
+        try:
+            await self._gate.wait_for_calls(seconds)
+        finally:
+            await self._children.end()
+            await self.scripts.output.all_written(seconds)
+
+
+def _is_rejection(raised: Raised | None, outcome: Outcome) -> bool:
+    """Tell whether a script ended with the rejection of a call, not with an error of its own."""
+    ended = isinstance(outcome, Failed) and outcome.kind == REJECTED
+    return ended and raised is not None and raised.kind == REJECTED
+
+
+def _refusal_behind(error: BaseException | None) -> BudgetExceededError | None:
+    """The refusal of the budget that a tool's failure is or has as its cause."""
+    while error is not None and not isinstance(error, BudgetExceededError):
+        error = error.__cause__ or error.__context__
+    return error

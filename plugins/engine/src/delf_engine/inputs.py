@@ -1,0 +1,103 @@
+"""Input files: which they are, and what scripts call them."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from delf.errors import ConfigurationError
+from delf.plugins.host import PluginHost
+from delf.protocols.connection import ConnectionLike
+from delf.protocols.formats import FileFormats, InputFile
+from delf.records import dataclass
+from delf.specs import ConnectionSpec
+from delf_engine.formats import Formats
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFiles:
+    """The input files of tasks, and what reads and writes files of some endings."""
+
+    inputs: Sequence[InputFile]
+    formats: Formats
+
+
+def find_inputs(files: Sequence[str]) -> dict[str, str]:
+    """The names of input files by their absolute paths; namesakes get numbers.
+
+    A link keeps its own name. A file that is given twice counts once.
+
+    Args:
+        files: Paths as the user wrote them.
+
+    Raises:
+        ConfigurationError: For what is not a file that can be read.
+    """
+    found: dict[str, str] = {}
+    for written in files:
+        given = Path(os.path.expanduser(written))  # noqa: PTH111 - pathlib's raises for "~nobody"
+        path = _checked(given)
+        if str(path) not in found:
+            found[str(path)] = _free_name(given.name, found.values())
+    return found
+
+
+def _checked(given: Path) -> Path:
+    try:
+        path = given.resolve()
+        if path.is_dir():
+            raise ConfigurationError(
+                f"input file {str(given)!r} is a folder", hint="name the files in it one by one"
+            )
+        if not path.is_file():
+            problem = "is not an ordinary file" if path.exists() else "does not exist"
+            raise ConfigurationError(f"input file {str(given)!r} {problem}: {path}")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigurationError(f"input file {str(given)!r} cannot be used: {error}") from error
+    if not os.access(path, os.R_OK):
+        raise ConfigurationError(f"input file {str(given)!r} may not be read by this user")
+    return path
+
+
+def _composed(name: str) -> str:
+    """Return the same text for names that differ only in how their letters are encoded."""
+    return unicodedata.normalize("NFC", name)
+
+
+def _free_name(name: str, taken: Iterable[str]) -> str:
+    used = {_composed(item).casefold() for item in taken}
+    own, number, free = Path(name), 1, name
+    while _composed(free).casefold() in used:
+        number += 1
+        free = f"{own.stem}-{number}{own.suffix}"
+    return free
+
+
+def input_files(
+    found: Mapping[str, str],
+    visible_path: Callable[[str], str],
+) -> list[InputFile]:
+    """Input files as scripts of a sandbox find them.
+
+    Args:
+        found: From :func:`find_inputs`.
+        visible_path: The sandbox's names for paths of the host.
+    """
+    return [InputFile(name, path, visible_path(path)) for path, name in found.items()]
+
+
+def readers_of(
+    files: Sequence[InputFile], host: PluginHost, formats: FileFormats
+) -> list[ConnectionLike]:
+    """The connections that a task has by itself: those for its input files, if it has any.
+
+    Args:
+        files: The task's.
+        host: Knows which plugins have such a connection.
+        formats: What reads files of some endings.
+    """
+    specs = host.specs(ConnectionSpec)
+    wanted = (s for s in specs if s.input_files == "always" or (s.input_files and files))
+    return [host.resolve(spec)(files, formats) for spec in wanted]

@@ -1,0 +1,135 @@
+"""``Claims``: which tasks an agent works on, so that nobody works on one at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import sleep
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final
+
+from delf.errors import DelfError
+from delf.events import Event, end_event, end_of
+from delf.protocols.journal import Journal, PerhapsAlive, SharedJournal, SupportsReopening
+from delf_engine.journal.forks import is_torn
+from delf_engine.waiting import to_its_end
+
+_log = logging.getLogger(__name__)
+_RELEASE_SECONDS: Final = 2.0
+"""A journal that does not answer must not hold up the end of a task; its lease runs out anyway."""
+_TORN: Final = "the process that forked the task died before all events were copied"
+
+
+@dataclass(frozen=True)
+class Predecessor:
+    """A process that may be alive, from which a task was taken.
+
+    Args:
+        process: As ``pid 7 on host``.
+        until: The moment by which it has found out, once it wakes, that the task is others'.
+    """
+
+    process: str
+    until: float
+
+    async def over(self) -> None:
+        """Wait until it has had its lease once more to end what it began."""
+        if (seconds := self.until - monotonic()) > 0:
+            await sleep(seconds)
+
+
+class Claims:
+    """The tasks that one agent works on; the journal knows of those of other agents."""
+
+    def __init__(self) -> None:
+        self.in_hand: set[str] = set()
+        """The ids of these tasks; one that is resumed was taken up before."""
+        self.before: dict[str, Predecessor] = {}
+        """The processes that may be alive, by the tasks that were taken from them."""
+
+    async def release(self, journal: Journal, task_id: str) -> None:
+        """Let somebody else take a task up that has no end.
+
+        A journal that cannot be told now finds out by itself.
+        """
+        self.in_hand.discard(task_id)
+        self.before.pop(task_id, None)
+        if isinstance(journal, SharedJournal):
+            try:
+                await to_its_end(asyncio.wait_for(journal.release(task_id), _RELEASE_SECONDS))
+            except (DelfError, TimeoutError) as error:
+                why = str(error) or "the journal does not answer"
+                _log.warning("task %s is not free for others yet: %s", task_id, why)
+
+    async def take_up(
+        self, journal: Journal, task_id: str, *, past_limit: bool = False
+    ) -> Sequence[Event]:
+        """Make a task of the journal this agent's own, unless it is over.
+
+        Args:
+            journal: Where it is.
+            task_id: The task.
+            past_limit: Whether a task that ended at its timeout or budget is taken up, too.
+
+        Returns:
+            Its events.
+
+        Raises:
+            UnknownTaskError: When the journal does not have it.
+            DelfError: When this agent, another one, or a process that lives works on it.
+        """
+        if task_id in self.in_hand:
+            raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
+        self.in_hand.add(task_id)
+        claiming: asyncio.Future[PerhapsAlive | None] | None = None
+        taken = False
+        try:
+            events = await journal.read(task_id)
+            if is_over(events) and not (past_limit and ended_at_limit(events)):
+                return events
+            if isinstance(journal, SharedJournal):
+                claiming = asyncio.ensure_future(_claim(journal, task_id, events))
+                before = await to_its_end(claiming)  # else one that nobody knows of would stay
+                if before is not None:
+                    self.before[task_id] = Predecessor(before.process, monotonic() + before.lease)
+                events = await journal.read(task_id)
+            if is_torn(events) and not is_over(events):  # by a process that died meanwhile
+                await journal.append(end_of(events, DelfError(_TORN, hint="fork it once more")))
+                events = await journal.read(task_id)
+            taken = not is_over(events) or (past_limit and ended_at_limit(events))
+            return events
+        finally:
+            if not taken:
+                self.in_hand.discard(task_id)
+                if _has_succeeded(claiming):
+                    await self.release(journal, task_id)
+
+
+async def _claim(
+    journal: SharedJournal, task_id: str, events: Sequence[Event]
+) -> PerhapsAlive | None:
+    if not is_over(events):
+        return await journal.claim(task_id)
+    if not isinstance(journal, SupportsReopening):
+        raise DelfError(
+            f"the journal cannot let task {task_id} go on after its end",
+            hint='upgrade the plugin of the journal, or use journal = "sql"',
+        )
+    return await journal.reopen(task_id)
+
+
+def _has_succeeded(claiming: asyncio.Future[Any] | None) -> bool:
+    return claiming is not None and not claiming.cancelled() and claiming.exception() is None
+
+
+def is_over(events: Sequence[Event]) -> bool:
+    """Return True if a task ended, and does not go on after a limit."""
+    return end_event(events) is not None
+
+
+def ended_at_limit(events: Sequence[Event]) -> bool:
+    """Return True if a task ended at its timeout or budget."""
+    end = end_event(events)
+    return end is not None and end.at_limit

@@ -1,0 +1,235 @@
+"""Forks: a new task that has been what another one was up to an event, and goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from delf.errors import UnknownTaskError
+from delf.events import (
+    ASKED_FROM,
+    ApprovalDecided,
+    ApprovalRemembered,
+    ApprovalRequested,
+    CallFinished,
+    CallStarted,
+    Event,
+    FileWritten,
+    ModelCalled,
+    ModelReplied,
+    ScriptFinished,
+    TaskFinished,
+    TaskPostponed,
+    TaskQueued,
+    TaskStarted,
+    Warned,
+)
+from delf.messages import Usage
+from delf.protocols.journal import Journal, SharedJournal
+from delf_engine.retention import OUTPUT_PREFIX
+from delf_engine.task import new_task_id
+
+PERSON: Final = "person"
+"""The name of the model where a person wrote the script."""
+_LEFT_OUT: Final = (TaskQueued, TaskFinished, TaskPostponed)
+"""Events of a task as such: a fork is not queued, and has an end of its own."""
+_COPIED: Final = "forked_events"
+"""The key of a fork's setup with the number of events that are copied for it."""
+
+
+async def fork(
+    journal: Journal,
+    task_id: str,
+    at: int | None,
+    *,
+    key: str | None = None,
+    setup: Mapping[str, Any] | None = None,
+    script: str | None = None,
+) -> str:
+    """Keep the events of a new task that goes on from an event of another one.
+
+    Args:
+        journal: Where both are.
+        task_id: The other task.
+        at: The number of its last event that counts; that before its last script when None.
+        key: As for :func:`forked`.
+        setup: The same.
+        script: The same.
+
+    Returns:
+        The new task's id.
+
+    Raises:
+        UnknownTaskError: As for :func:`forked`.
+    """
+    events = await journal.read(task_id)
+    name = new_task_id()
+    begin = last_script(events) if at is None else at
+    events = await asyncio.to_thread(with_own_files, events, begin)
+    for event in forked(events, begin, name, key, setup, script):
+        await journal.append(event)
+    if isinstance(journal, SharedJournal):
+        await journal.release(name)  # whoever resumes it claims it
+    return name
+
+
+def is_torn(events: Sequence[Event]) -> bool:
+    """Return True for a fork whose process died before all events were copied.
+
+    Nobody may go on with it: calls that were made would be made again.
+    """
+    began = next((event for event in events if isinstance(event, TaskStarted)), None)
+    return began is not None and len(events) < began.setup.get(_COPIED, 0)
+
+
+def last_script(events: Sequence[Event]) -> int:
+    """The event after which the model was asked for the last script; 0 where it was asked none."""
+    asked = (e.seq for e in reversed(events) if isinstance(e, ModelCalled))
+    return next(asked, 1) - 1
+
+
+def with_own_files(events: Sequence[Event], at: int) -> list[Event]:
+    """The events of a task with copies of its output files, which a fork may replace and lose.
+
+    Blocks. What is not on this machine any more is left out: it is written anew where its script
+    runs once more.
+
+    Args:
+        events: The task's.
+        at: The number of its last event that counts.
+    """
+    written = [e for e in events if isinstance(e, FileWritten) and e.seq <= at]
+    if not written:
+        return list(events)
+    folder = Path(tempfile.mkdtemp(prefix=OUTPUT_PREFIX)).resolve()
+    copies: dict[str, Path] = {}
+    for number, path in enumerate(dict.fromkeys(event.path for event in written)):
+        target = folder / str(number) / Path(path).name
+        target.parent.mkdir()
+        try:
+            copies[path] = Path(shutil.copyfile(path, target))
+        except OSError:
+            continue  # not on this machine any more
+    found: list[Event] = []
+    for event in events:
+        if not isinstance(event, FileWritten) or event.seq > at:
+            found.append(event)
+        elif event.path in copies:
+            found.append(replace(event, path=str(copies[event.path])))
+    return found
+
+
+def forked(
+    events: Sequence[Event],
+    at: int,
+    task_id: str,
+    key: str | None = None,
+    setup: Mapping[str, Any] | None = None,
+    script: str | None = None,
+) -> list[Event]:
+    """The events of a new task that goes on from an event of another one.
+
+    What was done by then is recorded as done: a call that had begun has its end, too, though that
+    came later. An approval is for one call of one task: what had not ended is asked about again,
+    and nothing is remembered. The new task continues no conversation.
+
+    Args:
+        events: The other task's.
+        at: The number of its last event that counts.
+        task_id: The new task.
+        key: On whose behalf it is done, if not for the local user.
+        setup: What it keeps of its own, beside what the other task kept.
+        script: The script that is run in place of the next one that a model wrote.
+
+    Raises:
+        UnknownTaskError: When the task had not begun by then, has no such event, or no model wrote
+            a script after it.
+    """
+    began = next((event for event in events if isinstance(event, TaskStarted)), None)
+    if began is None or not began.seq <= at <= events[-1].seq:
+        first, last = (1 if began is None else began.seq), (events[-1].seq if events else 0)
+        raise UnknownTaskError(
+            f"the task cannot be forked at event {at}",
+            hint=f"it has events from {first} to {last}: delf runs events shows them",
+        )
+    before = [e for e in events if e.seq <= at and not isinstance(e, _LEFT_OUT)]
+    begun = {event.call_id for event in before if isinstance(event, CallStarted)}
+    begun -= {event.call_id for event in before if isinstance(event, CallFinished)}
+    before += [
+        event
+        for event in events
+        if event.seq > at and isinstance(event, CallFinished) and event.call_id in begun
+    ]
+    before = _without_approvals(before)
+    if script is not None:
+        before += _written_by_a_person(events, at, script)
+    told = f"forked from {began.task_id} at event {at}: what came before is not done again"
+    before.append(Warned(task_id=task_id, seq=0, at=before[-1].at, message=told))
+    names: dict[str, str] = {}
+    made: list[Event] = []
+    for number, event in enumerate(before, 1):
+        changed = replace(event, task_id=task_id, seq=number)
+        if isinstance(changed, TaskStarted):
+            kept = {name: v for name, v in changed.setup.items() if name != ASKED_FROM}
+            own = {**kept, **(setup or {}), _COPIED: len(before)}
+            changed = replace(
+                changed, conversation=None, parent=None, worker=None, key=key, setup=own
+            )
+        elif (asked := getattr(changed, "request_id", None)) is not None:
+            # Under its old name an answer to the other task's request would count here, too.
+            name = names.setdefault(asked, f"req_{secrets.token_hex(8)}")
+            changed = replace(changed, request_id=name)
+            if isinstance(changed, ApprovalDecided):
+                changed = replace(changed, remember="no", key=None, project=None)
+        made.append(changed)
+    return made
+
+
+def _without_approvals(events: Sequence[Event]) -> list[Event]:
+    """The events without the questions, votes and approvals of what has not ended by then."""
+    ended = {event.call_id for event in events if isinstance(event, CallFinished)}
+    last = max((e.seq for e in events if isinstance(e, ScriptFinished)), default=0)
+    open_requests = {
+        event.request_id
+        for event in events
+        if isinstance(event, ApprovalRequested)
+        and not (event.seq < last if event.code is not None else event.call_id in ended)
+    }
+    return [
+        event
+        for event in events
+        if getattr(event, "request_id", None) not in open_requests
+        and not (isinstance(event, ApprovalRemembered) and event.call_id not in ended)
+    ]
+
+
+def _written_by_a_person(events: Sequence[Event], at: int, script: str) -> list[Event]:
+    """The next question for a script after an event, with an answer of a person's.
+
+    Raises:
+        UnknownTaskError: When no model wrote a script there.
+    """
+    later = [event for event in events if event.seq > at]
+    replied = next((e for e in later if isinstance(e, ModelReplied) and is_script(e)), None)
+    if replied is None:
+        raise UnknownTaskError(
+            f"no model wrote a script after event {at}",
+            hint="without a script, the model is asked for one",
+        )
+    asked = [e for e in later if isinstance(e, ModelCalled) and e.number == replied.number]
+    text = f"```python\n{script.rstrip()}\n```"
+    answer = replace(
+        replied, model=PERSON, text=text, calls=(), usage=Usage(), cost_usd=0.0, duration_ms=0.0
+    )
+    return [*asked, answer]
+
+
+def is_script(event: ModelReplied) -> bool:
+    """Tell whether a model wrote a script, and nothing else was asked for."""
+    return event.purpose == "generate" and not event.calls

@@ -1,0 +1,326 @@
+"""A task's log: numbers events, journals them in order, then shows them to listeners."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from contextvars import copy_context
+from typing import Any
+
+from delf.errors import JournalUnavailableError, TaskLeftError
+from delf.events import (
+    SAFE,
+    ClockRead,
+    Event,
+    ModelCalled,
+    Printed,
+    StepFinished,
+    StepStarted,
+    TaskFinished,
+    TaskPostponed,
+    frozen_fields,
+)
+from delf.machine.contexts import in_context
+from delf.messages import Message
+from delf.protocols.journal import Journal
+from delf.values.encoding import PLAIN
+from delf.values.sizes import apart, is_large
+from delf_engine.journal.replay import Replay
+from delf_engine.redact import RedactedStream, Redactor
+
+_log = logging.getLogger(__name__)
+
+Listener = Callable[[Event], None]
+"""Sees an event after it was journalled. Must be quick and must not raise."""
+
+
+class TaskLog:
+    """Writes one task's events, without secrets; made in the context of the task.
+
+    Args:
+        task_id: The task.
+        journal: Where events are kept first; None where nobody keeps them.
+        listeners: Who sees them afterwards.
+        redactor: Knows the secrets.
+        replay: Of a task that is resumed: what it knows is not written again.
+    """
+
+    def __init__(
+        self,
+        task_id: str,
+        journal: Journal | None,
+        listeners: Sequence[Listener],
+        redactor: Redactor | None = None,
+        replay: Replay | None = None,
+    ) -> None:
+        self.task_id = task_id
+        self.context = copy_context()
+        """The ContextVars of the task's caller: what is done for the task runs in a copy."""
+        self._journal = journal
+        self._listeners = tuple(listeners)
+        self.redactor = Redactor() if redactor is None else redactor
+        self._replay = Replay() if replay is None else replay
+        self.events: list[Event] = list(self._replay.events)
+        self._lock = asyncio.Lock()
+        self._printed: list[str] = []
+        self._prints = RedactedStream(self.redactor)
+        self._readings: list[int] = []
+        self._turns: list[int] = []
+        self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []
+        self._begun: Event | None = None
+        """An event that the journal was given and has not confirmed: its writer was cancelled."""
+        self._left = False
+        self._over = False
+        self._until: float | None = None
+        self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
+        self.prompted: dict[str, tuple[Message, ...]] = {}
+        """The latest requests to models, by purpose."""
+        self._flushing: asyncio.Task[None] | None = None
+
+    def go_over(self, replay: Replay) -> None:
+        """Follow the task once more from its beginning, after its sandbox died.
+
+        Args:
+            replay: Knows the events so far.
+        """
+        self._replay = replay
+        self._prints.end()
+
+    def next_model_call(self) -> int:
+        """The number of a model call that is about to be made."""
+        self._model_calls += 1
+        return self._model_calls
+
+    async def record(
+        self,
+        kind: Callable[..., Event],
+        *,
+        safe: Collection[str] = SAFE,
+        ends_call: bool = False,
+        **fields: Any,
+    ) -> None:
+        """Append an event to the journal; return only once the journal has kept it.
+
+        If the caller is cancelled, the event is appended before those that are recorded later.
+
+        Args:
+            kind: The event's class.
+            safe: Names of fields that hold no secret for sure.
+            ends_call: Whether it is the known outcome of a call, which a left task keeps, too.
+            fields: Its own fields; task, sequence number and time are added.
+
+        Raises:
+            TaskLeftError: After the end of the task here.
+            DelfError: When the journal fails.
+        """
+        if self._over or (self._left and not ends_call):
+            raise self._ended(kind)
+        if self.redactor.knows_any:
+            fields = self._without_secrets(fields, safe)
+        # At once: from the return on, the caller's objects are others' to change.
+        large = any(type(value) not in PLAIN and is_large(value) for value in fields.values())
+        fields = await apart(frozen_fields, kind, fields) if large else frozen_fields(kind, fields)
+        if self._until is None:
+            await self._record(kind, fields)
+            return
+        try:
+            async with asyncio.timeout_at(self._until):
+                await self._record(kind, fields)
+        except TimeoutError as error:
+            raise JournalUnavailableError(
+                "the journal does not answer", hint="once it does, delf runs list shows the task"
+            ) from error
+
+    def _ended(self, kind: Callable[..., Event]) -> TaskLeftError:
+        name = getattr(kind, "__name__", "event")
+        return TaskLeftError(f"task {self.task_id} has ended in this process: no {name} is kept")
+
+    def hurry(self, seconds: float) -> None:
+        """Wait for the journal so long in all from now on, as the task is to be over."""
+        if self._until is None:
+            self._until = asyncio.get_running_loop().time() + seconds
+
+    async def _record(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
+        written = False
+        try:
+            async with self._lock:
+                if self._has_more:
+                    await self._write_waiting()
+                written = True
+                await self._write(kind, fields)
+        except asyncio.CancelledError:
+            if not written:
+                self._waiting.append((kind, fields))
+            self._flush_soon()
+            raise
+
+    @asynccontextmanager
+    async def step(self, name: str, attempt: int = 1) -> AsyncGenerator[None]:
+        """Record a step's beginning, and its end unless it failed.
+
+        Args:
+            name: What people read.
+            attempt: The pass through the loop, from 1.
+        """
+        started, name = time.perf_counter(), str(name)
+        await self.record(StepStarted, step=name, attempt=attempt)
+        yield
+        elapsed = (time.perf_counter() - started) * 1000
+        await self.record(StepFinished, step=name, attempt=attempt, duration_ms=elapsed)
+
+    def record_soon(self, kind: Callable[..., Event], **fields: Any) -> None:
+        """Append an event in the background, before any other that is recorded from now on.
+
+        Best effort: a task that has ended here drops the event.
+
+        Args:
+            kind: The event's class.
+            fields: Its own fields.
+        """
+        if self.redactor.knows_any:
+            fields = self._without_secrets(fields, SAFE)
+        self._queue_output()
+        self._waiting.append((kind, frozen_fields(kind, fields)))
+        self._flush_soon()
+
+    def _without_secrets(self, fields: dict[str, Any], safe: Collection[str]) -> dict[str, Any]:
+        clean = self.redactor.value
+        return {name: value if name in safe else clean(value) for name, value in fields.items()}
+
+    def leave(self) -> None:
+        """Keep nothing more than the outcomes of calls: somebody else resumes the task."""
+        self._left = True
+
+    async def end(self) -> None:
+        """Flush what is buffered, then refuse every event."""
+        self._left = True
+        try:
+            async with asyncio.timeout_at(self._until):
+                await self._flush()
+        finally:
+            self._over = True
+
+    def say(self, text: str) -> None:
+        """Journal printed text soon, and before any other event.
+
+        What could be the beginning of a secret waits until more is printed, or the script ends.
+        """
+        self._print(self._prints.feed(text))
+
+    def end_prints(self) -> None:
+        """No more is printed by the script that ran."""
+        self._print(self._prints.end())
+
+    def _print(self, text: str) -> None:
+        if self._replay.active:  # what is in the journal has its length without secrets
+            text = self._replay.unknown_part(text)
+        if text and not self._left:
+            self._printed.append(text)
+            self._flush_soon()
+
+    def clock_read(self, readings: Sequence[int]) -> None:
+        """Journal what the script saw on the clock soon, and before any other event.
+
+        Args:
+            readings: Unix times in nanoseconds.
+        """
+        if not self._left:
+            self._readings += readings
+            self._flush_soon()
+
+    def turns_taken(self, turns: Sequence[int]) -> None:
+        """Journal when the script got its answers soon, and before any other event."""
+        if not self._left:
+            self._turns += turns
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if self._flushing is None or self._flushing.done():
+            loop = asyncio.get_running_loop()
+            self._flushing = loop.create_task(self._flush(), context=self.context.copy())
+            self._flushing.add_done_callback(self._look_at)
+
+    def _look_at(self, flushing: asyncio.Task[None]) -> None:
+        """Log a failed flush: the next event tries again, and fails if that does."""
+        error = None if flushing.cancelled() else flushing.exception()
+        if error is not None:
+            message = f"the journal did not take an event of task {self.task_id}"
+            self.redactor.log_failure(_log, message, error)
+
+    @property
+    def _has_more(self) -> bool:
+        """True if something is to be written before the next event."""
+        queued = self._readings or self._turns or self._printed or self._waiting
+        return bool(queued) or self._begun is not None
+
+    async def _flush(self) -> None:
+        while self._has_more:  # without the lock in between: other events need not wait for all
+            async with self._lock:
+                await self._write_waiting()
+
+    def _queue_output(self) -> None:
+        """Put what the script printed and saw into the queue, behind earlier events."""
+        if self._readings or self._turns:
+            seen = {"readings": tuple(self._readings), "turns": tuple(self._turns)}
+            self._waiting.append((ClockRead, seen))
+            self._readings.clear()
+            self._turns.clear()
+        if self._printed:  # as one event: a script may print thousands of short texts
+            self._waiting.append((Printed, {"text": "".join(self._printed)}))
+            self._printed.clear()
+
+    async def _write_waiting(self) -> None:
+        """Write what is queued; what the journal fails to keep stays in the queue."""
+        if self._begun is not None:
+            await self._confirm(self._begun)
+        self._queue_output()
+        while self._waiting:
+            if self._over:
+                dropped = len(self._waiting)
+                _log.debug("task %s is over: %d events are dropped", self.task_id, dropped)
+                self._waiting.clear()
+                return
+            try:
+                await self._write(*self._waiting[0])
+            except asyncio.CancelledError:
+                del self._waiting[0]  # it was begun
+                raise
+            del self._waiting[0]
+
+    async def _write(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
+        if self._replay.recorded and self._replay.knows(kind, fields):
+            return
+        if self._over:
+            raise self._ended(kind)
+        seq = len(self.events) + 1
+        self._begun = event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
+        try:
+            await self._confirm(event)
+        except Exception:
+            self._begun = None  # whoever records it is told, and another event has its number
+            raise
+
+    async def _confirm(self, event: Event) -> None:
+        """Append an event; one that the journal has already changes nothing there."""
+        if self._journal is not None:
+            await self._journal.append(event)
+        self._begun = None
+        self._show(event)
+
+    def _show(self, event: Event) -> None:
+        # A postponed task is another process's from now on.
+        self._over = self._over or isinstance(event, (TaskFinished, TaskPostponed))
+        self.events.append(event)
+        self.show(event)
+
+    def show(self, event: Event) -> None:
+        """Let the listeners see an event that is in the journal."""
+        for listener in self._listeners:
+            try:
+                in_context(self.context, listener, event)
+            except Exception as error:
+                message = f"a listener failed on {type(event).__name__}"
+                self.redactor.log_failure(_log, message, error)

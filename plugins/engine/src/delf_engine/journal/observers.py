@@ -1,0 +1,124 @@
+"""Passes events on to observers, in order, without holding a task up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context, copy_context
+from dataclasses import replace
+from typing import Any
+
+from delf.events import Event
+from delf.machine.contexts import awaited_in, shared_task
+from delf.plugins.host import PluginHost
+from delf.protocols.observer import Observer, SupportsPeopleChanges
+from delf.protocols.people import PersonChange
+from delf.records import dataclass
+from delf.specs import ObserverSpec
+from delf_engine.redact import Redactor
+
+_log = logging.getLogger(__name__)
+_CLOSE_SECONDS = 5.0
+"""Seconds that an observer has for its last events; one that hangs must not hold up a stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """The observers of a started agent.
+
+    Args:
+        feeds: Each takes every event.
+        notes: What each wants to stay with a task that is ordered now.
+    """
+
+    feeds: Sequence[ObserverFeed]
+    notes: Sequence[Callable[[], Mapping[str, Any]]]
+
+    def tell(self, change: PersonChange) -> None:
+        """Pass a change of a person on."""
+        for feed in self.feeds:
+            feed(change)
+
+    async def aclose(self) -> None:
+        """Pass on what is queued, then close each."""
+        await asyncio.gather(*(feed.aclose() for feed in self.feeds))
+
+
+def open_observers(
+    host: PluginHost,
+    asked_for: Sequence[str],
+    make: Callable[[type[ObserverSpec], str], Observer],
+    redactor: Redactor,
+) -> Observers:
+    """The observers of an agent, at work: what is asked for, and those that need not be.
+
+    Args:
+        host: The plugins.
+        asked_for: Names of observers.
+        make: Makes one.
+        redactor: Takes secrets out of how one failed.
+    """
+    unasked = [spec.name for spec in host.specs(ObserverSpec) if not spec.opt_in]
+    specs = [host.spec(ObserverSpec, name) for name in dict.fromkeys((*unasked, *asked_for))]
+    feeds = [ObserverFeed(spec.name, make(ObserverSpec, spec.name), redactor) for spec in specs]
+    notes = [host.resolve(replace(spec, factory=spec.setup)) for spec in specs if spec.setup]
+    return Observers(feeds, notes)
+
+
+class ObserverFeed:
+    """One observer with its queue; it is dropped when it fails.
+
+    It observes each event in the context in which that was queued: the task's own.
+
+    Args:
+        name: The observer's name, for the log.
+        observer: The observer.
+        redactor: Takes secrets out of how it failed.
+    """
+
+    def __init__(self, name: str, observer: Observer, redactor: Redactor) -> None:
+        self._name = name
+        self._redactor = redactor
+        self._observer = observer
+        self._queue: asyncio.Queue[tuple[Event | PersonChange, Context] | None] = asyncio.Queue()
+        self._task = shared_task(self._work())
+        self._failed = False
+
+    def __call__(self, event: Event | PersonChange) -> None:
+        """Queue an event, or a change of a person."""
+        if not self._failed:
+            self._queue.put_nowait((event, copy_context()))
+
+    async def _work(self) -> None:
+        while await self._take():
+            pass
+
+    async def _take(self) -> bool:
+        """Wait for an event and have it observed; False at the end."""
+        queued = await self._queue.get()
+        if queued is None:
+            return False
+        event, context = queued
+        try:
+            await awaited_in(context, self._observe(event))
+        except Exception as error:
+            self._failed = True
+            message = f"the observer {self._name!r} failed and is left out from now on"
+            self._redactor.log_failure(_log, message, error)
+        return not self._failed
+
+    async def _observe(self, event: Event | PersonChange) -> None:
+        if not isinstance(event, PersonChange):
+            await self._observer.observe(event)
+        elif isinstance(self._observer, SupportsPeopleChanges):
+            await self._observer.observe_person(event)
+
+    async def aclose(self) -> None:
+        """Pass on what is queued, then close the observer."""
+        self._queue.put_nowait(None)
+        _, unfinished = await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+        if unfinished:
+            self._task.cancel()
+            _log.warning("the observer %r did not take its last events in time", self._name)
+        await self._observer.aclose()

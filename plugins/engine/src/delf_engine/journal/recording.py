@@ -1,0 +1,337 @@
+"""A task's journal, sorted by scripts and calls."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any, Final
+
+from delf import events as ev
+from delf.messages import ModelReply
+from delf.protocols.sandbox import CallAnswer, Raised, Returned, ToolMessage
+from delf.records import dataclass
+from delf_engine.redact import REDACTED
+
+_KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
+    ev.TaskStarted: (),
+    ev.StepStarted: ("step", "attempt"),
+    ev.StepFinished: ("step", "attempt"),
+    ev.ToolsSelected: (),
+    ev.ScriptGenerated: ("attempt",),
+    ev.SandboxOpened: (),
+    ev.ScriptFinished: ("attempt",),
+    ev.RerunRequested: ("attempt",),
+    ev.RetryScheduled: ("attempt",),
+    ev.FileWritten: ("label",),
+    ev.ApprovalRemembered: ("call_id", "digest"),
+    ev.Warned: ("message",),
+    ev.Noted: ("topic", "text"),
+    ev.ChildStarted: ("child_id",),
+    ev.ChildFinished: ("child_id",),
+}
+"""The fields that identify an event of each kind in the journal."""
+
+
+@dataclass(kw_only=True)
+class RecordedCall:
+    """A call as the journal knows it.
+
+    Args:
+        call_id: Its number.
+        action: What was called.
+        digest: Over action and arguments as the script gave them.
+        request: The request for approval, if one was made.
+        decision: What was decided.
+        started: Set when it was begun.
+        question: The request whether to make it again, after an earlier resume.
+        verdict: What was decided about that.
+        finished: Set when its end is known.
+        lapsed: Its request is decided, as far as others see, for its sandbox died meanwhile.
+        cut_off: Its sandbox died meanwhile, which is no end of it.
+        is_over: Its script came to an end without it.
+        unseen: The script did not wait for its end.
+    """
+
+    call_id: int
+    action: str
+    digest: str
+    request: ev.ApprovalRequested | None = None
+    decision: ev.ApprovalDecided | None = None
+    started: ev.CallStarted | None = None
+    question: ev.ApprovalRequested | None = None
+    verdict: ev.ApprovalDecided | None = None
+    finished: ev.CallFinished | None = None
+    lapsed: bool = False
+    cut_off: bool = False
+    is_over: bool = False
+    unseen: bool = False
+
+    @property
+    def was_given_up(self) -> bool:
+        """True if the script cancelled it, so that it never had an answer."""
+        if self.unseen:
+            return True
+        if self.finished is None:
+            return self.cut_off and self.is_over
+        return self.finished.status == "cancelled"
+
+    @property
+    def edited_arguments(self) -> Mapping[str, Any] | None:
+        """Those with which it was begun, where a person had changed them."""
+        started = self.started
+        return None if started is None or started.digest == self.digest else started.arguments
+
+    @property
+    def lost_arguments(self) -> bool:
+        """True if it was edited to arguments with a secret, which the journal does not have."""
+        decided = None if self.decision is None else self.decision.arguments
+        return REDACTED in repr(decided) or REDACTED in repr(self.edited_arguments)
+
+    def question_of(
+        self, *, outcome_unknown: bool
+    ) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
+        """The recorded request about it, and the recorded decision if that still counts.
+
+        Args:
+            outcome_unknown: The one whether to make it again. A yes to that counts once: it may
+                have been made since.
+        """
+        if not outcome_unknown:
+            return (None, None) if self.lost_arguments else (self.request, self.decision)
+        if self.verdict is None:
+            return self.question, None
+        if self.verdict.decision == "approved":
+            return None, None
+        return self.question, self.verdict
+
+    def answer(self) -> CallAnswer:
+        """The answer that the script got."""
+        done = self.finished
+        if done is None:
+            raise ValueError("the call has no recorded end")
+        if done.raised is not None:
+            return Raised(done.raised, done.error or "", can_retry=done.can_retry)
+        return Returned(done.result) if done.status == "ok" else ToolMessage(str(done.result))
+
+
+@dataclass(kw_only=True)
+class RecordedScript:
+    """The journal of one script, or of the strategy's own work between scripts.
+
+    Args:
+        attempt: Its number; 0 for the strategy's own calls.
+        calls: Its calls in the order in which they came.
+        steps: What happened to them, in order: the negative number of a call that came, the
+            number of one that was answered.
+        clock: What it saw on the clock, in nanoseconds.
+        turns: In which turns of its event loop it got which answers.
+        printed: Its prints.
+        left_to_print: How many characters of them have not come again.
+        finished: Set when its end is known.
+        request: The request for the script as a whole, if one was made.
+        decision: What was decided about that.
+    """
+
+    attempt: int
+    calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
+    steps: list[int] = field(default_factory=list[int])
+    clock: list[int] = field(default_factory=list[int])
+    turns: list[int] = field(default_factory=list[int])
+    printed: list[str] = field(default_factory=list[str])
+    left_to_print: int = 0
+    finished: ev.ScriptFinished | None = None
+    request: ev.ApprovalRequested | None = None
+    decision: ev.ApprovalDecided | None = None
+
+    @property
+    def expected(self) -> list[RecordedCall]:
+        """The calls that have not come again."""
+        return [call for call in self.calls if not call.was_given_up]
+
+
+class Recording:
+    """A task's events by what they belong to.
+
+    Args:
+        events: All of them, in order.
+    """
+
+    def __init__(self, events: Sequence[ev.Event] = ()) -> None:
+        self.replies: defaultdict[str, deque[ModelReply]] = defaultdict(deque)
+        self.notes: defaultdict[str, deque[str]] = defaultdict(deque)
+        self._drafts: dict[str, list[ev.ModelWrote]] = {}
+        self.known: Counter[tuple[Any, ...]] = Counter()
+        self.scripts: dict[int, RecordedScript] = {}
+        self.last_call = 0
+        self._given_up: set[int] = set()
+        self._calls: dict[int, RecordedCall] = {}
+        self._callers: dict[int, RecordedScript] = {}
+        self._asked: dict[str, RecordedCall] = {}
+        self._plans: dict[str, RecordedScript] = {}
+        own = script = self.scripts[0] = RecordedScript(attempt=0)
+        for event in events:
+            if isinstance(event, ev.ScriptGenerated):
+                script = self.scripts[event.attempt] = RecordedScript(attempt=event.attempt)
+            self._take(event, script)
+            if isinstance(event, ev.ScriptFinished):
+                script = own
+            names = _KEYS.get(type(event))
+            if names is not None:
+                key = (type(event), *(getattr(event, name) for name in names))
+                self.known[key] += 1
+        for purpose in list(self._drafts):
+            self._end_draft(purpose)
+        for script in self.scripts.values():
+            ended = script.finished is not None and script.finished.status != "crashed"
+            for call in script.calls:
+                call.is_over = ended
+
+    def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
+        """Tell whether an event is among them; each one counts once."""
+        if not self.known:
+            return False
+        if kind is ev.CallFinished and fields["status"] == "refused":
+            key = _refusal(fields["action"], fields["error"])
+        else:
+            names = _KEYS.get(kind)  # pyright: ignore[reportArgumentType]
+            if names is None:
+                return False
+            key = (kind, *(fields.get(name, 1) for name in names))
+        if self.known[key] == 0:
+            return False
+        self.known[key] -= 1
+        return True
+
+    def _take(self, event: ev.Event, script: RecordedScript) -> None:
+        match event:
+            case ev.ScriptFinished():
+                script.finished = event
+            case ev.ClockRead():
+                script.clock += event.readings
+                script.turns += event.turns
+            case ev.Printed():
+                script.printed.append(event.text)
+                script.left_to_print += len(event.text)
+            case ev.ModelCalled():
+                self._end_draft(event.purpose)
+                self._drafts[event.purpose] = []
+            case ev.ModelFailed():
+                self._end_draft(event.purpose)
+            case ev.ModelWrote():  # after the whole answer it tells nothing
+                self._drafts.get(event.purpose, []).append(event)
+            case ev.ModelReplied():
+                self._drafts.pop(event.purpose, None)
+                self.replies[event.purpose].append(
+                    ModelReply(
+                        text=event.text,
+                        calls=event.calls,
+                        usage=event.usage,
+                        model=event.model,
+                        cost_usd=event.cost_usd,
+                        finish_reason=event.finish_reason,
+                        reply_id=event.reply_id,
+                    )
+                )
+            case ev.Noted():
+                self.notes[event.topic].append(event.text)
+            case ev.ApprovalRequested() if event.code is not None:
+                script.request, self._plans[event.request_id] = event, script
+            case ev.ApprovalDecided() if event.request_id in self._plans:
+                self._plans[event.request_id].decision = event
+            case ev.ApprovalRequested():
+                self._take_request(event, self._call(event, event.digest, script))
+            case ev.ApprovalDecided():
+                self._take_decision(event)
+            case ev.ApprovalRemembered() if event.call_id:
+                self._call(event, event.digest, script)
+            case ev.CallStarted():
+                self._call(event, event.digest, script).started = event
+            case ev.CallFinished():
+                self._take_end(event, script)
+            case ev.CallGivenUp():
+                self._take_given_up(event)
+            case _:
+                pass
+
+    def _end_draft(self, purpose: str) -> None:
+        """An answer of which no more is recorded than what had been written of it."""
+        written = self._drafts.pop(purpose, ())
+        if written:
+            text = "".join(event.text for event in written)
+            calls = tuple(call for event in written for call in event.calls)
+            reply = ModelReply(text=text, calls=calls, model="", finish_reason="cut")
+            self.replies[purpose].append(reply)
+
+    def _call(
+        self,
+        event: ev.ApprovalRequested | ev.ApprovalRemembered | ev.CallStarted | ev.CallFinished,
+        digest: str,
+        script: RecordedScript,
+    ) -> RecordedCall:
+        past = self._calls.get(event.call_id)
+        if past is None:
+            past = RecordedCall(
+                call_id=event.call_id,
+                action=event.action,
+                digest=digest,
+                unseen=event.call_id in self._given_up,
+            )
+            self._calls[event.call_id] = past
+            self._callers[event.call_id] = script
+            self.last_call = max(self.last_call, event.call_id)
+            script.calls.append(past)
+            script.steps.append(-past.call_id)
+        return past
+
+    def _take_request(self, event: ev.ApprovalRequested, past: RecordedCall) -> None:
+        if event.action != past.action:
+            return  # it was asked in the midst of the call
+        self._asked[event.request_id] = past
+        past.lapsed = False
+        if event.outcome_unknown:
+            past.question, past.verdict = event, None
+        else:
+            past.request, past.decision = event, None
+
+    def _take_decision(self, event: ev.ApprovalDecided) -> None:
+        past = self._asked.get(event.request_id)
+        if past is None:
+            return
+        if event.source == "sandbox_died":
+            past.lapsed = True
+        elif past.question is not None and past.question.request_id == event.request_id:
+            past.verdict = event
+        elif past.request is not None and past.request.request_id == event.request_id:
+            past.decision = event
+            if event.source == "changed":  # what is done now has not been asked about
+                past.request = past.decision = None
+
+    def _take_given_up(self, event: ev.CallGivenUp) -> None:
+        self.last_call = max(self.last_call, event.call_id)
+        past = self._calls.get(event.call_id)
+        if past is None:
+            self._given_up.add(event.call_id)
+            return
+        past.unseen = True
+
+    def _take_end(self, event: ev.CallFinished, script: RecordedScript) -> None:
+        self.last_call = max(self.last_call, event.call_id)
+        past = self._calls.get(event.call_id)
+        if past is None and event.digest is not None:
+            past = self._call(event, event.digest, script)
+        if past is None:
+            self.known[_refusal(event.action, event.error)] += 1
+            return
+        if event.cancellation == "cut_off":
+            past.cut_off = True
+            return
+        if event.cancellation == "never_made":  # what was decided about it holds
+            past.started, past.cut_off = None, True
+            return
+        past.finished = event
+        self._callers[event.call_id].steps.append(event.call_id)
+
+
+def _refusal(action: str, error: str | None) -> tuple[Any, ...]:
+    return (ev.CallFinished, action, error)

@@ -1,0 +1,278 @@
+"""Answers a resumed task from its journal.
+
+The loop runs once more from the start, and what the journal holds takes the place of the world:
+models are not asked again, calls get their recorded results when they got them, prints and events
+that are there are not written twice. What goes beyond the journal is done as ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from delf import events as ev
+from delf.errors import ReplayMismatch
+from delf.machine.zones import Zone
+from delf.messages import ModelReply, Purpose
+from delf_engine.journal.claims import Predecessor
+from delf_engine.journal.recording import RecordedCall, RecordedScript, Recording
+from delf_engine.journal.retrying import as_untried
+
+_REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter", "learn", "outline"})
+"""Model calls of the loop itself. Those of a script are part of its recorded calls."""
+
+_ANSWERED: Final = 0
+"""The turn of calls without a recorded end: after all recorded answers."""
+
+_USED_UP: Final = -1
+"""The turn of new calls: after all that is recorded."""
+
+
+class _Course:
+    """The recorded course of a script that runs once more.
+
+    A call that was answered is answered again when all that was recorded before its answer has
+    happened again: calls that came, and other answers. A call whose end is not known goes on
+    after all answers, and a new one after all that is recorded. A call whose turn never comes
+    waits until the task's time is over: no clock tells a slow script from another one.
+
+    Args:
+        script: What the journal tells of it.
+    """
+
+    def __init__(self, script: RecordedScript) -> None:
+        self.script = script
+        self._unclaimed: defaultdict[str, deque[RecordedCall]] = defaultdict(deque)
+        for call in script.calls:
+            self._unclaimed[call.digest].append(call)
+        self._expected = {call.call_id: call for call in script.expected}
+        self._steps = deque(step for step in script.steps if abs(step) in self._expected)
+        self._answers = sum(step > 0 for step in self._steps)
+        self._waiting: defaultdict[int, list[asyncio.Future[None]]] = defaultdict(list)
+        self._count = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if a call waits for its turn."""
+        return self._count > 0
+
+    @property
+    def expected(self) -> Sequence[RecordedCall]:
+        """The calls that have not come again."""
+        return tuple(self._expected.values())
+
+    def take(self, digest: str) -> RecordedCall | None:
+        """The first of the recorded calls with a digest that have not come again."""
+        if not self._unclaimed.get(digest):
+            return None
+        past = self._unclaimed[digest].popleft()
+        self._expected.pop(past.call_id, None)
+        self._move()
+        return past
+
+    async def turn(self, past: RecordedCall | None, *, alone: bool) -> None:
+        """Wait until it is a call's turn, and let the next one have its turn then.
+
+        Args:
+            past: The call; None when it is a new one.
+            alone: Whether nothing else can happen meanwhile.
+
+        Raises:
+            ReplayMismatch: When its turn cannot come.
+        """
+        if past is None:
+            number, is_turn = _USED_UP, not self._steps
+        elif past.finished is None:
+            number, is_turn = _ANSWERED, not self._answers
+        else:
+            number = past.call_id
+            is_turn = bool(self._steps) and self._steps[0] == number
+        if not is_turn:
+            if alone:
+                raise self._stuck(past)
+            await self._wait(number)
+        if number > 0:
+            self._steps.popleft()
+            self._answers -= 1
+            self._move()
+
+    async def _wait(self, number: int) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[number].append(waiter)
+        self._count += 1
+        try:
+            await waiter
+        finally:
+            self._count -= 1
+
+    def _move(self) -> None:
+        """A recorded step was made: whose turn is it now?"""
+        while self._steps and self._steps[0] < 0 and -self._steps[0] not in self._expected:
+            self._steps.popleft()
+        if not self._answers:
+            self._wake(_ANSWERED)
+        self._wake(self._steps[0] if self._steps else _USED_UP)
+
+    def _wake(self, number: int) -> None:
+        for waiter in self._waiting.pop(number, ()):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _stuck(self, past: RecordedCall | None) -> ReplayMismatch:
+        expected = ", ".join(_named(call) for call in self.expected[:3]) or "an earlier answer"
+        made = "a call that is not recorded" if past is None else _named(past)
+        return _mismatch(f"the script makes {made} where the journal has {expected}")
+
+
+class Replay:
+    """The journal of a resumed task, used up step by step; empty for a new task.
+
+    Args:
+        events: The task's events.
+    """
+
+    def __init__(self, events: Sequence[ev.Event] = ()) -> None:
+        self.events = tuple(events)
+        began = next((e for e in self.events if isinstance(e, ev.TaskStarted)), None)
+        self.resumed = began is not None
+        """True if the task was begun before; one that was only queued was not."""
+        self.seed = "" if began is None else began.seed
+        """The source of chance for the task's scripts."""
+        self.zone = None if began is None or not began.zone else Zone(began.zone, began.zone_name)
+        """The time zone in which the task began."""
+        self.before: Predecessor | None = None
+        """The process that worked on the task before, if that may be alive."""
+        self._recording = Recording(as_untried(self.events))
+        self.recorded = self._recording.known
+        """The recorded events that have not come again; true as long as there may be some."""
+        self.last_call = self._recording.last_call
+        """The highest number of a call."""
+        self._own = _Course(self._recording.scripts[0]) if self.resumed else None
+        self._follow(self._own)
+
+    def _follow(self, course: _Course | None) -> None:
+        self._course = course
+        self.active = course is not None
+        """True if what runs now, a script or the strategy itself, is in the journal."""
+
+    # -- facts --------------------------------------------------------------------------
+
+    def selected(self) -> ev.ToolsSelected | None:
+        """The tools that were chosen, if the task came so far."""
+        return next((e for e in self.events if isinstance(e, ev.ToolsSelected)), None)
+
+    def has_reply(self, purpose: Purpose) -> bool:
+        """Tell whether the next answer of a model is recorded."""
+        return purpose in _REPLAYED and bool(self._recording.replies[purpose])
+
+    def reply(self, purpose: Purpose) -> ModelReply | None:
+        """The next recorded answer of a model, if there is one left."""
+        if not self.has_reply(purpose):
+            return None
+        return self._recording.replies[purpose].popleft()
+
+    def note(self, topic: str) -> str | None:
+        """The next recorded note on a topic, if there is one left."""
+        notes = self._recording.notes.get(topic)
+        return notes.popleft() if notes else None
+
+    # -- what is in the journal already ---------------------------------------------------
+
+    def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
+        """Tell whether an event is in the journal; each one counts once."""
+        return self._recording.knows(kind, fields)
+
+    def unknown_part(self, text: str) -> str:
+        """Return the part of a printed text that was not printed here before."""
+        if self._course is None:
+            return text
+        script = self._course.script
+        known = min(script.left_to_print, len(text))
+        script.left_to_print -= known
+        return text[known:]
+
+    # -- scripts --------------------------------------------------------------------------
+
+    def begin_script(self, attempt: int) -> RecordedScript | None:
+        """A script is about to run; what the journal tells of it."""
+        script = self._recording.scripts.get(attempt)
+        self._follow(None if script is None else _Course(script))
+        return script
+
+    def end_script(self, status: ev.ScriptStatus, message: str) -> None:
+        """A script ended.
+
+        Raises:
+            ReplayMismatch: When the journal tells otherwise.
+        """
+        course = self._course
+        self._follow(self._own)
+        if course is None or course is self._own or status == "crashed":
+            return
+        script = course.script
+        if course.expected:
+            raise _mismatch(f"the script ended without the recorded {_named(course.expected[0])}")
+        if script.finished is not None and script.finished.status != status:
+            raise _mismatch(
+                f"a script that ended as {script.finished.status!r} ended as {status!r} this "
+                f"time: {message}"
+            )
+
+    def plan(self, attempt: int) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
+        """The request for a script as a whole, and the decision about it."""
+        script = self._recording.scripts.get(attempt)
+        return (None, None) if script is None else (script.request, script.decision)
+
+    # -- calls ----------------------------------------------------------------------------
+
+    async def call(self, digest: str, *, alone: bool = False) -> RecordedCall | None:
+        """The recorded call behind a call, when it is its turn.
+
+        Args:
+            digest: What identifies the call.
+            alone: The script does nothing else meanwhile: what it did not do by now, it will
+                not do before its answer.
+
+        Returns:
+            The call as it is known; None when it is a new one.
+
+        Raises:
+            ReplayMismatch: When the script does something else than what is recorded.
+        """
+        course = self._course
+        if course is None:
+            return None
+        past, finished = course.take(digest), course.script.finished
+        if past is not None and past.was_given_up:
+            if alone and finished is not None:
+                raise _beyond(finished)
+            await asyncio.get_running_loop().create_future()  # until it is given up again
+        await course.turn(past, alone=alone)
+        if past is None and finished is not None:
+            raise _beyond(finished)
+        return past
+
+    def unfinished(self) -> ReplayMismatch | None:
+        """Return the error for a script whose time ends while it waits for a recorded step."""
+        if self._course is None or not self._course.is_waiting:
+            return None
+        expected = ", ".join(map(_named, self._course.expected[:3])) or "an earlier answer"
+        return _mismatch(f"the task's time was over before {expected} came again")
+
+
+def _beyond(finished: ev.ScriptFinished) -> ReplayMismatch:
+    return _mismatch(f"a script that was {finished.status!r} makes a further call")
+
+
+def _named(call: RecordedCall) -> str:
+    return f"{call.action} (call {call.call_id})"
+
+
+def _mismatch(what: str) -> ReplayMismatch:
+    return ReplayMismatch(
+        what,
+        hint="resume with the same tools, files and versions; calls that depend on anything but "
+        "tools, clock and chance of the script cannot be replayed",
+    )

@@ -1,0 +1,29 @@
+"""The last step, learn: facts of a task that was done go into the memory store."""
+
+from __future__ import annotations
+
+import functools
+
+from delf.events import FactsLearned, Step
+from delf.protocols.memory import DoneTask
+from delf_engine.task_run import TaskRun
+
+
+async def learn(run: TaskRun, answer: str) -> None:
+    """Let the agent's memory learn from a task that was done; a failure is a warning."""
+    if run.memory is None:
+        return
+    if any(isinstance(event, FactsLearned) for event in run.log.events):
+        return  # before the process died that is resumed
+    safe = run.log.redactor.text
+    done = DoneTask(
+        task=safe(run.request.task),
+        answer=safe(answer),
+        known=run.context.facts,
+        ask=functools.partial(run.ask, "learn"),
+        trust="outside" if run.has_read_others else "own",
+    )
+    async with run.log.step(Step.LEARN), run.unharmed("nothing was learned"):
+        facts = await run.memory.learn(done)
+        if facts:
+            await run.log.record(FactsLearned, facts=tuple(facts))

@@ -1,0 +1,406 @@
+"""The way of a task, step by step.
+
+1 recall → 2 select → 3 context, then the strategy's own steps until it has an answer, and at last
+learn. A step is skipped when it has nothing to do. An agent's first task sets connections up before
+step 2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from delf.errors import (
+    DelfError,
+    PluginError,
+    ReplayMismatch,
+    TaskLeftError,
+    TaskStoppedError,
+    TaskTimeoutError,
+    ToolException,
+    UnrecordedCallError,
+)
+from delf.events import (
+    Step,
+    StoppedBy,
+    TaskFinished,
+    TaskPostponed,
+    TaskQueued,
+    TaskResumed,
+    TaskStarted,
+    Warned,
+    cost_of,
+)
+from delf.protocols.strategy import Strategy, SupportsOwnTools, runs_scripts
+from delf_engine.changes import refusal_of
+from delf_engine.host import TaskHost
+from delf_engine.journal.retrying import next_try
+from delf_engine.loop.learn import learn
+from delf_engine.loop.recall import keep_turn, recall
+from delf_engine.loop.select import select
+from delf_engine.loop.setup import set_up
+from delf_engine.loop.waiting_for import waiting_for
+from delf_engine.outputs import AnswerTool
+from delf_engine.redact import Redactor
+from delf_engine.scripts import SandboxDied
+from delf_engine.task import TaskOutcome, TaskRequest
+from delf_engine.task_run import TaskRun
+from delf_engine.toolset import BoundAction
+from delf_engine.waiting import to_its_end
+
+_log = logging.getLogger(__name__)
+GRACE_SECONDS = 1.0
+"""Seconds that work which is cut short has to end by itself."""
+_LAST_SECONDS = 5.0
+"""Seconds that the end of a task which is cut short waits for the journal."""
+_SHARE = 0.25
+"""The share of a task's time that its memory, or its prefilter, may take."""
+
+
+class TaskPipeline:
+    """Works one task to its end.
+
+    Args:
+        run: The task.
+        host: What its strategy works through.
+        strategy: How it becomes tool calls.
+        stopped_by: Tells the person who stopped it.
+    """
+
+    def __init__(
+        self,
+        run: TaskRun,
+        host: TaskHost,
+        strategy: Strategy,
+        stopped_by: Callable[[], StoppedBy | None] = lambda: None,
+    ) -> None:
+        self._stopped_by = stopped_by
+        self._run = run
+        self._log = run.log
+        self._host = host
+        self._strategy = strategy
+        self._is_left = False
+
+    def leave(self) -> None:
+        """Keep nothing of the task's end when it is cancelled, so that it can be resumed."""
+        self._is_left = True
+
+    async def run(self, origin: str) -> TaskOutcome:
+        """Work the task within its time. Afterwards no call is made, and the sandbox is gone.
+
+        Args:
+            origin: The agent's id.
+
+        Raises:
+            asyncio.CancelledError: When it was cancelled, once its end is in the journal: that
+                it was cancelled, or the outcome that it had when it was ending already.
+        """
+        work: asyncio.Future[str] | None = None
+        try:
+            await self._record_start(origin)
+            work = asyncio.ensure_future(self._work())
+            work.add_done_callback(_look_at)
+            await self._run.clock.wait(work)
+            if isinstance(self._host.stopped, SandboxDied):
+                return await to_its_end(self._lose_sandbox(self._host.stopped))
+            text, error = await self._result(work)
+            if error is None and self._run.config.learn:
+                await learn(self._run, text)
+        except asyncio.CancelledError:
+            await to_its_end(self._cancel(work))
+            raise
+        return await to_its_end(self._finish(text, error), failed=self._lost_end)
+
+    async def _lose_sandbox(self, error: SandboxDied) -> TaskOutcome:
+        """Leave a task whose sandbox died to be resumed at once; its children work on."""
+        self._host.close()
+        self._host.scripts.sandbox.retire()
+        await self._log.record(Warned, message=error.message)
+        return TaskOutcome(text="", error=error, duration_ms=0.0, events=self._log.events)
+
+    async def _record_start(self, origin: str) -> None:
+        run, request = self._run, self._run.request
+        parent = None if request.child is None else request.child.parent
+        if run.goes_on:
+            return
+        if run.replay.resumed:
+            await self._log.record(TaskResumed, origin=origin, setup=request.setup, parent=parent)
+        else:
+            continued = request.conversation
+            await self._log.record(
+                TaskStarted,
+                task=request.task,
+                origin=origin,
+                seed=run.seed,
+                zone=run.zone.rule,
+                zone_name=run.zone.name,
+                setup=request.setup,
+                conversation=None if continued is None else continued.conversation_id,
+                attended=request.attended,
+                parent=parent,
+                worker=None if request.child is None else request.worker,
+                key=request.on_behalf_of,
+            )
+        for message in run.resources.warnings(run.agent_tools, self._strategy):
+            await self._log.record(Warned, message=message)
+
+    async def _work(self) -> str:
+        run, tools = self._run, self._run.tools
+        if run.request.output is not None:
+            answer = AnswerTool(run.request.output)
+            run.tools = await run.tools.with_builtins([answer])
+        if not run.replay.resumed:
+            run.models.ledger.check()
+            run.approvals.check_answerable(run.tools)
+        seconds = self._run.clock.seconds * _SHARE
+        if run.memory is not None or run.request.conversation is not None:
+            await recall(run, seconds)
+        if run.agent_tools.need_setup:
+            await set_up(run)
+        await select(run, seconds)
+        is_whole = run.tools.fits(run.config.tools_budget) and not run.tools.is_chosen
+        if not is_whole and isinstance(self._strategy, SupportsOwnTools):
+            own = self._strategy.own_tools(run.tool_choice())
+            run.tools = await run.tools.with_builtins(own)
+        if run.tools is not tools:
+            self._host.use(run.tools)
+        if runs_scripts(self._strategy):
+            self._host.scripts.sandbox.open()
+        await load_context(run)
+        answer: Any = await self._strategy.solve(self._host)
+        if not isinstance(answer, str):
+            given = f"{type(answer).__name__} in place of text"
+            raise PluginError(f"the strategy {type(self._strategy).__name__} answered with {given}")
+        return answer
+
+    async def _result(self, work: asyncio.Future[str]) -> tuple[str, DelfError | None]:
+        """The answer, or the error in its place."""
+        host = self._host
+        if not work.done():
+            unfinished = self._run.replay.unfinished()
+            lacking = waiting_for(self._log.events)
+            host.close(left=unfinished is not None, cut=True)
+            await self._abandon(work)
+            seconds = self._run.clock.seconds
+            why = "" if lacking is None else f"; it waited for {lacking}"
+            late = TaskTimeoutError(f"Timeout: the task did not end within {seconds:g} s{why}")
+            return host.said, unfinished or late
+        error = host.stopped or work.exception()
+        host.close(left=isinstance(error, TaskLeftError))
+        host.scripts.sandbox.retire()
+        if error is None:
+            text = work.result()
+            unfit = host.unfit(text)
+            if unfit is not None:
+                return host.said, unfit
+            return text if text or host.value is None else _as_text(host.value), None
+        if not isinstance(error, DelfError):
+            message = f"task {self._log.task_id} failed inside delf"
+            self._log.redactor.log_failure(_log, message, error)
+            inside = DelfError(
+                f"an unexpected {type(error).__name__} inside {self._place_of(error)}: {error}",
+                hint="the log has the traceback; please report it",
+            )
+            inside.__cause__ = error
+            error = inside
+        if isinstance(error, ToolException) and self._run.request.child is None:
+            return await self._refused(error)
+        return host.said, error
+
+    def _place_of(self, error: BaseException) -> str:
+        """The model in which an error happened, as far as it is known."""
+        seen = self._run.models.unexpected
+        return seen[1] if seen is not None and seen[0] is error else "delf or a plugin"
+
+    async def _refused(self, error: ToolException) -> tuple[str, DelfError | None]:
+        """The answer where a tool said no at last: its words, after what the script had printed.
+
+        A task that another one waits for fails instead: that other script would take it for done.
+        """
+        said, told = self._host.said, refusal_of(self._log.events)
+        text = "\n".join(part for part in (said.strip("\n"), told) if part)
+        if told is None or self._host.unfit(text) is not None:
+            return said, error
+        await self._log.record(Warned, message=f"{told}; the rest of the script was not done")
+        return text, None
+
+    async def _abandon(self, work: asyncio.Future[str]) -> None:
+        """Stop what still runs: the sandbox dies, the rest is cancelled."""
+        work.cancel()
+        self._log.hurry(_LAST_SECONDS)
+        await self._host.scripts.sandbox.end(GRACE_SECONDS)
+        await asyncio.wait({work}, timeout=GRACE_SECONDS)
+
+    async def _cancel(self, work: asyncio.Future[str] | None) -> None:
+        """End a task that was cancelled, at whatever point; that is raised, whatever fails here.
+
+        Args:
+            work: What it does.
+        """
+        is_left = self._is_left
+        self._log.hurry(_LAST_SECONDS)
+        try:
+            cut = self._run.clock.is_over
+            self._host.close(left=is_left, cut=cut)  # before the log: a call needs its record
+            if is_left:
+                self._log.leave()
+            if work is not None:
+                await self._abandon(work)
+            if is_left:
+                await self._log.end()
+            else:
+                await self._finish(self._host.said, self._why_cancelled(), self._stopped_by())
+        except Exception as error:
+            self._lost_end(error)
+
+    def _why_cancelled(self) -> DelfError:
+        """Return the error of a cancelled task; a child goes on with a parent whose time is up."""
+        if self._run.clock.is_over:
+            return TaskTimeoutError("Timeout: the time of the task above was over")
+        return TaskStoppedError("the task was stopped")
+
+    async def _finish(
+        self, text: str, error: DelfError | None, stopped: StoppedBy | None = None
+    ) -> TaskOutcome:
+        run, log = self._run, self._log
+        try:
+            await self._host.wait_for_rest(GRACE_SECONDS)
+        except UnrecordedCallError as lost:
+            error = lost
+        if not isinstance(error, TaskLeftError):  # of a task that is left all is printed again
+            log.end_prints()
+        text = log.redactor.text(text)
+        if error is not None:
+            log.redactor.error(error)
+        outcome = TaskOutcome(
+            text=text,
+            error=error,
+            duration_ms=(time.perf_counter() - run.started) * 1000,
+            events=log.events,
+            files=self._host.scripts.output.files,
+            value=None if error is not None else log.redactor.value(self._host.value),
+        )
+        if error is not None and not outcome.is_over:
+            await self._leave(outcome)
+            return outcome
+        if error is not None and await self._postpone(error):
+            return replace(outcome, postponed=True)
+        if run.request.conversation is not None:
+            await keep_turn(run, text, error)
+        try:
+            await log.record(
+                TaskFinished,
+                status=error is None,
+                text=text,
+                duration_ms=outcome.duration_ms,
+                error=None if error is None else error.message,
+                code=None if error is None else error.code,
+                cost_usd=cost_of(log.events),
+                files=dict(outcome.files),
+                value=outcome.value,
+                by=None if stopped is None else stopped.name,
+                via="" if stopped is None else stopped.via,
+            )
+        except DelfError as lost:
+            if not isinstance(error, TaskTimeoutError):
+                raise
+            self._lost_end(lost)
+        return outcome
+
+    async def _postpone(self, error: DelfError) -> bool:
+        """Leave a task that failed to its queue, if another try is worth it."""
+        request, log = self._run.request, self._run.log
+        wait = next_try(error, log.events, request.retries or 0, request.retry_after or 0.0)
+        if wait is None:
+            return False
+        await log.record(
+            TaskPostponed,
+            error=error.message,
+            code=error.code,
+            tries=1 + sum(isinstance(event, TaskPostponed) for event in log.events),
+            not_before=time.time() + wait,
+        )
+        return True
+
+    async def _leave(self, outcome: TaskOutcome) -> None:
+        """Leave a task without an end in the journal, and say there why, if it can be written."""
+        error = outcome.error
+        why = "not resumed" if isinstance(error, ReplayMismatch) else "stopped"
+        try:
+            try:
+                message = "" if error is None else error.message
+                await self._log.record(Warned, message=f"{why}: {message}")
+            finally:
+                await self._log.end()
+        except Exception as failure:
+            message = f"task {self._log.task_id} stopped, and its journal cannot be written"
+            self._log.redactor.log_failure(_log, message, failure)
+
+    def _lost_end(self, error: BaseException) -> None:
+        message = f"task {self._log.task_id} was stopped, and its end could not be recorded"
+        self._log.redactor.log_failure(_log, message, error)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQueued:
+    """The first event of a task that is worked on later."""
+    conversation = request.conversation
+    return TaskQueued(
+        task_id=request.task_id,
+        seq=1,
+        at=time.time(),
+        task=redactor.text(request.task),
+        origin=agent_id,
+        timeout=request.timeout,
+        setup=redactor.value(dict(request.setup)),
+        conversation=None if conversation is None else conversation.conversation_id,
+        attended=request.attended,
+        queue=request.queue,
+        key=None if request.key is None else redactor.text(request.key),
+        priority=request.priority,
+        not_before=request.not_before,
+        retries=request.retries,
+        retry_after=request.retry_after,
+    )
+
+
+def _look_at(work: asyncio.Future[str]) -> None:
+    """Fetch the error of work that was abandoned, so that asyncio does not report it."""
+    if not work.cancelled():
+        work.exception()
+
+
+def may_delegate(bound: BoundAction) -> bool:
+    """Return True for an action that can start child tasks, as far as it shows."""
+    action = bound.action
+    return action.resumes or (bound.connection.is_function and action.context is not None)
+
+
+async def load_context(run: TaskRun) -> None:
+    """Step 3: ask every connection that has live facts, such as database schemas, all at once.
+
+    Raises:
+        DelfError: When a connection cannot be reached: a script could not use it either.
+    """
+    if any(may_delegate(bound) for bound in run.tools):
+        limits = (
+            f"one task can start at most {run.config.max_children} child tasks, all its scripts "
+            "together: for more, give each of them several pieces of the work"
+        )
+        run.context = replace(run.context, live={"limits": limits})
+    sources = run.tools.with_context
+    if not sources:
+        return
+    async with run.log.step(Step.CONTEXT):
+        asked = (source.context(run.request.task) for source in sources.values())
+        texts = await asyncio.gather(*asked)
+        live = {name: text for name, text in zip(sources, texts, strict=True) if text}
+        run.context = replace(run.context, live={**live, **run.context.live})

@@ -1,0 +1,86 @@
+"""Step 1, recall: the conversation so far, and facts from before that matter for this task."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Final
+
+from delf.errors import DelfError, MemoryRetrievalError
+from delf.events import Step
+from delf.llm import LLMConfig
+from delf.notes import notes_of_call
+from delf_engine.memory import AgentMemory
+from delf_engine.task_run import TaskRun
+
+
+async def recall(run: TaskRun, seconds: float) -> None:
+    """Load the conversation, and search the memory store for at most that many seconds.
+
+    A search that fails is a warning: the task can be done without old facts.
+
+    Raises:
+        DelfError: When the conversation cannot be read.
+    """
+    async with run.log.step(Step.RECALL):
+        await load_conversation(run)
+        if run.memory is not None:
+            facts = await _facts(run, run.memory, seconds)
+            run.context = replace(run.context, facts=facts)
+
+
+async def _facts(run: TaskRun, memory: AgentMemory, seconds: float) -> list[str]:
+    safe = run.log.redactor.text
+    with notes_of_call() as notes:
+        try:
+            found = await memory.recall(safe(run.request.task), seconds)
+        except MemoryRetrievalError as error:
+            await run.warn(f"nothing was recalled: {safe(error.message)}")
+            return []
+    for told in notes:
+        await run.warn(safe(told))
+    return [safe(fact) for fact in found]
+
+
+_KEEP_SECONDS: Final = 15.0
+"""Seconds to keep a turn: the answer of a task waits for it."""
+
+
+async def load_conversation(run: TaskRun) -> None:
+    """Put the conversation ahead of the task; nothing to do without one."""
+    conversation = run.request.conversation
+    if conversation is None:
+        return
+
+    async def summarise(llm: LLMConfig | None, question: str) -> str:
+        return await run.ask("summarize", question, llm)
+
+    history = await conversation.begin(summarise, run.warn)
+    run.context = replace(run.context, history=history.messages, summary=history.summary)
+
+
+async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
+    """Add the task and its answer to the conversation, also when it failed.
+
+    That it cannot be kept is a warning: the task is done.
+    """
+    if run.request.conversation is None:
+        return
+    answer = text if error is None else _failure(text, error)
+    safe, again = run.log.redactor.text, run.replay.resumed
+    try:
+        async with asyncio.timeout(_KEEP_SECONDS):
+            words, task_id = safe(run.request.task), run.request.task_id
+            await run.request.conversation.keep(words, safe(answer), task_id, again=again)
+    except TimeoutError:
+        why = f"its store did not answer within {_KEEP_SECONDS:g} s"
+    except Exception as problem:
+        why = problem.message if isinstance(problem, DelfError) else repr(problem)
+    else:
+        return
+    await run.warn(f"the conversation may lack this task: {why}")
+
+
+def _failure(text: str, error: DelfError) -> str:
+    printed = f"{text.rstrip()}\n\n" if text.strip() else ""
+    return f"{printed}(This task was not completed: {error.message})"

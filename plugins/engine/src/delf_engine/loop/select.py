@@ -1,0 +1,89 @@
+"""Step 2, select: which of the allowed tools the model is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from delf.errors import DelfError, PrefilterError
+from delf.events import Step, ToolsSelected
+from delf.plugins.shapes import need
+from delf.protocols.prefilter import Choice, Selection
+from delf.tools.catalogs import best_first
+from delf.tools.stubs import fill
+from delf_engine.task_run import TaskRun
+
+_log = logging.getLogger(__name__)
+_MOST_SECONDS: Final = 60.0
+"""A choice that takes longer costs more than it saves."""
+_ALL: Final = "all"
+_WORDS: Final = "words"
+
+
+async def select(run: TaskRun, seconds: float) -> None:
+    """Show all tools while they fit the budget; else let a prefilter choose, or their words.
+
+    Args:
+        run: The task, whose tools show the choice afterwards.
+        seconds: The time that the prefilter has.
+
+    Raises:
+        PrefilterError: When the prefilter that was asked for by name failed.
+    """
+    past = run.replay.selected() if run.replay.resumed else None
+    mode = run.config.prefilter_mode  # perhaps that of this task's strategy
+    chosen_by = _ALL
+    if past is not None:
+        if past.by != _ALL:
+            run.tools = run.tools.showing(frozenset(past.actions))
+    elif mode not in ("auto", "off") or (
+        mode == "auto" and not run.tools.fits(run.config.tools_budget)
+    ):
+        chosen_by = await _choose(run, seconds)
+    shown = tuple(bound.name for bound in run.tools.shown if not bound.built_in)
+    await run.log.record(ToolsSelected, actions=shown, by=chosen_by)
+
+
+async def _choose(run: TaskRun, seconds: float) -> str:
+    """Let the tools show a choice; the name of what chose."""
+    choice = run.resources.prefilters.choose()
+    task = run.log.redactor.text(run.request.task)
+    async with run.log.step(Step.SELECT):
+        names = None
+        if choice is not None:
+            names = await _chosen(run, choice, task, min(seconds, _MOST_SECONDS))
+        everything = run.tools.choice(run.config.tools_budget)
+        if choice is None or names is None or not choice.forced:
+            names = [*(names or ()), *best_first(everything.catalog, task)]
+        run.tools = run.tools.showing(fill(everything, dict.fromkeys(names), task))
+    return _WORDS if choice is None else choice.name
+
+
+async def _chosen(run: TaskRun, choice: Choice, task: str, seconds: float) -> Sequence[str] | None:
+    """The names that a prefilter chose, best first; None where it failed."""
+    safe = run.log.redactor
+    try:
+        async with asyncio.timeout(seconds):
+            prefilter = choice.made()
+            ask = functools.partial(run.ask, "prefilter")
+            selection = await prefilter.select(task, run.tools.catalog(), ask)
+            need(selection, Selection, f"the prefilter {choice.name!r}")
+            return selection.names
+    except TimeoutError:
+        why = f"it did not end within {seconds:g} s"
+    except DelfError as error:
+        why = error.message
+    except Exception as error:
+        safe.log_failure(_log, f"the prefilter {choice.name!r} failed", error)
+        why = f"an unexpected {type(error).__name__}: {error}"
+    why = safe.text(why)
+    if choice.forced:
+        raise PrefilterError(
+            f"the prefilter {choice.name!r} failed: {why}",
+            hint='prefilter_mode="auto" needs no prefilter',
+        )
+    await run.warn(f"tools are chosen by their words: the prefilter {choice.name!r} failed: {why}")
+    return None

@@ -1,0 +1,55 @@
+"""Set-up: what connections have a model do for them once, before the first task uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import Context
+from dataclasses import replace
+
+from delf.events import Step
+from delf.llm import LLMConfig, as_llm_config
+from delf.machine.contexts import awaited_in
+from delf.messages import Message, ModelReply, ModelRequest
+from delf.protocols.connection import SetupAsk, SupportsSetup
+from delf_engine.task_run import TaskRun
+
+
+async def set_up(run: TaskRun) -> None:
+    """Set up what is left to be. A failure costs a warning, never the task.
+
+    Tasks beside this one wait. When it is cancelled meanwhile, the next goes on with the rest.
+    """
+    shared = run.agent_tools
+    if shared.left:
+        async with shared.turn:
+            if shared.left:
+                async with run.log.step(Step.SETUP):
+                    while shared.left:
+                        await _set_up(run, shared.left[0])
+                        del shared.left[0]
+    run.tools = shared.tools.with_builtins_of(run.tools)  # the task may date from before
+
+
+async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
+    is_failure = f"{connection.name} is not wholly set up"
+    async with run.unharmed(is_failure):
+        # All tasks share what a connection opens here, whoever's is the first.
+        if not await awaited_in(Context(), _begin(connection, _asker(run))):
+            return
+    async with run.unharmed(is_failure):  # what was done before a failure is used, too
+        run.agent_tools.tools = await run.agent_tools.tools.with_reloaded(connection)
+
+
+async def _begin(connection: SupportsSetup, ask: SetupAsk) -> bool:
+    return await connection.setup(ask)
+
+
+def _asker(run: TaskRun) -> SetupAsk:
+    asker = replace(run.models, stream=False)
+
+    async def ask(messages: Sequence[Message], llm: str | LLMConfig | None = None) -> ModelReply:
+        config = run.config.quick_llm if llm is None else as_llm_config(llm)
+        request = ModelRequest(messages=tuple(messages), purpose="setup")
+        return await awaited_in(run.log.context, asker.ask(config, request))
+
+    return ask

@@ -1,0 +1,333 @@
+"""``ModelClient``: models are asked for a task, with every question counted and recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import field, replace
+from typing import Final
+
+from delf.answers import asked_on, broken_off, joined, spoken
+from delf.errors import BudgetExceededError, DelfError
+from delf.events import SAFE, ModelCalled, ModelFailed, ModelReplied
+from delf.llm import LLMConfig
+from delf.messages import (
+    ModelDelta,
+    ModelReply,
+    ModelRequest,
+    Price,
+    Usage,
+    assistant,
+    system,
+    user,
+)
+from delf.plugins.shapes import need
+from delf.protocols.model import (
+    ModelSession,
+    SupportsPrice,
+)
+from delf.protocols.strategy import OnDelta
+from delf.records import dataclass
+from delf_engine.journal.log import TaskLog
+from delf_engine.journal.replay import Replay
+from delf_engine.models.bounds import EndlessAnswerError, bounded, check_length
+from delf_engine.models.drafts import Draft
+from delf_engine.models.estimates import counted
+from delf_engine.models.money import Ledger
+from delf_engine.models.pool import ModelPool
+from delf_engine.redact import Redactor
+from delf_engine.views.prompts import pack
+
+_PACKED_AT_ONCE: Final = 64 * 1024
+"""Longer prompts are packed in a thread."""
+_SAFE_PROMPT: Final = SAFE | {"prompt"}
+"""The messages of a request are without secrets when they are packed."""
+_MOST_MORE: Final = 3
+"""The number of times that a model is asked to go on with an answer that was too long."""
+_MOST_BREAKS: Final = 1
+"""The number of times that a model is asked again after another break."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelClient:
+    """Asks models on behalf of one task.
+
+    Args:
+        pool: The models.
+        ledger: Counts tokens and money, and holds the budget.
+        log: Where calls are recorded.
+        system_prompt: Added to every call.
+        stream: Take answers in pieces.
+        on_delta: Sees the pieces of scripts.
+        redactor: Takes secrets out of what a model reads.
+        replay: Of a task that is resumed: answers from its journal.
+        keep_prompts: Whether the journal keeps what models are asked.
+    """
+
+    pool: ModelPool
+    ledger: Ledger
+    log: TaskLog
+    system_prompt: str | None = None
+    stream: bool = False
+    on_delta: Callable[[str], None] | None = None
+    redactor: Redactor = field(default_factory=Redactor)
+    replay: Replay = field(default_factory=Replay)
+    keep_prompts: bool = False
+    unexpected: tuple[Exception, str] | None = field(default=None, init=False)
+    """The latest failure of a model that is no error of delf's, and the model's name."""
+
+    async def ask(
+        self,
+        config: LLMConfig,
+        request: ModelRequest,
+        attempt: int = 1,
+        *,
+        on_delta: OnDelta | None = None,
+        session: ModelSession | None = None,
+        continues: bool = False,
+        draft: Draft | None = None,
+    ) -> ModelReply:
+        """Ask once; retries of failed requests are the model's own business.
+
+        What the model thought aloud stands apart in the reply. The answer may have broken off:
+        :attr:`~delf.messages.ModelReply.broken_by`.
+
+        Args:
+            config: Which model.
+            request: What it is told; with a session, what it was not told there before.
+            attempt: The pass through the loop, from 1.
+            on_delta: Sees the pieces of the answer; all of it at once when that is recorded.
+            session: Where it is asked, if not by a request of its own.
+            continues: Whether the session knows the user's own instructions already.
+            draft: Has the pieces of the answer. With it, an answer that breaks off after its first
+                piece is no error, but its result, with ``cut`` as its ``finish_reason``.
+
+        Raises:
+            BudgetExceededError: Before anything is spent.
+            DelfError: When the model failed for good.
+        """
+        past = self.replay.reply(request.purpose) if self.replay.resumed else None
+        if past is not None:
+            if on_delta is not None:
+                _show_again(past, on_delta)
+            return spoken(past)
+        request = self._made_ready(request, instruct=not continues)
+        price = await self._price(config)
+        async with self.ledger.reserved(lambda: self.ledger.estimate(config, request, price)):
+            return spoken(await self._ask(config, request, attempt, on_delta, session, draft))
+
+    async def ask_whole(
+        self, config: LLMConfig, request: ModelRequest, attempt: int = 1
+    ) -> ModelReply:
+        """Ask for an answer that is whole; a model whose answer broke off is asked to go on.
+
+        It gets more room where the limit was delf's own. What a filter stopped is not asked for
+        again. With a limit in the request's own settings, the answer is what fits into it.
+
+        Raises:
+            BudgetExceededError: Before anything is spent.
+            LLMExecutionError: When there is no whole answer; it has what was said.
+            DelfError: When the model failed for good.
+        """
+        asked, said, left = request, "", _MOST_MORE
+        is_limited = "max_tokens" in request.settings
+        while True:
+            reply = await self.ask(config, asked, attempt)
+            whole = joined(said, reply.text)
+            if reply.broken_by is None and (reply.calls or whole is not None):
+                return replace(reply, text=whole) if said and whole is not None else reply
+            if reply.broken_by == "length" and is_limited:
+                return reply
+            # A line that breaks again and again is away; a long answer only needs more turns.
+            left = min(left, _MOST_BREAKS) if reply.broken_by == "break" else left
+            if reply.broken_by in ("filter", "refusal") or not left:
+                raise broken_off(replace(reply, text=said + reply.text))
+            left -= 1
+            if reply.broken_by != "break":
+                anew = bool(reply.calls) or not (whole or "").strip()
+                asked = _asked_on(request, reply, whole or said, anew=anew)
+                said = "" if anew else whole or ""
+
+    def _made_ready(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
+        """The request without secrets, and with the user's own instructions."""
+        messages = request.messages
+        if self.system_prompt and instruct:
+            place = 1 if messages[0].role == "system" else 0
+            messages = (*messages[:place], system(self.system_prompt), *messages[place:])
+        return replace(request, messages=self.redactor.value(messages))
+
+    async def _price(self, config: LLMConfig) -> Price | None:
+        """Look up a model's price beforehand, if a budget needs it."""
+        if not self.ledger.is_limited:
+            return None
+        price = self.pool.pricing(config.model)
+        source = self.pool.priced(config)
+        if price is None and source is not None:
+            price = await self._list_price(source, config)
+        return price
+
+    async def _cost(self, config: LLMConfig, reply: ModelReply, used: Usage) -> float | None:
+        """Compute the cost of a reply; by the provider's list if its server counted only a part."""
+        price = self.pool.pricing(reply.model)
+        if price is None and used != reply.usage and (source := self.pool.priced(config)):
+            price = await source.price()
+        if price is None:
+            return reply.cost_usd
+        return None if reply.fees_usd is None else price.cost(used) + reply.fees_usd
+
+    async def _list_price(self, source: SupportsPrice, config: LLMConfig) -> Price | None:
+        self.ledger.check()
+        price = await source.price()
+        if price is None:
+            self.ledger.refuse_unpriced(config.model)
+        return price
+
+    async def _ask(
+        self,
+        config: LLMConfig,
+        request: ModelRequest,
+        attempt: int,
+        on_delta: OnDelta | None,
+        session: ModelSession | None,
+        draft: Draft | None,
+    ) -> ModelReply:
+        number = self.log.next_model_call()
+        same, prompt = 0, None
+        if self.keep_prompts:
+            before = self.log.prompted.get(request.purpose, ())
+            self.log.prompted[request.purpose] = request.messages
+            size = sum(len(message.text) for message in request.messages)
+            if size <= _PACKED_AT_ONCE:
+                same, prompt = pack(request.messages, before)
+            else:
+                same, prompt = await asyncio.to_thread(pack, request.messages, before)
+        await self.log.record(
+            ModelCalled,
+            safe=_SAFE_PROMPT,
+            model=config.model,
+            purpose=request.purpose,
+            attempt=attempt,
+            number=number,
+            same=same,
+            prompt=prompt,
+            tools=tuple(tool.name for tool in request.tools),
+            server_side=config.server_side_tools_for(request.purpose),
+        )
+        started = time.perf_counter()
+        shown: list[str] = []
+        try:
+            reply = await self._answer(config, request, on_delta, session, draft, shown)
+        except Exception as error:
+            if not isinstance(error, DelfError):
+                name = self.pool.name_of(config)
+                self.unexpected = error, name
+                error.add_note(name)  # says where, beside the traceback
+                raise
+            if draft is not None:
+                await draft.keep()
+            await self.log.record(
+                ModelFailed,
+                model=config.model,
+                purpose=request.purpose,
+                error=error.message,
+                duration_ms=_ms_since(started),
+                number=number,
+            )
+            if draft is not None and not draft.is_empty:
+                return draft.reply
+            if shown and not isinstance(error, BudgetExceededError | EndlessAnswerError):
+                text = "".join(shown)
+                return ModelReply(text=text, model=config.model, finish_reason="cut")
+            raise
+        reply = self.redactor.value(reply)
+        used = counted(request, reply)
+        cost = await self._cost(config, reply, used)
+        self.ledger.learn(config, request, cost)
+        self.ledger.add(reply.usage, cost, self.log.task_id)
+        if draft is not None:
+            draft.close()
+        await self.log.record(
+            ModelReplied,
+            model=config.model,
+            purpose=request.purpose,
+            text=reply.text,
+            usage=reply.usage,
+            cost_usd=cost,
+            duration_ms=_ms_since(started),
+            calls=reply.calls,
+            finish_reason=reply.finish_reason,
+            number=number,
+            reply_id=reply.reply_id,
+        )
+        return replace(reply, cost_usd=cost)
+
+    async def _answer(
+        self,
+        config: LLMConfig,
+        request: ModelRequest,
+        on_delta: OnDelta | None,
+        session: ModelSession | None,
+        draft: Draft | None,
+        so_far: list[str],
+    ) -> ModelReply:
+        """The model's answer; whoever wants its pieces sees them, and ``so_far`` has their text."""
+        watched = self.stream and request.purpose != "call"
+        if session is None:
+            model = self.pool.get(config)
+            if on_delta is None and not watched:
+                reply = await model.complete(request)
+                need(reply, ModelReply, f"the model {config.model!r}")
+                calls = sum(len(call.arguments) for call in reply.calls)
+                check_length(len(reply.text) + calls, config)
+                return reply
+            pieces = model.stream(request)
+        else:
+            pieces = session.send(request)
+        watch = self.on_delta if watched else None
+
+        def show(delta: ModelDelta) -> None:
+            if (delta.text or delta.whole) and on_delta is not None:
+                if draft is not None:
+                    draft.add(delta)
+                on_delta(delta)
+            if delta.text and delta.call is None:
+                so_far.append(delta.text)
+                if watch is not None:
+                    watch(delta.text)
+
+        final: ModelReply | None = None
+        async with aclosing(bounded(pieces, config)) as coming:
+            async for piece in coming:
+                if not isinstance(piece, ModelDelta):
+                    need(piece, ModelReply, f"the stream of the model {config.model!r}")
+                    final = piece
+                else:
+                    show(self.redactor.value(piece))
+        if final is None:
+            raise DelfError("the model's stream ended without its answer")
+        return final
+
+
+def _asked_on(request: ModelRequest, reply: ModelReply, said: str, *, anew: bool) -> ModelRequest:
+    """The request that follows on an answer which reached the limit of its length."""
+    more = () if reply.max_tokens is None else (("max_tokens", 2 * reply.max_tokens),)
+    shown = (assistant(said),) if said.strip() else ()
+    return replace(
+        request,
+        messages=(*request.messages, *shown, user(asked_on(anew=anew))),
+        settings={**request.settings, **dict(more)},
+    )
+
+
+def _show_again(reply: ModelReply, on_delta: OnDelta) -> None:
+    """Show a recorded answer as if it came now."""
+    if reply.text:
+        on_delta(ModelDelta(reply.text))
+    for number, call in enumerate(reply.calls):
+        on_delta(ModelDelta(call.arguments, number, call))
+
+
+def _ms_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000

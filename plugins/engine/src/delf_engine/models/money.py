@@ -1,0 +1,316 @@
+"""The cost of models: prices, the forecast of a call, the sum, and the budget."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import threading
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from delf.errors import BudgetExceededError
+from delf.events import ChildFinished, Event, ModelReplied
+from delf.llm import LLMConfig
+from delf.messages import (
+    ModelRequest,
+    Price,
+    Purpose,
+    Usage,
+)
+from delf_engine.models.estimates import Estimate, input_tokens, output_limit
+
+_UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
+
+_MOST_TASKS: Final = 1000
+"""Of so many tasks, the newest, a ledger knows what each has cost."""
+
+
+class Ledger:
+    """The use of models by an agent, over all its tasks; safe between threads.
+
+    Under a budget each model call first reserves the most that it can cost. One that is expected
+    to cost more than is left is refused. One that does not fit only because of what other calls
+    have reserved waits until these are made; with nobody to wait for, it is made.
+
+    Args:
+        budget_usd: The most to spend; None for no limit.
+        allow_unpriced: Let models without a known price run under a budget.
+        within: The ledger that all of this counts in, too, with its budget, if there is one.
+    """
+
+    def __init__(
+        self,
+        budget_usd: float | None = None,
+        *,
+        allow_unpriced: bool = False,
+        within: Ledger | None = None,
+    ) -> None:
+        self.budget_usd = budget_usd
+        self.within = within
+        self.allow_unpriced = allow_unpriced or (within is not None and within.allow_unpriced)
+        self.usage = Usage()
+        self.cost_usd = 0.0
+        self.reserved_usd = 0.0
+        self.unpriced_calls = 0
+        self.dearest: dict[tuple[str, Purpose], float] = {} if within is None else within.dearest
+        self._tasks: set[str] = set()
+        self._ended: set[str] = set()
+        self._payers: dict[str, str] = {}
+        self._by_task: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    @property
+    def remaining_usd(self) -> float | None:
+        """The money that is left; None without a budget."""
+        return None if self.budget_usd is None else max(0.0, self.budget_usd - self.cost_usd)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """True if nothing may be spent any more."""
+        return self.remaining_usd == 0.0
+
+    @property
+    def is_limited(self) -> bool:
+        """True if there is a budget here, or in a budget around this one."""
+        return self.budget_usd is not None or (self.within is not None and self.within.is_limited)
+
+    @property
+    def by_task(self) -> dict[str, float]:
+        """Return the cost of the newest tasks with their child tasks, the newest last."""
+        with self._lock:
+            return dict(self._by_task)
+
+    def report(self) -> dict[str, Any]:
+        """Money and tokens as JSON-ready data."""
+        return {
+            "budget": {
+                "limit_usd": self.budget_usd,
+                "spent_usd": self.cost_usd,
+                "reserved_usd": self.reserved_usd,
+                "remaining_usd": self.remaining_usd,
+                "is_exhausted": self.is_exhausted,
+                "by_task": self.by_task,
+            },
+            "usage": {
+                "input_tokens": self.usage.input_tokens,
+                "cached_tokens": self.usage.cached_tokens,
+                "output_tokens": self.usage.output_tokens,
+                "total_tokens": self.usage.total_tokens,
+            },
+            "total_cost_usd": self.cost_usd,
+            "unpriced_calls": self.unpriced_calls,
+        }
+
+    def check(self, expected_usd: float = 0.0) -> None:
+        """Tell whether another model call may be made.
+
+        Args:
+            expected_usd: What it will cost.
+
+        Raises:
+            BudgetExceededError: When the budget is used up, would be passed, or cannot be kept
+                because a model has no known price.
+        """
+        if self.within is not None:
+            self.within.check(expected_usd)
+        limit, spent = self.budget_usd, self.cost_usd
+        if limit is None:
+            return
+        if spent >= limit:
+            raise BudgetExceededError(
+                f"the budget of ${limit:g} is used up (${spent:.6f} spent)",
+                limit_usd=limit,
+                spent_usd=spent,
+            )
+        if spent + expected_usd > limit:
+            raise BudgetExceededError(
+                f"the next model call would cost about ${expected_usd:.6f}, and of the budget of "
+                f"${limit:g} only ${limit - spent:.6f} are left (${spent:.6f} spent)",
+                limit_usd=limit,
+                spent_usd=spent,
+                expected_usd=expected_usd,
+            )
+        if self.unpriced_calls and not self.allow_unpriced:
+            raise self._unpriced("a model without a known price was used")
+
+    def refuse_unpriced(self, model: str) -> None:
+        """Tell whether a model may be asked whose price is not known.
+
+        Raises:
+            BudgetExceededError: When there is a budget and ``allow_unpriced`` is not set.
+        """
+        if self.within is not None:
+            self.within.refuse_unpriced(model)
+        if self.budget_usd is not None and not self.allow_unpriced:
+            raise self._unpriced(f"the price of the model {model!r} is not known")
+
+    def _unpriced(self, reason: str) -> BudgetExceededError:
+        return BudgetExceededError(
+            f"{reason}, so the budget of ${self.budget_usd:g} cannot be kept",
+            limit_usd=self.budget_usd,
+            spent_usd=self.cost_usd,
+            hint=_UNPRICED_HINT,
+        )
+
+    def estimate(self, config: LLMConfig, request: ModelRequest, price: Price | None) -> Estimate:
+        """The cost of a call before it is made.
+
+        Args:
+            config: The model.
+            request: What it will be asked.
+            price: Its price, if it is known.
+        """
+        dearest = self.dearest.get((config.model, request.purpose))
+        limit = output_limit(request.settings) or output_limit(config.settings)
+        expected, most = dearest or 0.0, math.inf if dearest is None else dearest
+        if price is not None:
+            tokens = input_tokens(request)
+            longest = limit or price.max_output_tokens or 0
+            expected = max(
+                expected, price.cost(Usage(input_tokens=tokens, output_tokens=limit or 0))
+            )
+            most = max(most, price.cost(Usage(input_tokens=tokens, output_tokens=longest)))
+        return Estimate(expected, most)
+
+    def learn(self, config: LLMConfig, request: ModelRequest, cost_usd: float | None) -> None:
+        """Take note of the cost of a reply."""
+        key = (config.model, request.purpose)
+        self.dearest[key] = max(self.dearest.get(key, 0.0), cost_usd or 0.0)
+
+    @asynccontextmanager
+    async def reserved(self, estimate: Callable[[], Estimate]) -> AsyncGenerator[None]:
+        """Hold money for a call while it is made.
+
+        Args:
+            estimate: Its cost, asked again when others were waited for; :meth:`add` then
+                says what it was.
+
+        Raises:
+            BudgetExceededError: When what is expected does not fit into what is left.
+        """
+        if self.budget_usd is None and self.within is None:
+            yield
+            return
+        async with contextlib.AsyncExitStack() as held:
+            if self.budget_usd is not None:
+                amount = await self._take(estimate)
+                held.callback(self._give_back, amount)
+            if self.within is not None:
+                await held.enter_async_context(self.within.reserved(estimate))
+            yield
+
+    def _give_back(self, amount: float) -> None:
+        with self._lock:
+            self.reserved_usd = max(0.0, self.reserved_usd - amount)
+            self._wake()
+
+    async def _take(self, estimate: Callable[[], Estimate]) -> float:
+        """Reserve the cost of a call, once it fits beside what other calls hold."""
+        changed = asyncio.Event()
+        waiter = asyncio.get_running_loop(), changed
+        while True:
+            changed.clear()
+            with self._lock:
+                amount = self._amount(estimate())  # anew: other replies may have cost more
+                if amount <= self._free - self.reserved_usd:
+                    self.reserved_usd += amount
+                    return amount
+                self._waiting.append(waiter)
+            try:
+                await changed.wait()
+            finally:
+                with self._lock:
+                    self._waiting.remove(waiter)
+
+    def _wake(self) -> None:
+        """Let those that wait look again, on whatever event loop they do. Needs the lock."""
+        for loop, changed in self._waiting:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(changed.set)
+
+    @property
+    def _free(self) -> float:
+        return math.inf if self.budget_usd is None else self.budget_usd - self.cost_usd
+
+    def _amount(self, estimate: Estimate) -> float:
+        """The money to hold for a call: what it may cost, and no more than all that is left.
+
+        Raises:
+            BudgetExceededError: When what is expected does not fit into what is left.
+        """
+        self.check(estimate.expected)
+        return min(max(estimate.expected, estimate.most), self._free)
+
+    def add(self, usage: Usage, cost_usd: float | None, task_id: str = "") -> None:
+        """Count a model call.
+
+        Args:
+            usage: Its tokens.
+            cost_usd: What it cost; None where no price is known.
+            task_id: The task that asked; empty for a call outside of tasks.
+        """
+        self._count(usage, cost_usd, task_id)
+        if self.within is not None:
+            self.within.add(usage, cost_usd, task_id)
+
+    def _count(self, usage: Usage, cost_usd: float | None, task_id: str) -> None:
+        with self._lock:
+            if payer := self._payers.get(task_id, task_id):
+                self._by_task[payer] = self._by_task.get(payer, 0.0) + (cost_usd or 0.0)
+                while len(self._by_task) > _MOST_TASKS:
+                    del self._by_task[next(iter(self._by_task))]
+            self.usage = self.usage + usage
+            if cost_usd is None:
+                self.unpriced_calls += 1
+            else:
+                self.cost_usd += cost_usd
+
+    def begin(self, task_id: str, past: Sequence[Event] = (), *, parent: str | None = None) -> None:
+        """A task is about to run; what it cost in another process counts here, once.
+
+        Args:
+            task_id: The task.
+            past: What its journal tells of it, when it is resumed.
+            parent: The task that has it done, and whose cost it is.
+        """
+        with self._lock:
+            if parent is not None:
+                self._payers[task_id] = self._payers.get(parent, parent)
+            known = task_id in self._tasks or task_id in self._ended
+            self._tasks.add(task_id)
+        for event in () if known else past:
+            if isinstance(event, ModelReplied):
+                self._count(event.usage, event.cost_usd, task_id)
+            elif isinstance(event, ChildFinished) and event.cost_usd is not None:
+                # Its call may be answered from the journal, and then nobody begins it again.
+                self._ended.add(event.child_id)
+                self._count(Usage(), event.cost_usd, task_id)
+        if self.within is not None:
+            self.within.begin(task_id, past, parent=parent)
+
+    def end(self, task_id: str) -> None:
+        """A task is over, so that it is never resumed."""
+        with self._lock:
+            self._tasks.discard(task_id)
+            self._payers.pop(task_id, None)
+        if self.within is not None:
+            self.within.end(task_id)
+
+    def limit(self, budget_usd: float) -> None:
+        """Set another budget, which covers what was spent before, too."""
+        with self._lock:
+            self.budget_usd = budget_usd
+            self._wake()
+
+    def reset(self, limit_usd: float | None = None) -> None:
+        """Start counting money again, with a new limit if one is given."""
+        with self._lock:
+            self.cost_usd = 0.0
+            self.unpriced_calls = 0
+            self._by_task.clear()
+            if limit_usd is not None:
+                self.budget_usd = limit_usd
+            self._wake()

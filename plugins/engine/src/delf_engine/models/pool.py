@@ -1,0 +1,154 @@
+"""The models of an agent, made when they are first asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from delf.environment import apart
+from delf.errors import DelfError, PluginError
+from delf.llm import LLMConfig
+from delf.messages import Price
+from delf.plugins.factories import check_made
+from delf.plugins.host import PluginHost
+from delf.protocols.model import (
+    Model,
+    ModelContext,
+    ModelSession,
+    SupportsModelCheck,
+    SupportsModelWarmUp,
+    SupportsPrice,
+    SupportsRecording,
+    SupportsSessions,
+)
+from delf.specs import ModelSpec
+from delf_engine.project.prices import Prices
+from delf_engine.redact import Redactor
+
+FindPrice = Callable[[str], Price | None]
+"""The user's own price of a model, which wins over a provider's list."""
+
+
+class ModelPool:
+    """The models of an agent, made when first asked.
+
+    Args:
+        host: Where models come from.
+        context: Keys and environment.
+        record: Where to write what the models answer.
+        redactor: Takes secrets out of what is written there.
+        pricing: The user's own prices.
+    """
+
+    def __init__(
+        self,
+        host: PluginHost,
+        context: ModelContext,
+        record: str | None = None,
+        redactor: Redactor | None = None,
+        pricing: FindPrice | None = None,
+    ) -> None:
+        self.pricing = load_pricing(()) if pricing is None else pricing
+        self._host = host
+        self._redactor = Redactor() if redactor is None else redactor
+        self._context = context
+        self._record = record
+        self._open: dict[str, Model] = {}
+        self._priced: dict[str, SupportsPrice] = {}
+
+    def get(self, config: LLMConfig) -> Model:
+        """The model for a configuration.
+
+        Raises:
+            PluginError: When no plugin serves it.
+            ModelConfigurationError: When its plugin refuses the configuration.
+        """
+        key = _key(config)
+        model = self._open.get(key)
+        if model is None:
+            spec = self._host.model_spec(config)
+            made: Model = self._made(spec, config)
+            check_made("model", made, f"the model {spec.name!r}")
+            if isinstance(made, SupportsPrice):
+                self._priced[key] = made
+            model = self._open[key] = self._recorded(made)
+        return model
+
+    def name_of(self, config: LLMConfig) -> str:
+        """Name a model and the plugin that it is from, for whoever reads of its failure."""
+        spec = self._host.model_spec(config)
+        return f"the model {spec.name!r} of {self._host.origin(spec)}"
+
+    def _made(self, spec: ModelSpec, config: LLMConfig) -> Model:
+        """Make a model; whatever is wrong with its factory is told with the plugin's name."""
+        factory = self._host.resolve(spec)
+        try:
+            return apart(factory, config, self._context)
+        except DelfError:
+            raise
+        except Exception as error:
+            raise PluginError(
+                f"{self.name_of(config)} cannot be made: {type(error).__name__}: {error}",
+                hint=f"its factory {spec.factory} is called with (config, context), and gives a "
+                "model",
+            ) from error
+
+    def priced(self, config: LLMConfig) -> SupportsPrice | None:
+        """Return the object that knows a model's price beforehand, if there is one."""
+        self.get(config)
+        return self._priced.get(_key(config))
+
+    def _recorded(self, model: Model) -> Model:
+        """The model, recorded if that is wanted by what replays the recording."""
+        if self._record is None:
+            return model
+        spec = self._host.model_spec(f"recorded:{self._record}")
+        player = self._host.resolve(spec)
+        if not isinstance(player, SupportsRecording):
+            raise PluginError(f"{self._host.origin(spec)} cannot record")
+        return player.record(model, self._record, self._redactor.text)
+
+    async def warm_up(self, config: LLMConfig) -> None:
+        """Let a model prepare for its first call, if it can."""
+        model = self.get(config)
+        if isinstance(model, SupportsModelWarmUp):
+            await model.warm_up()
+
+    async def check(self, config: LLMConfig) -> None:
+        """Look whether a model could be asked, as far as it knows without being asked.
+
+        Raises:
+            DelfError: When it could not.
+        """
+        model = self.get(config)
+        if isinstance(model, SupportsModelCheck):
+            await model.check()
+
+    async def connect(self, config: LLMConfig) -> ModelSession | None:
+        """A session of a model, if it has sessions. What is recorded is said without one."""
+        model = self.get(config)
+        return await model.connect() if isinstance(model, SupportsSessions) else None
+
+    async def aclose(self) -> None:
+        """Close every model."""
+        models = list(self._open.values())
+        self._open.clear()
+        self._priced.clear()
+        for model in models:
+            await model.aclose()
+
+
+def _key(config: LLMConfig) -> str:
+    folder = getattr(config.model, "folder", None)  # of its delf.toml: see FileText
+    headers = sorted((config.headers or {}).items())
+    return repr((config, folder, config.base_url, config.api_key, headers))
+
+
+def load_pricing(paths: tuple[Path, ...]) -> FindPrice:
+    """Prices from the first of some files that exists.
+
+    Raises:
+        ConfigurationError: Naming the file and the entry that is wrong.
+    """
+    path = next((path for path in paths if path.is_file()), None)
+    return (lambda _: None) if path is None else Prices.read(path).find

@@ -1,0 +1,67 @@
+"""The keywords of an agent's configuration, for type checkers and editors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Literal
+
+    from delf.llm import LLMConfig
+    from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
+
+
+class AgentOptions(TypedDict, total=False):
+    """The fields of :class:`delf_engine.config.AgentConfig` as keywords; None leaves a field's default.
+
+    ``docs/configuration.md`` explains each. A model is a name, or an ``LLMConfig``.
+    """
+
+    llm: str | LLMConfig | None
+    light_llm: str | LLMConfig | None
+    heavy_llm: str | LLMConfig | None
+    vision_llm: str | LLMConfig | None
+    system_prompt: str | None
+    providers: Mapping[str, str] | None
+    api_key_for: Mapping[str, str] | None
+    verbose: bool | None
+    prefilter_mode: str | None
+    tools_budget: int | None
+    embedder: str | None
+    memory_namespace: str | None
+    memory_scope: Literal["person", "agent"] | None
+    memory_top_k: int | None
+    memory_threshold: float | None
+    learn: bool | None
+    reuse: Literal["off", "offer", "auto"] | None
+    retry_count: int | None
+    rerun_count: int | None
+    sandbox: str | None
+    sandbox_config: Mapping[str, Any] | None
+    min_isolation: Isolation | None
+    files: Sequence[str] | None
+    allowed_libs: Sequence[str] | None
+    budget_usd: float | None
+    allow_unpriced: bool | None
+    approval_mode: ApprovalMode | None
+    pre_approved: Sequence[str] | None
+    confirm_mode: ConfirmMode | None
+    flows: FlowMode | None
+    flow_rules: Sequence[str] | None
+    wait_approvals: bool | None
+    approvals: Sequence[str] | None
+    observers: Sequence[str] | None
+    approval_rules: Mapping[str, Any] | None
+    approval_timeout: float | None
+    timeout: float | None
+    stream: bool | None
+    max_tasks: int | None
+    max_depth: int | None
+    max_children: int | None
+    keep_prompts: bool | None
+    keep_tasks: int | None
+    record: str | None
+    journal: str | None
+    lease: float | None
+    output_dir: str | None

@@ -1,0 +1,107 @@
+"""The values of plain data as texts, each with its path and with whose words it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from itertools import islice
+from typing import Any, Final, cast
+
+from delf.types import Trust
+from delf_engine.origins.texts import number_text
+
+MOST_LEAVES: Final = 500
+"""Values of one call that are looked for."""
+_MOST_OF_BYTES: Final = 4_000_000
+"""Bytes of one value that are read as text."""
+_Step = tuple[str, Any, Trust, Mapping[str, Trust]]
+"""A path, what is there, whose words it is, and whose the fields are that have an author."""
+
+
+def authored(
+    value: Any,
+    trust: Trust | Mapping[str, Trust] = "outside",
+    path: str = "",
+    *,
+    has_keys: bool = False,
+) -> Iterator[tuple[Trust, str, str]]:
+    """The values of plain data that could come from somewhere, in order: whose, path and text.
+
+    A text of JSON is the data in it. As a whole result its fields have authors; in a field it is
+    the words of that field's author alone, who could name any field there.
+
+    Args:
+        value: The data.
+        trust: Whose words it holds: of all, or by the names of fields, with ``*`` for the rest.
+            A field without a name of its own there is of the field around it.
+        path: Its own path.
+        has_keys: Every key is a value, else only those that are no field's name, but an address or
+            a title.
+    """
+    named: Mapping[str, Trust] = {"*": trust} if isinstance(trust, str) else trust
+    whose = named.get("*", "outside")
+    todo: list[_Step] = [(path, _data_in(value), whose, named)]
+    while todo:
+        path, item, whose, named = todo.pop()
+        match item:
+            case str():
+                inner = _data_in(item)
+                if inner is item:
+                    yield whose, path, item
+                else:
+                    todo.append((path, inner, whose, {}))
+            case bool() | None:
+                pass
+            case int() | float() | Decimal():
+                yield whose, path, number_text(item)
+            case bytes():
+                yield whose, path, item[:_MOST_OF_BYTES].decode(errors="replace")
+            case Mapping():
+                fields: list[_Step] = []
+                for index, (key, each) in enumerate(cast("Mapping[Any, Any]", item).items()):
+                    if isinstance(key, str) and (has_keys or not key.isidentifier()):
+                        yield whose, f"{path}[key {index}]", key
+                    fields.append((f"{path}.{key}", each, named.get(key, whose), named))
+                todo += reversed(fields)
+            case list() | tuple() | set() | frozenset():
+                items: list[_Step] = [
+                    (f"{path}[{at}]", each, whose, named)
+                    for at, each in enumerate(cast("Iterable[Any]", item))
+                ]
+                todo += reversed(items)
+            case _:
+                yield whose, path, str(item)
+
+
+def leaves_of(arguments: Mapping[str, Any], *, has_keys: bool = False) -> Iterator[tuple[str, str]]:
+    """The values of arguments as texts, each with its path, as ``to[0]``.
+
+    Args:
+        arguments: By name.
+        has_keys: The keys of records are values, too.
+    """
+    for name, item in arguments.items():
+        for _, path, text in authored(item, path=name, has_keys=has_keys):
+            yield path, text
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """The first values of plain data as texts."""
+    return (text for _, _, text in islice(authored(value), MOST_LEAVES))
+
+
+def text_of(value: Any) -> str:
+    """Plain data as one text, a line for each of its first values."""
+    leaves = islice(authored(value), MOST_LEAVES)
+    return "\n".join(f"{path.lstrip('.')}: {text}" if path else text for _, path, text in leaves)
+
+
+def _data_in(value: Any) -> Any:
+    """The data of a text that is a JSON object or array; anything else as it is."""
+    if not isinstance(value, str) or value[:1] not in ("{", "["):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value

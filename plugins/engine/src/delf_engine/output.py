@@ -1,0 +1,304 @@
+"""Output files: a folder for each task, made when the first file comes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import filecmp
+import itertools
+import logging
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from delf.errors import ConfigurationError, DelfError
+from delf.events import Event, FileWritten
+from delf.machine.filenames import check_file_name
+from delf.values.encoding import MAX_VALUES, loads
+from delf.values.sizes import has_too_many_values
+from delf_engine.formats import Formats
+from delf_engine.journal.log import TaskLog
+from delf_engine.retention import OUTPUT_PREFIX
+
+_log = logging.getLogger(__name__)
+MOST_OF_CALLS: Final = 200 * 1024 * 1024
+"""Bytes of files that the tools of one task give: scripts have a limit in their sandbox."""
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+
+
+class OutputFolder:
+    """A folder for a task's output files.
+
+    A file of the task replaces its earlier one of that name. A file that was there before is
+    never touched: the new one gets a number, ``report-2.csv``.
+
+    Args:
+        folder: Where they go; a new temporary folder for each task when None.
+        written: Of a task that is resumed: what it wrote before, absolute paths by name. A file
+            with the very content that is to be written is then taken for its own, too: it may
+            have been stopped before it could say so.
+    """
+
+    def __init__(self, folder: str | None, written: Mapping[str, str] | None = None) -> None:
+        self._folder = Path(folder).expanduser().resolve() if folder is not None else None
+        self._resumed = written is not None
+        self.files: dict[str, str] = dict(written or {})
+
+    def write(self, name: str, data: bytes) -> str:
+        """Write a whole file, at once or not at all.
+
+        Args:
+            name: A relative name.
+            data: Its content.
+
+        Returns:
+            The absolute path.
+
+        Raises:
+            ValueError: When the name leaves the folder.
+            OSError: When it cannot be written.
+        """
+        name = check_file_name(name)
+        own = self.files.get(name)
+        place = _writable(name)
+        parent = self._parent_of(place, own)
+        parent.mkdir(parents=True, exist_ok=True)
+        temporary = parent / f".delf-{secrets.token_hex(8)}"
+        try:
+            with temporary.open("xb") as file:  # with the mode that the user's umask leaves
+                file.write(data)
+            path = self._put(temporary, parent / Path(place).name, own)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        self.files[name] = str(path)
+        return str(path)
+
+    def _parent_of(self, name: str, own: str | None) -> Path:
+        """The folder of a file, which no link may lead out of."""
+        if own is not None:
+            parent = Path(own).parent
+            inside = parent.resolve() == parent
+        else:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix=OUTPUT_PREFIX)).resolve()
+            parent = (self._folder / name).parent.resolve()
+            inside = parent.is_relative_to(self._folder)
+        if not inside:
+            raise ValueError(f"{name!r} leaves the output folder")
+        return parent
+
+    def _put(self, temporary: Path, path: Path, own: str | None) -> Path:
+        """Give a written file its name, or the first free one like it."""
+        if own is not None:
+            return temporary.replace(own)
+        taken = {other.casefold() for other in self.files.values()}
+        for number in itertools.count(1):
+            free = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+            if str(free).casefold() in taken:  # one file only, where the folder is copied to
+                continue
+            try:
+                _link(temporary, free)
+            except FileExistsError:
+                if not (self._resumed and _same(temporary, free)):
+                    continue
+                temporary.unlink()
+            return free
+        raise AssertionError("numbers do not end")
+
+
+def _writable(name: str) -> str:
+    """Replace what the file system's encoding does not have: ASCII with LC_ALL=C, for one."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        return name.encode(encoding, "replace").decode(encoding).replace("?", "_")
+    return name
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        if other.is_symlink() or one.stat().st_size != other.stat().st_size:
+            return False
+        return filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """Rename, but only to a name that is free.
+
+    Raises:
+        FileExistsError: When it is not.
+    """
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        temporary.replace(path)
+    else:
+        temporary.unlink()
+
+
+def written_before(events: Sequence[Event]) -> dict[str, str] | None:
+    """List the files that a task wrote before it was interrupted; None for a new task.
+
+    Args:
+        events: Its journal, as far as that went.
+    """
+    if not events:
+        return None
+    return {event.label: event.path for event in events if isinstance(event, FileWritten)}
+
+
+class OutputFiles:
+    """Takes a task's output files, one after another, and keeps what happened to them.
+
+    Args:
+        folder: Where they go.
+        formats: What makes files from rows.
+        log: Where each file is recorded.
+    """
+
+    def __init__(self, folder: OutputFolder, formats: Formats, log: TaskLog) -> None:
+        self._folder = folder
+        self._formats = formats
+        self._log = log
+        self._order = asyncio.Lock()
+        self._writing: set[asyncio.Task[None]] = set()
+        self._problems: list[str] = []
+        self._of_calls = 0
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Absolute paths by name."""
+        return self._folder.files
+
+    def take(self, name: str, data: bytes, *, is_rows: bool = False) -> None:
+        """Write a file in the background.
+
+        Args:
+            name: A relative name.
+            data: Its content, or its rows in tagged JSON.
+            is_rows: Which of both.
+        """
+        task = asyncio.ensure_future(self._write(name, data, is_rows))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    def take_from_call(self, name: str, data: bytes) -> None:
+        """The same for a file of a call; those of all calls together have a limit.
+
+        Args:
+            name: A relative name.
+            data: Its content.
+        """
+        self._of_calls += len(data)
+        if self._of_calls > MOST_OF_CALLS:
+            self._problems.append(
+                f"{name!r} is not kept: the files of calls have more than {MOST_OF_CALLS:,} bytes"
+            )
+            return
+        self.take(name, data)
+
+    @property
+    def under_way(self) -> bool:
+        """True if a file is being written."""
+        return bool(self._writing)
+
+    async def settled(self) -> None:
+        """Wait until all that was handed over by now is there, or known to fail."""
+        if self._writing:
+            await asyncio.wait(set(self._writing))
+
+    async def all_written(self, timeout: float | None = None) -> list[str]:
+        """Wait until all files are there.
+
+        Args:
+            timeout: Seconds; what is not done then is given up.
+
+        Returns:
+            What went wrong since this was last asked.
+        """
+        if self._writing:
+            _, late = await asyncio.wait(set(self._writing), timeout=timeout)
+            for task in late:
+                task.cancel()
+        problems, self._problems = self._problems, []
+        return problems
+
+    async def _write(self, name: str, data: bytes, is_rows: bool) -> None:
+        async with self._order:
+            try:
+                if self._log.redactor.knows_any:
+                    name, data = await asyncio.to_thread(self._clean, name, data)
+                content = await self._made_of_rows(name, data) if is_rows else data
+                path = await asyncio.to_thread(self._folder.write, name, content)
+                await self._log.record(FileWritten, label=name, path=path, size=len(content))
+            except DelfError as error:
+                self._problems.append(f"{name!r}: {error.for_model()}")
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                self._problems.append(f"{name!r} cannot be written: {reason}")
+            except Exception as error:
+                message = f"the output file {name!r} failed"
+                self._log.redactor.log_failure(_log, message, error)
+                self._problems.append(f"{name!r} cannot be made: {type(error).__name__}: {error}")
+
+    def _clean(self, name: str, data: bytes) -> tuple[str, bytes]:
+        """Without secrets; what is not text stays as it is, as it would break."""
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            return self._log.redactor.text(name), data
+        return self._log.redactor.text(name), self._log.redactor.value(data)
+
+    async def _made_of_rows(self, name: str, data: bytes) -> bytes:
+        parts = await asyncio.to_thread(_rows_of, data)
+        return await self._formats.writer(Path(name).suffix.lower()).write(parts)
+
+
+def _rows_of(data: bytes) -> Mapping[str, Sequence[Sequence[Any]]]:
+    """Rows by the name of their table. They are the script's word.
+
+    Raises:
+        ValueError: When they are anything else, or more than this process should hold.
+    """
+    if has_too_many_values(data):
+        raise ValueError(f"its rows have more than {MAX_VALUES:,} values")
+    value = loads(data)
+    if isinstance(value, dict):
+        tables = cast("dict[Any, Any]", value)
+        if all(isinstance(name, str) and _is_grid(rows) for name, rows in tables.items()):
+            return tables
+    raise ValueError("its rows are malformed")
+
+
+def _is_grid(rows: Any) -> bool:
+    return isinstance(rows, list) and all(isinstance(row, list) for row in cast("list[Any]", rows))
+
+
+def check_output_folder(folder: str | None) -> None:
+    """Find out before the first task whether files can be written.
+
+    Raises:
+        ConfigurationError: When they cannot.
+    """
+    if folder is None:
+        return
+    try:
+        path = Path(folder).expanduser().resolve()
+        there = next(place for place in (path, *path.parents) if place.exists())
+        usable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigurationError(f"the output folder {folder!r} cannot be used: {error}") from error
+    if not usable:
+        problem = "may not be written to" if there.is_dir() else "is not a folder"
+        raise ConfigurationError(f"the output folder {folder!r} cannot be used: {there} {problem}")

@@ -1,0 +1,189 @@
+"""Makes connections by the names that users type: instances of ``delf.toml``, or types."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from delf.environment import using_environ
+from delf.errors import (
+    AgentConfirmationError,
+    ConfigurationError,
+    ConnectionConfigurationError,
+    DelfError,
+    PluginError,
+    did_you_mean,
+)
+from delf.plugins.host import PluginHost
+from delf.plugins.loader import explain
+from delf.records import dataclass
+from delf.specs import ConnectionSpec
+from delf.tools.connection import Connection
+from delf.trust.decisions import Trust
+from delf_engine.project.entries import ConnectionEntry
+from delf_engine.project.values import Values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connector:
+    """Makes connections by name, or from settings that are in neither file nor code.
+
+    Implements :class:`delf.tools.context.Connect`.
+
+    Args:
+        host: Knows the types.
+        entries: The named instances.
+        environ: Where settings and references are looked up.
+        folder: From where relative paths count.
+        trust: Whose word counts that the folder is trusted.
+    """
+
+    host: PluginHost
+    entries: Mapping[str, ConnectionEntry]
+    environ: Mapping[str, str] = field(repr=False)
+    folder: Path
+    trust: Trust | None = None
+
+    def __call__(
+        self,
+        name: str,
+        *,
+        kind: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        where: str | None = None,
+    ) -> Connection:
+        """The connection; see the protocol."""
+        with using_environ(self.environ, self.folder, self.trust):
+            if kind is None and settings is None:
+                return _named(self.host, self.entries, self.environ, name)
+            where = where or f"connection {name!r}"
+            return self._of_settings(name, kind or name, settings or {}, where)
+
+    def _of_settings(
+        self, name: str, kind: str, settings: Mapping[str, Any], where: str
+    ) -> Connection:
+        values, own = Values(), dict(settings)
+        permissions = {key: own.pop(key, None) for key in ("allow", "confirm")}
+        for key, value in own.items():
+            values.put((key,), value, lambda at: f"{where} {'.'.join(at)}", self.folder)
+        entry = ConnectionEntry(
+            name=name, type=kind, where=where, values=values, environ=self.environ, **permissions
+        )
+        if "." in kind:
+            return _make(_class_at(kind, where), entry, kind)
+        return _of_type(self.host, entry)
+
+
+def _class_at(path: str, where: str) -> Any:
+    """The class at a dotted path."""
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(
+            f"{where}: there is no {path}: {error}", hint="the path of a class, as package.Class"
+        ) from None
+    if not (isinstance(found, type) and issubclass(found, Connection)):
+        raise ConfigurationError(f"{where}: {path} is not a class of connections")
+    return found
+
+
+def _named(
+    host: PluginHost,
+    entries: Mapping[str, ConnectionEntry],
+    environ: Mapping[str, str],
+    name: str,
+) -> Connection:
+    entry = entries.get(name)
+    if entry is not None:
+        return _of_type(host, entry)
+    spec = _type(host, entries, name)
+    entry = ConnectionEntry(
+        name=name.replace("-", "_"),
+        type=name,
+        where=f"connection {name!r}",
+        values=Values(),
+        environ=environ,
+    )
+    return _of_spec(host, spec, entry)
+
+
+def _of_type(host: PluginHost, entry: ConnectionEntry) -> Connection:
+    try:
+        spec = host.spec(ConnectionSpec, entry.type)
+    except PluginError as error:
+        raise PluginError(f"{entry.where}: {error.message}", hint=error.hint) from None
+    return _of_spec(host, spec, entry)
+
+
+def _of_spec(host: PluginHost, spec: ConnectionSpec, entry: ConnectionEntry) -> Connection:
+    factory = host.resolve(spec)
+    owner = host.origin(spec)
+    if not callable(factory):
+        raise PluginError(f"{owner}: {spec.factory} is not a connection, but {factory!r}")
+    return _make(factory, entry, owner)
+
+
+def _type(host: PluginHost, entries: Mapping[str, ConnectionEntry], name: str) -> ConnectionSpec:
+    try:
+        return host.spec(ConnectionSpec, name)
+    except PluginError as error:
+        # A near miss of an instance is likelier meant than a type that could be installed.
+        close = did_you_mean(name, entries)
+        if not close:
+            raise
+        listed = ", ".join(entries)
+        raise ConfigurationError(
+            f"unknown connection {name!r}{close}", hint=f"configured: {listed}; {error.hint}"
+        ) from None
+
+
+def _make(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
+    own: Any = getattr(factory, "Settings", None)
+    settings = entry.settings_under(own.model_fields if own is not None else ())
+    arguments: dict[str, Any] = {
+        "name": entry.name,
+        "allow": entry.allow,
+        "confirm": entry.confirm,
+        **settings,
+    }
+    _check_arguments(factory, entry, arguments)
+    try:
+        made = factory(**arguments)
+    except (ConnectionConfigurationError, AgentConfirmationError) as error:
+        message = error.message.removeprefix(f"{entry.name}: ")
+        raise type(error)(f"{entry.where}: {message}", hint=error.hint) from None
+    except DelfError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{entry.where}: {owner} failed to make it: {explain(error)}") from error
+    return made
+
+
+def _check_arguments(factory: Any, entry: ConnectionEntry, arguments: Mapping[str, Any]) -> None:
+    """Refuse settings that a constructor of its own does not take."""
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):
+        return
+    parameters = signature.parameters
+    # It checks its keywords by itself, as the base class of connections does.
+    if any(item.kind is item.VAR_KEYWORD for item in parameters.values()):
+        return
+    known = [name for name in parameters if name not in ("name", "allow", "confirm", "metadata")]
+    for key in arguments:
+        if key not in parameters:
+            raise ConnectionConfigurationError(
+                f"{entry.where}: unknown setting {key!r}{did_you_mean(key, known)}",
+                hint=f"its settings: {', '.join(known)}",
+            )
+    for name in known:
+        if parameters[name].default is inspect.Parameter.empty and name not in arguments:
+            raise ConnectionConfigurationError(
+                f"{entry.where}: setting {name!r} is missing",
+                hint=f"its settings: {', '.join(known)}",
+            )

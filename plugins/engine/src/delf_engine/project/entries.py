@@ -1,0 +1,161 @@
+"""``[connections.NAME]`` and ``[plugins.NAME]``: what was written, read when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Final
+
+from delf.environment import SourcedText, source_of
+from delf.errors import ConfigurationError, did_you_mean
+from delf.records import dataclass
+from delf.types import Permission
+from delf_engine.config import PREFIX
+from delf_engine.project.texts import scalar
+from delf_engine.project.values import Given, Values
+
+_OWN_KEYS: Final = ("type", "allow", "confirm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionEntry:
+    """A named instance, ``[connections.NAME]``.
+
+    Args:
+        name: The variable's name in scripts.
+        type: The name of its type.
+        allow: As it was written; checked when the connection is made.
+        confirm: As it was written; checked when the connection is made.
+        where: Where it was configured, for messages.
+        values: Its settings with their origins.
+        environ: Where references are looked up.
+    """
+
+    name: str
+    type: str
+    allow: Permission = None
+    confirm: Permission = None
+    where: str
+    values: Values = field(repr=False)
+    environ: Mapping[str, str] = field(repr=False)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Its settings, with references looked up.
+
+        Raises:
+            EnvironmentKeyError: When a variable that it refers to is not set.
+        """
+        return self.values.resolve(self.environ)
+
+    def settings_under(self, fields: Collection[str]) -> dict[str, Any]:
+        """Its settings without those of the file that a ``DELF_<NAME>_…`` variable replaces.
+
+        Args:
+            fields: The fields that are read from such variables.
+        """
+        prefix = f"{PREFIX}{self.name.upper()}_"
+        set_there = {key for key in fields if self.environ.get(f"{prefix}{key.upper()}")}
+        kept = {path[0] for path, given in self.values.leaves() if not given.from_file}
+        return self.values.resolve(self.environ, without=set_there - kept)
+
+
+class PluginOptions(Mapping[str, Mapping[str, Any]]):
+    """``[plugins.NAME]`` by name; references are looked up when a section is read.
+
+    A ``DELF_<NAME>_<OPTION>`` variable wins over an option of the file.
+
+    Args:
+        sections: The sections by plugin name.
+        environ: Where references are looked up.
+    """
+
+    def __init__(self, sections: Mapping[str, Values], environ: Mapping[str, str]) -> None:
+        self.sections = sections
+        self._environ = environ
+
+    def __getitem__(self, name: str) -> Mapping[str, Any]:
+        section = self.sections[name]
+        options = section.resolve(self._environ, without=set(found := self._variables(name)))
+        return {**options, **found}
+
+    def leaves(self, name: str) -> Iterator[tuple[tuple[str, ...], Given]]:
+        """Yield the values that were written for a plugin, with their origins."""
+        return self.sections[name].leaves()
+
+    def _variables(self, name: str) -> dict[str, Any]:
+        """The options of the file that are variables, too, as these say."""
+        prefix = f"{PREFIX}{name.upper().replace('-', '_')}_"
+        found: dict[str, Any] = {}
+        for path, given in self.sections[name].leaves():
+            text = self._environ.get(f"{prefix}{path[0].upper()}")
+            if text and given.from_file and len(path) == 1:
+                source = source_of(text, "environment")
+                whole = isinstance(given.value, str)
+                found[path[0]] = SourcedText(text, source) if whole else scalar(text)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sections)
+
+    def __len__(self) -> int:
+        return len(self.sections)
+
+
+def entries_of(
+    path: Path | None,
+    document: Mapping[str, Any],
+    connections: Mapping[str, Values],
+    environ: Mapping[str, str],
+) -> dict[str, ConnectionEntry]:
+    """The connections that the file and ``--set`` describe.
+
+    Args:
+        path: The file.
+        document: What is in it.
+        connections: The settings of each.
+        environ: Where references are looked up.
+
+    Raises:
+        ConfigurationError: For a mistyped name, and for what has no form of a section.
+    """
+    written: Collection[str] = document.get("connections", {})
+    entries: dict[str, ConnectionEntry] = {}
+    for name, values in connections.items():
+        where = f"{path} [connections.{name}]" if name in written else f"--set connections.{name}"
+        own = {key: _take(values, key, where) for key in _OWN_KEYS}
+        close = did_you_mean(name, written)
+        if name not in written and close and own["type"] is None:
+            raise ConfigurationError(
+                f"{where}: there is no such connection{close}",
+                hint=f"a new one needs its type: --set connections.{name}.type=…",
+            )
+        kind: Any = name if own["type"] is None else own["type"]
+        if not isinstance(kind, str):
+            raise ConfigurationError(
+                f"{where} type: it is {type(kind).__name__}, not a name",
+                hint='the name of a type of connection, as in type = "sql"',
+            )
+        entries[name] = ConnectionEntry(
+            name=name,
+            type=kind,
+            allow=own["allow"],
+            confirm=own["confirm"],
+            where=where,
+            values=values,
+            environ=environ,
+        )
+    return entries
+
+
+def _take(values: Values, key: str, where: str) -> Any:
+    """Take a value out that is not one of the type's settings."""
+    found = [(path, given) for path, given in values.leaves() if path[0] == key]
+    values.drop((key,))
+    if any(len(path) > 1 for path, _ in found):
+        raise ConfigurationError(
+            f"{where} {key}: it cannot be a table",
+            hint="a name" if key == "type" else "true, false, an action's name or a list of names",
+        )
+    return found[0][1].value if found else None

@@ -1,0 +1,149 @@
+"""``delf.toml``: what its sections may be."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from delf.errors import ConfigurationError, ToolDefinitionError, did_you_mean
+from delf.tools.signature import check_name
+from delf.trust.folders import parse_toml, read_file
+from delf_engine.config import LLM_KEYS, AgentConfig
+
+RULES: Final = "rules"
+SECTIONS: Final = ("agent", "approvals", "connections", "plugins", "journal")
+PREFER: Final = "prefer"
+"""The key of ``[plugins]`` that is not a plugin: who wins where several give one name."""
+
+# The parser has the place in its message only.
+_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_RESERVED: Final = ("name", "metadata")
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The document, with its sections and their keys checked but no value.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ConfigurationError: Naming the file and the line or key.
+    """
+    content = read_file(path, path.parent)
+    if content is None:
+        what = "is not a file" if os.path.lexists(path) else "does not exist"
+        raise ConfigurationError(f"{path} {what}")
+    try:
+        document = parse_toml(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is not UTF-8 text") from error
+    except ValueError as error:  # of TOML, or a number that Python does not take
+        raise ConfigurationError(
+            f"{path}{_position(str(error))}: {_PLACE.sub('', str(error))}",
+            hint="the file is TOML: https://toml.io",
+        ) from error
+    _check(path, document)
+    if rules := document.pop("approvals", {}).get(RULES):
+        document.setdefault("agent", {})["approval_rules"] = rules
+    return document
+
+
+def _position(message: str) -> str:
+    found = _PLACE.search(message)
+    if found is None:
+        return ""
+    return f", line {found[1]}, column {found[2]}" if found[1] else ", at its end"
+
+
+def _check(path: Path, document: Mapping[str, Any]) -> None:
+    fields = tuple(AgentConfig.model_fields)
+    for section, content in document.items():
+        is_table = isinstance(cast("object", content), Mapping)
+        if section in fields and not (is_table and section in SECTIONS):
+            raise ConfigurationError(
+                f"{path}: {section!r} is outside of a section", hint="put it under [agent]"
+            )
+        if section not in SECTIONS:
+            raise ConfigurationError(
+                f"{path}: unknown section {section!r}{did_you_mean(section, SECTIONS)}",
+                hint=f"known sections: {', '.join(SECTIONS)}",
+            )
+        _table(path, section, content)
+    for key, content in document.get("approvals", {}).items():
+        if key != RULES:
+            raise ConfigurationError(
+                f"{path} [approvals]: unknown key {key!r}", hint="known keys: rules"
+            )
+        _table(path, "approvals.rules", content)
+    for key in document.get("agent", {}):
+        check_agent_key(f"{path} [agent]", key)
+    for name, content in document.get("connections", {}).items():
+        where = f"{path} [connections.{name}]"
+        check_instance_name(where, name)
+        for key in _table(path, f"connections.{name}", content):
+            check_connection_key(where, key)
+    for name, content in document.get("plugins", {}).items():
+        if name == PREFER:
+            _check_prefer(path, content)
+        else:
+            _table(path, f"plugins.{name}", content)
+
+
+def _check_prefer(path: Path, content: object) -> None:
+    names = cast("list[object]", content) if isinstance(content, list) else [None]
+    if not all(isinstance(name, str) and name for name in names):
+        raise ConfigurationError(
+            f"{path} [plugins] prefer: it is not a list of names",
+            hint='the plugins that win where several give one name: prefer = ["NAME"]',
+        )
+
+
+def check_agent_key(where: str, key: str) -> None:
+    """Refuse a key that no agent has.
+
+    Raises:
+        ConfigurationError: With a suggestion.
+    """
+    fields = tuple(AgentConfig.model_fields)
+    if key in fields:
+        return
+    close = f"; did you mean 'llm.{key}'?" if key in LLM_KEYS else did_you_mean(key, fields)
+    raise ConfigurationError(
+        f"{where}: unknown key {key!r}{close}", hint=f"known keys: {', '.join(fields)}"
+    )
+
+
+def check_instance_name(where: str, name: str) -> None:
+    """Refuse a name that a script could not use as a variable.
+
+    Raises:
+        ConfigurationError: Naming the section.
+    """
+    try:
+        check_name(name, "the connection name")
+    except ToolDefinitionError as error:
+        raise ConfigurationError(f"{where}: {error.message}", hint=error.hint) from None
+
+
+def check_connection_key(where: str, key: str) -> None:
+    """Refuse keys that have another meaning in a connection's constructor.
+
+    Raises:
+        ConfigurationError: Naming the section.
+    """
+    if key in _RESERVED:
+        raise ConfigurationError(
+            f"{where}: {key!r} cannot be set here",
+            hint="a connection's name is the name of its section",
+        )
+
+
+def _table(path: Path, section: str, content: object) -> Mapping[str, Any]:
+    if not isinstance(content, Mapping):
+        raise ConfigurationError(
+            f"{path}: {section!r} is a value, not a section", hint=f"write it as [{section}]"
+        )
+    return cast("Mapping[str, Any]", content)

@@ -1,0 +1,264 @@
+"""``Folder``: what the files of a project say, read once, before anybody is asked to trust them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from delf.environment import EnvFile
+from delf.errors import ConfigurationError
+from delf.records import dataclass
+from delf.trust.decisions import Items, whole
+from delf.trust.folders import (
+    CONFIG_FILE,
+    ENV_FILE,
+    PRICES_FILE,
+    is_file,
+    leaves,
+    project_folder,
+    read_file,
+    said,
+)
+from delf_engine.config import LLM_FIELDS
+from delf_engine.project.files import read_config
+from delf_engine.project.programs import files_of_programs, starts_program
+from delf_engine.project.values import substitute
+
+WORKERS: Final = "workers"
+ROUTINES: Final = "routines"
+_GENERATED: Final = "generated"
+_WORKER: Final = ".worker"
+_MAIN_WORKER: Final = f"main{_WORKER}"
+_TOOLS: Final = "tools.py"
+_OF_WORKERS: Final = frozenset({_WORKER, ".py", ".md", ".txt", ".json", ".jinja", ".jinja2", ".j2"})
+"""Suffixes of what a worker is made of: its code, and what its instructions take in."""
+_RECORDED: Final = "recorded:"
+_SAYING: Final = frozenset(
+    [
+        ".cfg",
+        ".cjs",
+        ".conf",
+        ".ini",
+        ".js",
+        ".json",
+        ".jsonc",
+        ".mjs",
+        ".pem",
+        ".pl",
+        ".py",
+        ".rb",
+        ".sh",
+        ".toml",
+        ".ts",
+        ".xml",
+        ".yaml",
+        ".yml",
+    ]
+)
+"""Suffixes of files that say what is done; any other one that is named is data, and may change."""
+_WRITTEN: Final = frozenset({"tokens", "path", "cache_dir", "record", "output_dir", "files"})
+"""Settings that name a file which delf writes, or which is data."""
+_LONGEST_PATH: Final = 1000
+_MOST_BYTES: Final = 500_000_000
+"""Bytes of all these files; a server that is one file has tens of millions."""
+_MOST_FILES: Final = 5000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """The contents of a folder's files.
+
+    Args:
+        root: The folder.
+        file: Its ``delf.toml``, if there is one.
+        document: What is in that.
+        env: Its ``.env``.
+        items: All that has an effect, by file and key.
+    """
+
+    root: Path
+    file: Path | None
+    document: Mapping[str, Any] = field(repr=False)
+    env: EnvFile = field(repr=False)
+    items: Items = field(repr=False)
+
+
+def read_folder(begin: Path, file: Path | None, environ: Mapping[str, str]) -> Folder:
+    """Read the files of a project; nothing that they say has an effect by that.
+
+    Args:
+        begin: Where the search for ``delf.toml`` begins, upwards.
+        file: The file to use instead of searching.
+        environ: The process's variables, for paths that refer to them.
+
+    Raises:
+        ConfigurationError: When one is no such file, is too large, or leads out of the folder.
+    """
+    begin = begin.resolve()
+    if file is not None:
+        root = file.parent.resolve()
+        file = root / file.name
+    else:
+        root = project_folder(begin)
+        file = root / CONFIG_FILE if is_file(root / CONFIG_FILE) else None
+    document = read_config(file) if file is not None else {}
+    env = _env_file(root, begin)
+    items: dict[str, Mapping[str, str]] = {}
+    if file is not None:
+        items[file.name] = said(document)
+    if env.written:
+        items[env.path.relative_to(root).as_posix()] = env.says
+    prices = read_file(root / PRICES_FILE, root)
+    if prices is not None:
+        items[PRICES_FILE] = whole(prices)
+    known = {**env.variables(environ), **environ}
+    left = _MOST_BYTES
+    for path in _said_by(root, document, env, known):
+        name = path.relative_to(root).as_posix()
+        if name in items:
+            continue
+        if len(items) >= _MOST_FILES:
+            raise ConfigurationError(f"{root} has more than {_MOST_FILES:,} files that decide")
+        items[name], size = _digest(path, root, left)
+        left -= size
+    named = list(_named(root, document, env, known))
+    if starts_program(document, named, [name for name, _ in env.written]):
+        items |= files_of_programs(root, items, _data(root, document))
+    return Folder(root=root, file=file, document=document, env=env, items=items)
+
+
+def _said_by(
+    root: Path, document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]
+) -> Iterator[Path]:
+    """The files that count beside ``delf.toml``, ``.env`` and the prices."""
+    yield from _named(root, document, env, environ)
+    workers = [*_main_worker(root), *_workers(root, document)]
+    yield from workers
+    if workers and is_file(root / _TOOLS):
+        yield root / _TOOLS
+    yield from _routines(root)
+
+
+def _env_file(root: Path, begin: Path) -> EnvFile:
+    """The ``.env`` beside ``delf.toml``, else that of the folder where the search began."""
+    places = [root, begin] if begin.is_relative_to(root) else [root]
+    for place in places:
+        if is_file(place / ENV_FILE):
+            return EnvFile.read(place / ENV_FILE, root)
+    return EnvFile(root / ENV_FILE)
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """The texts in a value."""
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, Mapping):
+            left += cast("Mapping[Any, Any]", item).values()
+        elif isinstance(item, (list, tuple)):
+            left += cast("list[Any]", item)
+
+
+def _named(
+    root: Path, document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]
+) -> Iterator[Path]:
+    """The files in the folder that its settings name, and that say what is done."""
+    texts = [(value, False) for _, value in env.written]
+    for path, value in leaves(document):
+        is_model = path[0] == "agent" and path[1:2] and path[1] in LLM_FIELDS
+        if is_model or (path[0] in ("connections", "plugins") and _WRITTEN.isdisjoint(path)):
+            texts += [(text, is_model) for text in texts_in(value)]
+    for text, is_model in texts:
+        try:
+            name = substitute(text, environ, "")
+        except ConfigurationError:
+            continue  # told by whoever uses it
+        recorded = is_model and name.startswith(_RECORDED)
+        path = _in_folder(root, name.removeprefix(_RECORDED) if recorded else name)
+        if path is not None and (recorded or path.suffix in _SAYING or os.access(path, os.X_OK)):
+            yield path
+
+
+def _data(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:
+    """The paths in the folder that settings name as data, or as what delf writes."""
+    named = (value for path, value in leaves(document) if not _WRITTEN.isdisjoint(path))
+    texts = (text for value in named for text in texts_in(value) if len(text) <= _LONGEST_PATH)
+    return frozenset(Path(os.path.normpath(root / text)) for text in texts if "\0" not in text)
+
+
+def _in_folder(root: Path, name: str) -> Path | None:
+    """The file of the folder that a text names, if it names one."""
+    if not name or len(name) > _LONGEST_PATH or not name.isprintable() or "://" in name:
+        return None
+    path = Path(os.path.normpath(root / os.path.expanduser(name)))  # noqa: PTH111
+    inside = path.is_relative_to(root) and is_file(path)
+    return path if inside and path.resolve().is_relative_to(root.resolve()) else None
+
+
+def _main_worker(root: Path) -> Iterator[Path]:
+    """The worker in the project's own folder, and the files beside it that it names."""
+    text = read_file(root / _MAIN_WORKER, root)
+    if text is None:
+        return
+    yield root / _MAIN_WORKER
+    for path in sorted(root.iterdir()):
+        if path.suffix in _OF_WORKERS and path.name.encode() in text and is_file(path):
+            yield path
+
+
+def _workers(root: Path, document: Mapping[str, Any]) -> Iterator[Path]:
+    """The workers of the project, and the files beside them that they use."""
+    folders = {root / WORKERS: None}
+    for table in document.get("connections", {}).values():
+        for name in texts_in(table.get("folders")):
+            folders[Path(os.path.normpath(root / os.path.expanduser(name)))] = None  # noqa: PTH111
+    for folder in folders:
+        if folder.is_relative_to(root) and folder.resolve().is_relative_to(root.resolve()):
+            for place in (folder, folder / _GENERATED):
+                yield from _workers_in(place)
+
+
+def _routines(root: Path) -> Iterator[Path]:
+    """The routines of the project."""
+    folder = root / ROUTINES
+    real = root.resolve()
+    if folder.is_dir():
+        files = sorted(path for path in folder.glob("*.py") if is_file(path))
+        yield from (path for path in files if path.resolve().is_relative_to(real))
+
+
+def _workers_in(folder: Path) -> Iterator[Path]:
+    if not folder.is_dir():
+        return
+    names = sorted(path for path in folder.iterdir())
+    for place in (folder, *(path for path in names if is_file(path / f"worker{_WORKER}"))):
+        files = sorted(path for path in place.iterdir() if is_file(path))
+        if any(path.suffix == _WORKER for path in files):
+            yield from (path for path in files if path.suffix in _OF_WORKERS)
+
+
+def _digest(path: Path, root: Path, most: int) -> tuple[Mapping[str, str], int]:
+    """Return the digests of a file as a whole, and its size.
+
+    No link to a file elsewhere is followed.
+    """
+    if not path.resolve().is_relative_to(root):
+        raise ConfigurationError(
+            f"{path} is a link out of its folder", hint="put the file itself there"
+        )
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > most:
+                raise ConfigurationError(
+                    f"{path}: the files that decide have more than {_MOST_BYTES:,} bytes"
+                )
+            return {"": hashlib.file_digest(file, "sha256").hexdigest()}, size
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error

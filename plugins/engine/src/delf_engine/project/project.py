@@ -1,0 +1,342 @@
+"""``Project``: everything that was configured where a command runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from delf.environment import Source, beside, source_of
+from delf.errors import ConfigurationError
+from delf.packages.official import PLUGIN_PREFIX, packages, usual
+from delf.records import dataclass
+from delf.trust.decisions import Trust
+from delf_engine.config import LLM_FIELDS, AgentConfig, make_config
+from delf_engine.project import texts
+from delf_engine.project.connections import Connector
+from delf_engine.project.entries import ConnectionEntry, PluginOptions, entries_of
+from delf_engine.project.files import PREFER
+from delf_engine.project.folder import read_folder
+from delf_engine.project.values import Values, substitute
+from delf_engine.secrets import secrets_of_headers, secrets_of_options
+
+if TYPE_CHECKING:
+    from delf.plugins.host import PluginHost
+
+_SENT_ALONG: Final = frozenset(
+    {"headers", "params", "path_params", "credentials", "env", "cookies"}
+)
+"""Tables of connections whose values may be keys, whatever their names: the types declare which
+are, and are not loaded for connections that nobody selected."""
+_KEYS: Final = frozenset({"providers", "api_key_for"})
+_KNOWN_BY: Final = frozenset({*LLM_FIELDS, *_KEYS})
+"""Settings whose texts say who gave them: keys go where that fits, paths count from a file."""
+
+
+_ENDPOINT: Final = frozenset({"base_url", "api_key", "headers", "provider"})
+"""Of a model: where it is asked, and what is sent along."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """A project: its flags, ``--set``, ``DELF_*``, ``.env`` and ``delf.toml`` together.
+
+    Implements :class:`delf_engine.project.any_project.AnyProject`.
+
+    Args:
+        root: The directory of ``delf.toml``, or where the search for one began.
+        file: The ``delf.toml``, if there is one.
+        connections: The named instances.
+        plugin_options: Options by plugin.
+        environ: All variables, the process's over those of ``.env``.
+        warnings: What the user should know, though nothing is wrong for sure.
+        agent_values: The agent's settings with their origins.
+        trust: Whose word counts that its folder is trusted.
+    """
+
+    root: Path
+    file: Path | None
+    connections: Mapping[str, ConnectionEntry]
+    plugin_options: PluginOptions
+    environ: Mapping[str, str] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+    agent_values: Values = field(repr=False)
+    trust: Trust = field(default_factory=Trust.here)
+
+    @property
+    def agent(self) -> AgentConfig:
+        """The agent's configuration.
+
+        Made when it is asked for: a missing key does not stop a look at a connection.
+
+        Raises:
+            EnvironmentKeyError: When a variable that it refers to is not set.
+            ConfigurationError: When a value does not fit, naming where it was given.
+        """
+        return self._agent
+
+    @cached_property
+    def _agent(self) -> AgentConfig:
+        values = self.agent_values.resolve(self.environ, placed=_KNOWN_BY)
+        where = f"{self.file} [agent]" if self.file else "configuration"
+        config = make_config(values, where=where, origin=self.agent_values.origin)
+        return self._with_paths(config)
+
+    @property
+    def journal(self) -> str | None:
+        """The name of the journal if one was given; nothing else is looked at.
+
+        Raises:
+            EnvironmentKeyError: When a variable that it refers to is not set.
+        """
+        found = self._only("journal")
+        return None if found is None else str(found)
+
+    @property
+    def observers(self) -> tuple[str, ...]:
+        """The names of the observers that were asked for; nothing else is looked at.
+
+        Raises:
+            EnvironmentKeyError: When a variable that they refer to is not set.
+        """
+        found = self._only("observers") or ()
+        return (found,) if isinstance(found, str) else tuple(map(str, found))
+
+    def _only(self, name: str) -> Any:
+        """One setting of the agent as it was given; None where it was not."""
+        others = {path[0] for path, _ in self.agent_values.leaves()} - {name}
+        return self.agent_values.resolve(self.environ, without=others).get(name)
+
+    def connector(self, host: PluginHost) -> Connector:
+        """Make the function that makes connections by name.
+
+        Args:
+            host: Knows the types.
+        """
+        return Connector(
+            host=host,
+            entries=self.connections,
+            environ=self.environ,
+            folder=self.root,
+            trust=self.trust,
+        )
+
+    def secrets(self) -> Iterator[str]:
+        """Every secret that is configured here, whether or not a task is given it."""
+        sections = [self.agent_values, *self.plugin_options.sections.values()]
+        sections += [entry.values for entry in self.connections.values()]
+        for path, given in (leaf for values in sections for leaf in values.written()):
+            try:
+                value = substitute(given.value, self.environ, given.origin)
+            except ConfigurationError:
+                value = given.value  # a variable is missing, and the rest is still a secret
+            if not _SENT_ALONG.isdisjoint(path[:-1]) and isinstance(value, str):
+                yield from secrets_of_headers({path[-1]: value})
+            elif not _KEYS.isdisjoint(path[:-1]) and isinstance(value, str):
+                yield value
+            else:
+                yield from secrets_of_options({path[-1]: value})
+
+    def _with_paths(self, config: AgentConfig) -> AgentConfig:
+        """Paths in ``delf.toml`` are relative to it, wherever the command runs."""
+        written = {path[0] for path, given in self.agent_values.leaves() if given.from_file}
+        update: dict[str, Any] = {}
+        if "files" in written:
+            update["files"] = tuple(beside(self.root, name) for name in config.files)
+        for name in ("output_dir", "record"):
+            if name in written and (path := getattr(config, name)) is not None:
+                update[name] = beside(self.root, path)
+        return config.model_copy(update=update) if update else config
+
+
+def load_project(
+    start: str | os.PathLike[str] | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    file: str | os.PathLike[str] | None = None,
+    trust: bool | Trust = False,
+) -> Project:
+    """Read the configuration that applies in a directory.
+
+    What is wrong with the form (TOML, sections, keys) is an error here; values are checked
+    when they are used.
+
+    Args:
+        start: Where the search for ``delf.toml`` begins, upwards to the root of the repository;
+            the working directory when omitted.
+        overrides: ``KEY=VALUE`` texts, as from ``--set``.
+        flags: Fields of ``AgentConfig``, as from the command line; None means not given.
+        environ: The process's environment; ``os.environ`` when omitted.
+        file: The file to use instead of searching.
+        trust: Vouch for the folder: it is the program's own. Else the person has trusted it, by
+            `delf trust` or ``DELF_TRUST``.
+
+    Raises:
+        FolderNotTrustedError: When nobody trusted what the folder's files say.
+        ConfigurationError: Naming file or variable, key and what is allowed.
+    """
+    begin = _directory(start)
+    process = dict(os.environ if environ is None else environ)
+    given = Path(file).expanduser().absolute() if file is not None else None
+    folder = read_folder(begin, given, process)
+    if not isinstance(trust, Trust):
+        trust = Trust.here(*([folder.root] if trust else []))
+    trust.check(folder.root, folder.items)
+    merged = {**folder.env.variables(process), **process}
+    document = {name: dict(section) for name, section in folder.document.items()}
+    _place_journal(folder.file, document)
+    if prefer := document.get("plugins", {}).pop(PREFER, None):
+        merged.setdefault("DELF_PREFER_PLUGINS", ",".join(prefer))
+
+    agent, connections, plugins = _from_file(folder.file, document)
+    _put_layer(agent, list(_of_variables(merged, folder.env.path)))
+    _put_layer(agent, _put_overrides(overrides, connections, plugins))
+    named = [(key, value) for key, value in (flags or {}).items() if value is not None]
+    _put_layer(
+        agent,
+        [((key,), value, f"{key} on the command line", _TYPED) for key, value in named],
+    )
+    entries = entries_of(folder.file, document, connections, merged)
+    return Project(
+        root=folder.root,
+        file=folder.file,
+        connections=entries,
+        plugin_options=PluginOptions(plugins, merged),
+        environ=merged,
+        warnings=(*folder.env.warnings, *texts.stray(merged, entries)),
+        agent_values=agent,
+        trust=trust,
+    )
+
+
+def _place_journal(path: Path | None, document: dict[str, dict[str, Any]]) -> None:
+    """Let ``[journal]`` be the options of delf's journal: one place for what belongs together."""
+    given = document.pop("journal", None)
+    if given is None:
+        return
+    name = packages("journal")[usual("journal")].removeprefix(PLUGIN_PREFIX)
+    plugins = document.setdefault("plugins", {})
+    both = given.keys() & plugins.get(name, {}).keys()
+    if both:
+        raise ConfigurationError(
+            f"{path} [journal] {min(both)}: [plugins.{name}] says it, too",
+            hint="set it in one place",
+        )
+    plugins[name] = {**plugins.get(name, {}), **given}
+
+
+_TYPED: Final[Source] = "command line"
+_Setting = tuple[tuple[str, ...], Any, str, Source]
+"""Path, value, origin, and who gave it."""
+
+
+def _directory(start: str | os.PathLike[str] | None) -> Path:
+    try:
+        return Path(start or ".").expanduser().absolute()
+    except FileNotFoundError as error:
+        raise ConfigurationError("the working directory does not exist any more") from error
+
+
+def _from_file(
+    path: Path | None, document: Mapping[str, Any]
+) -> tuple[Values, dict[str, Values], dict[str, Values]]:
+    """The sections ``agent``, ``connections`` and ``plugins``."""
+    agent = Values()
+    for key, value in document.get("agent", {}).items():
+        _put_from_file(agent, path, "agent", key, value)
+    groups: list[dict[str, Values]] = []
+    for section in ("connections", "plugins"):
+        group: dict[str, Values] = {}
+        for name, content in document.get(section, {}).items():
+            group[name] = Values()
+            for key, value in content.items():
+                _put_from_file(group[name], path, f"{section}.{name}", key, value)
+        groups.append(group)
+    return agent, groups[0], groups[1]
+
+
+def _of_variables(environ: Mapping[str, str], env_file: Path) -> Iterator[_Setting]:
+    """The settings among the variables."""
+    for name, key, value in texts.from_environ(environ):
+        source = source_of(environ[name], "environment")
+        yield key, value, name if source == "environment" else f"{env_file}: {name}", source
+
+
+def _put_from_file(values: Values, path: Path | None, section: str, key: str, value: Any) -> None:
+    if _is_model((key,), value):
+        value = {"model": value}
+    folder = path.parent if path is not None else None
+    values.put((key,), value, lambda at: f"{path} [{section}] {'.'.join(at)}", folder)
+
+
+def _put_overrides(
+    overrides: Sequence[str], connections: dict[str, Values], plugins: dict[str, Values]
+) -> list[_Setting]:
+    """Put those of connections and plugins in their place; return those of the agent."""
+    rest: list[_Setting] = []
+    for section, key, value in map(texts.from_override, overrides):
+        label = f"--set {section}.{'.'.join(key)}"
+        if section == "agent":
+            rest.append((key, value, label, _TYPED))
+        else:
+            group = connections if section == "connections" else plugins
+            values = group.setdefault(key[0], Values())
+            values.put(key[1:], value, lambda _, at=label: at, source=_TYPED)
+    return rest
+
+
+def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:
+    """Put a source's settings over those of weaker sources.
+
+    What ``delf.toml`` says of where its model is asked is of that model: another name does not
+    go there, nor with its key. What variables say so is for whatever model is named. A new
+    ``llm`` is for everything and replaces a weaker source's ``light_llm`` and ``heavy_llm``.
+    """
+    prepared: list[_Setting] = [
+        (path, {"model": value} if _is_model(path, value) else value, origin, source)
+        for path, value, origin, source in settings
+    ]
+    if any(_names_llm(path, value) for path, value, *_ in prepared):
+        agent.drop(("light_llm",))
+        agent.drop(("heavy_llm",))
+    for path, value, *_ in prepared:
+        if (name := _named(path, value)) is not None:
+            _leave_endpoint(agent, path[0], name)
+    for path, value, origin, source in prepared:
+        agent.put(path, value, lambda _, at=origin: at, source=source)
+
+
+def _named(path: tuple[str, ...], value: object) -> object:
+    """The model's name that a setting gives; None where it gives none."""
+    if path[0] not in LLM_FIELDS:
+        return None
+    if path[1:] == ("model",):
+        return value
+    is_table = len(path) == 1 and isinstance(value, Mapping)
+    return cast("Mapping[str, object]", value).get("model") if is_table else None
+
+
+def _leave_endpoint(agent: Values, field: str, name: object) -> None:
+    """Forget where a file's model is asked, when another one takes its place."""
+    known = {path: given for path, given in agent.leaves() if path[0] == field and given.from_file}
+    model = known.get((field, "model"))
+    if model is None or model.value == name:
+        return
+    for path in known:
+        if path[1:2] and path[1] in _ENDPOINT:
+            agent.drop(path)
+
+
+def _is_model(path: tuple[str, ...], value: object) -> bool:
+    return len(path) == 1 and path[0] in LLM_FIELDS and isinstance(value, str)
+
+
+def _names_llm(path: tuple[str, ...], value: object) -> bool:
+    if path == ("llm", "model"):
+        return True
+    return path == ("llm",) and (not isinstance(value, Mapping) or "model" in value)

@@ -1,0 +1,183 @@
+"""Settings that arrive as text: ``DELF_*`` variables and ``--set KEY=VALUE``."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, get_origin
+
+from delf.errors import ConfigurationError, did_you_mean
+from delf_engine.config import LLM_FIELDS, LLM_KEYS, PREFIX, AgentConfig
+from delf_engine.project.files import check_agent_key, check_connection_key, check_instance_name
+
+NESTED: Final = "__"
+OTHER_VARIABLES: Final = (
+    "DELF_API_KEY",
+    "DELF_DISABLE_PLUGINS",
+    "DELF_PREFER_PLUGINS",
+    "DELF_TRUST",
+)
+"""Variables that are read elsewhere."""
+
+_LISTS: Final = frozenset(
+    name for name, info in AgentConfig.model_fields.items() if get_origin(info.annotation) is tuple
+)
+_TABLES: Final = frozenset(
+    name for name, info in AgentConfig.model_fields.items() if get_origin(info.annotation) is dict
+)
+_LLM_TABLES: Final = ("headers", "settings")
+# Less alike than this, and it is rather a setting of some connection.
+_LIKENESS: Final = 0.85
+
+
+def from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    """The agent's settings among the variables: variable, path and value.
+
+    ``DELF_TIMEOUT=5`` sets ``timeout``, ``DELF_LLM__BASE_URL=…`` sets ``llm.base_url``. Empty
+    variables count as unset. Those with shorter paths come first, so that the more precise wins.
+
+    Args:
+        environ: All variables.
+
+    Raises:
+        ConfigurationError: For an unknown key below a model, with a suggestion.
+    """
+    # DELF_LLM before DELF_LLM__API_KEY: the whole first, then its parts.
+    for variable in sorted(environ, key=lambda name: (name.count(NESTED), name)):
+        path = _path_of(variable)
+        if path is None or not environ[variable]:
+            continue
+        _check_llm_key(variable, path)
+        yield variable, path, parse(path, environ[variable])
+
+
+def stray(environ: Mapping[str, str], instances: Collection[str]) -> Iterator[str]:
+    """A warning for each variable that looks like a mistyped setting of the agent.
+
+    Args:
+        environ: All variables.
+        instances: Connections, whose variables start with their name.
+    """
+    nested = [f"{field}{NESTED}{key}" for field in sorted(LLM_FIELDS) for key in LLM_KEYS]
+    known = [name.upper() for name in (*AgentConfig.model_fields, *nested)]
+    own = tuple(f"{PREFIX}{name.upper()}_" for name in instances)
+    for variable in sorted(environ):
+        if (
+            not variable.startswith(PREFIX)
+            or variable in OTHER_VARIABLES
+            or _path_of(variable) is not None
+            or variable.startswith(own)
+        ):
+            continue
+        rest = variable.removeprefix(PREFIX).removeprefix(f"AGENT{NESTED}")
+        if close := difflib.get_close_matches(rest, known, n=1, cutoff=_LIKENESS):
+            yield f"{variable} is not a setting; did you mean {PREFIX}{close[0]}?"
+
+
+def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...], Any]:
+    """A ``KEY=VALUE`` as its section, the path in it and the value.
+
+    Args:
+        text: ``timeout=5``, ``agent.llm.base_url=…``, ``connections.shop.url=…`` or
+            ``plugins.sandbox-local.pool_size=2``.
+        label: What stands before the key in messages.
+
+    Raises:
+        ConfigurationError: For an unknown key, with a suggestion.
+    """
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    path = tuple(key.split("."))
+    section = path[0]
+    if not equals or not all(path):
+        raise ConfigurationError(
+            f"{label}{key!r} is not KEY=VALUE", hint=f"as in {label}agent.timeout=30"
+        )
+    where = f"{label}{key}"
+    if section in ("connections", "plugins"):
+        if len(path) < 3:
+            raise ConfigurationError(
+                f"{where}: a section cannot be set as a whole", hint=f"{label}{section}.NAME.KEY=…"
+            )
+        if section == "plugins":
+            return section, path[1:], scalar(value)
+        check_instance_name(where, path[1])
+        check_connection_key(where, path[2])
+        return section, path[1:], _parse_connection(path[2], value)
+    if section == "agent":
+        path = path[1:]
+    if not path:
+        raise ConfigurationError(f"{where}: a section cannot be set as a whole")
+    check_agent_key(where, path[0])
+    _check_llm_key(where, path)
+    return "agent", path, parse(path, value)
+
+
+def parse(path: tuple[str, ...], text: str) -> Any:
+    """A text as the agent's setting at a path wants it.
+
+    Most settings know their type and convert text themselves. Lists may be written with
+    commas, tables are JSON, and what is in a free table is a number or switch if it reads
+    like one.
+
+    Args:
+        path: The keys that lead to the setting.
+        text: What was written.
+    """
+    top = path[0]
+    if len(path) == 1 and top in _LISTS:
+        return _list(text)
+    table = (len(path) == 1 and top in (*_TABLES, *LLM_FIELDS)) or (
+        len(path) == 2 and top in LLM_FIELDS and path[1] in _LLM_TABLES
+    )
+    if table and text.lstrip().startswith("{"):
+        return _json(text)
+    free = top == "sandbox_config" or (top in LLM_FIELDS and path[1:2] == ("settings",))
+    return scalar(text) if free and len(path) > 1 else text
+
+
+def _path_of(variable: str) -> tuple[str, ...] | None:
+    """The path that a variable sets, or None when it is no setting of the agent."""
+    if not variable.startswith(PREFIX):
+        return None
+    path = tuple(variable.removeprefix(PREFIX).lower().split(NESTED))
+    return path if path[0] in AgentConfig.model_fields and all(path) else None
+
+
+def _check_llm_key(where: str, path: tuple[str, ...]) -> None:
+    if path[0] in LLM_FIELDS and len(path) > 1 and path[1] not in LLM_KEYS:
+        raise ConfigurationError(
+            f"{where}: unknown key {path[1]!r}{did_you_mean(path[1], LLM_KEYS)}",
+            hint=f"known keys: {', '.join(LLM_KEYS)}",
+        )
+
+
+def _parse_connection(key: str, text: str) -> Any:
+    if key in ("allow", "confirm"):
+        switch = {"true": True, "false": False}.get(text.strip().lower())
+        if switch is not None:
+            return switch
+        return _list(text) if "," in text or text.startswith("[") else text
+    # Settings convert text themselves; a password of digits has to stay text.
+    return _json(text) if text[:1] in ("[", "{", '"') else text
+
+
+def _list(text: str) -> Any:
+    if text.lstrip().startswith("["):
+        return _json(text)
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def scalar(text: str) -> Any:
+    """A JSON or TOML scalar, else the text itself."""
+    value = _json(text.strip())
+    return text if value == text.strip() else value
+
+
+def _json(text: str) -> Any:
+    try:
+        # NaN and Infinity are words rather than numbers here.
+        return json.loads(text, parse_constant=str)
+    except (ValueError, RecursionError):
+        return text

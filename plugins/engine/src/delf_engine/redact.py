@@ -1,0 +1,314 @@
+"""Keeps declared secrets out of journals, prompts, scripts, errors and logs."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import enum
+import json
+import logging
+import re
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import repeat
+from typing import Any, Final, cast
+from urllib.parse import quote, quote_plus
+
+from pydantic import SecretStr
+
+from delf.errors import DelfError
+from delf.messages import ImagePart
+from delf.values.conversion import fields_of
+from delf_engine.secrets import SHORTEST, secrets_of_settings, worth_hiding
+
+REDACTED: Final = "[redacted]"
+
+_SIMPLE: Final = frozenset({type(None), bool, int, float})
+_BYTES: Final = (bytes, bytearray, memoryview)
+_REMADE: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
+
+
+class Forms:
+    """The forms in which secrets are found, and where these are in a text.
+
+    Args:
+        secrets: The secrets as they are.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        found = {form for secret in secrets for form in _forms_of(secret)}
+        self._forms = sorted((f for f in found if len(f) >= SHORTEST), key=len, reverse=True)
+        self.shortest = len(self._forms[-1]) if self._forms else sys.maxsize
+        """The least number of characters of a text with a secret."""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """All forms, the longest first; texts that hold none never need it."""
+        return re.compile("|".join(map(re.escape, self._forms)))
+
+    def holds(self, text: str) -> bool:
+        """Tell whether a secret is in a text."""
+        return any(form in text for form in self._forms)
+
+    @cached_property
+    def _by_start(self) -> dict[str, list[str]]:
+        """The forms by their first character."""
+        found: dict[str, list[str]] = {}
+        for form in self._forms:
+            found.setdefault(form[0], []).append(form)
+        return found
+
+    def begun_at(self, text: str) -> int:
+        """Find the place where a text's end could begin a secret; its length for none."""
+        longest = len(self._forms[0]) if self._forms else 0
+        for at in range(max(0, len(text) - longest + 1), len(text)):
+            # A script may print thousands of lines, and few of their characters begin a form.
+            forms = self._by_start.get(text[at])
+            if forms and any(map(str.startswith, forms, repeat(text[at:]))):
+                return at
+        return len(text)
+
+
+class Redactor:
+    """Replaces declared secrets in texts and values.
+
+    A secret is found as it is and as it is in URLs, JSON, base64 and hexadecimal digits.
+
+    Args:
+        secrets: The secrets as they are; see :func:`delf_engine.secrets.worth_hiding`
+            for which of them count.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._declared = worth_hiding(secrets)
+        self._learned: dict[str, set[str]] = {}
+        self._learning = threading.Lock()
+        self.forms = Forms(self._declared)
+
+    @property
+    def knows_any(self) -> bool:
+        """True if there is anything to look for."""
+        return self.forms.shortest < sys.maxsize
+
+    def learn(self, source: str, secrets: Sequence[str]) -> None:
+        """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
+        declared = secrets_of_settings([SecretStr(secret) for secret in secrets])
+        with self._learning:
+            before = self._declared.union(*self._learned.values())
+            self._learned[source] = worth_hiding(declared)
+            declared = self._declared.union(*self._learned.values())
+            if declared != before:
+                self.forms = Forms(declared)
+
+    def text(self, text: str) -> str:
+        """The text without secrets; the same object when it holds none."""
+        forms = self.forms  # another thread may learn one meanwhile
+        if len(text) < forms.shortest or not forms.holds(text):
+            return text
+        return forms.pattern.sub(REDACTED, text)
+
+    def error(self, error: DelfError) -> DelfError:
+        """The error, changed in place; where its causes hold a secret, a text stands for them."""
+        if self.knows_any:
+            error.message = self.text(error.message)
+            error.args = tuple(self.value(list(error.args)))
+            error.hint = None if error.hint is None else self.text(error.hint)
+            if hasattr(error, "__notes__"):
+                error.__notes__ = [self.text(str(note)) for note in error.__notes__]
+            is_quiet = error.__suppress_context__
+            error.__cause__ = self._cause(error.__cause__)
+            error.__context__ = self._cause(error.__context__)
+            error.__suppress_context__ = is_quiet
+        return error
+
+    def _cause(self, error: BaseException | None) -> BaseException | None:
+        """The error, or its traceback without secrets where that holds one."""
+        if error is None:
+            return None
+        told = "".join(traceback.format_exception(error))
+        safe = self.text(told)
+        return error if safe is told else ForeignError(safe.rstrip())
+
+    def log_failure(
+        self,
+        log: logging.Logger,
+        message: str,
+        error: BaseException,
+        level: int = logging.ERROR,
+    ) -> None:
+        """Log an error with its traceback, without secrets."""
+        if not log.isEnabledFor(level):
+            return
+        told = "".join(traceback.format_exception(error))
+        safe = self.text(told)
+        if safe == told:
+            log.log(level, "%s", message, exc_info=error)
+        else:
+            log.log(level, "%s\n%s", self.text(message), safe)
+
+    def is_in(self, encoded: bytes) -> bool:
+        """Tell whether JSON holds what could be a secret.
+
+        Texts with escapes and bytes are written otherwise there: they have to be looked at.
+        """
+        if not self.knows_any:
+            return False
+        if b"\\" in encoded or b'"$t":"bytes"' in encoded:
+            return True
+        return self.forms.holds(encoded.decode("utf-8", "surrogatepass"))
+
+    def value(self, value: Any) -> Any:
+        """A value without secrets; the same object when it holds none.
+
+        One that is nested too deeply to be made again becomes a text that says so.
+        """
+        if not self.knows_any:
+            return value
+        try:
+            return self._clean(value)
+        except RecursionError:
+            return f"<{type(value).__name__}, nested too deeply>"
+
+    def _clean(self, value: Any) -> Any:
+        kind = cast("type[Any]", type(value))
+        if kind is str:
+            return self.text(value)
+        if kind in _SIMPLE:
+            return value
+        if kind is dict:
+            return self._clean_mapping(value)
+        if kind is list or kind is tuple:
+            return self._clean_members(value)
+        return self._clean_other(value)
+
+    def _clean_other(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, (int, float, ImagePart)):
+            return value  # an image is not text, and to look through it takes a second
+        if isinstance(value, _BYTES):
+            return self._clean_bytes(cast("bytes", value))
+        if isinstance(value, Mapping):
+            return self._clean_mapping(cast("Mapping[Any, Any]", value))
+        if isinstance(value, Collection):
+            return self._clean_members(cast("Collection[Any]", value))
+        if isinstance(value, enum.Enum):
+            return self._clean(value.value)
+        fields = fields_of(value)
+        if fields is None:
+            for tell in (repr, str):  # events are written with the one, results with the other
+                told = tell(value)
+                safe = self.text(told)
+                if safe is not told:
+                    return safe
+            return value
+        cleaned = self._clean_mapping(fields)
+        return value if cleaned is fields else _with_fields(value, cleaned)
+
+    def _clean_mapping(self, items: Mapping[Any, Any]) -> Any:
+        clean = self._clean
+        cleaned: dict[Any, Any] = {}
+        same = True
+        for key, item in items.items():
+            new_key, new = clean(key), clean(item)
+            same = same and new is item and new_key is key
+            cleaned[new_key] = new
+        return items if same else cleaned
+
+    def _clean_members(self, members: Collection[Any]) -> Any:
+        parts = [self._clean(item) for item in members]
+        same = all(new is old for new, old in zip(parts, members, strict=True))
+        return members if same else _like(members, parts)
+
+    def _clean_bytes(self, value: bytes) -> Any:
+        text = bytes(value).decode("utf-8", "surrogateescape")
+        cleaned = self.text(text)
+        return value if cleaned is text else cleaned.encode("utf-8", "surrogateescape")
+
+
+class RedactedStream:
+    """Replaces secrets in a text that comes in pieces.
+
+    A tail that could be the beginning of a secret waits for the next piece or the end.
+
+    Args:
+        redactor: Has the secrets that are declared by now.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """The part that may be passed on, given the next piece."""
+        text = self._redactor.text(self._held + piece)
+        at = self._redactor.forms.begun_at(text)
+        self._held = text[at:]
+        return text[:at]
+
+    def end(self) -> str:
+        """The tail that was held back; the next piece begins another text."""
+        held, self._held = self._held, ""
+        return held
+
+
+class ForeignError(Exception):
+    """Stands for errors that held a secret; its message is their traceback without it."""
+
+
+def put_back(
+    values: Mapping[str, Any], shown: Mapping[str, Any], hidden: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Values that somebody gave who saw others without their secrets.
+
+    Args:
+        values: What was given; what is in it as it was shown becomes what it was.
+        shown: What was shown.
+        hidden: The same with the secrets.
+    """
+    return {
+        name: hidden[name] if name in shown and value == shown[name] else value
+        for name, value in values.items()
+    }
+
+
+def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
+    """A record of the same class with other fields; these alone where its class refuses them."""
+    try:
+        return dataclasses.replace(value, **fields)
+    except Exception:  # whatever the class checks as it is made
+        return fields
+
+
+def _like(old: Any, parts: list[Any]) -> Any:
+    """A collection of the same type with other members."""
+    if hasattr(old, "_fields"):
+        return type(old)(*parts)
+    made: Any = next((kind for kind in _REMADE if isinstance(old, kind)), list)
+    return made(parts)
+
+
+def _forms_of(secret: str) -> Iterator[str]:
+    """A secret as it is, in URLs, in JSON, in hexadecimal digits and in base64."""
+    urls = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
+    texts = {secret, *urls, *(re.sub("%..", _lower, url) for url in urls)}
+    for _ in range(2):  # JSON is often a text within JSON
+        texts |= {json.dumps(t, ensure_ascii=plain)[1:-1] for t in texts for plain in (True, False)}
+    yield from texts
+    yield from (text.replace("/", "\\/") for text in texts)
+    data = secret.encode("utf-8", "surrogatepass")
+    yield data.hex()
+    yield data.hex().upper()
+    for before in range(3):  # it may begin anywhere in three bytes
+        encoded = base64.b64encode(bytes(before) + data)
+        whole = encoded[(0, 2, 3)[before] : (before + len(data)) * 8 // 6].decode()
+        yield whole
+        yield whole.replace("+", "-").replace("/", "_")
+
+
+def _lower(found: re.Match[str]) -> str:
+    return found.group().lower()

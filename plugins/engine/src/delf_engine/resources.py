@@ -1,0 +1,427 @@
+"""``Resources``: what an agent holds while it is started, opened and closed as one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field, replace
+from functools import cached_property
+from typing import Any, Self
+
+from delf.environment import using_environ
+from delf.errors import DelfError
+from delf.plugins.factories import check_made, make
+from delf.protocols.connection import (
+    ConnectionLike,
+    SupportsClose,
+    SupportsNotices,
+    SupportsPluginContext,
+    SupportsSecrets,
+)
+from delf.protocols.context import PluginContext
+from delf.protocols.formats import InputFile
+from delf.protocols.journal import Journal, SupportsJournal
+from delf.protocols.memory import MemoryStore
+from delf.protocols.model import ModelContext
+from delf.protocols.queues import TaskQueue
+from delf.protocols.sandbox import Limits, SessionSpec, SupportsWarmUp
+from delf.protocols.strategy import Strategy, runs_scripts
+from delf.records import dataclass
+from delf.specs import ApprovalSpec, MemorySpec, Spec, StrategySpec
+from delf_engine.agent_context import AgentContext
+from delf_engine.agent_tools import AgentTools
+from delf_engine.approvals.channels import CallbackChannel, NamedChannel
+from delf_engine.approvals.inbox import Inbox, open_journal
+from delf_engine.approvals.pending import PendingRequests
+from delf_engine.approvals.shared import Approvals
+from delf_engine.config import AgentConfig
+from delf_engine.embedders import Embedders
+from delf_engine.formats import Formats
+from delf_engine.inputs import TaskFiles, find_inputs, input_files, readers_of
+from delf_engine.journal.factory import make_journal
+from delf_engine.journal.observers import Observers, open_observers
+from delf_engine.memory import AgentMemory, Memories
+from delf_engine.models.money import Ledger
+from delf_engine.models.pool import ModelPool, load_pricing
+from delf_engine.notice import Notice
+from delf_engine.output import check_output_folder
+from delf_engine.prefilters import Prefilters
+from delf_engine.redact import Redactor
+from delf_engine.sandboxes.starting import ChosenSandbox, choose_sandbox, make_limits
+from delf_engine.secrets import secrets_of_agent, secrets_of_settings
+from delf_engine.toolset import load_toolset
+
+_log = logging.getLogger(__name__)
+Close = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentParts:
+    """The objects that a program gave its agent.
+
+    Args:
+        agent_id: The agent's id.
+        config: Its configuration.
+        context: What it uses of its project or machine.
+        connections: Its tools.
+        ledger: What it has spent, which outlives a start.
+        pending: Where its requests for approval wait.
+        memory: Facts from before, where they were given as an object.
+        strategy: How its tasks become tool calls, where that was given as an object.
+        on_confirm: Asked first about calls that need approval.
+        close: Closes the parts of the program that were made for the agent, such as its chats.
+    """
+
+    agent_id: str
+    config: AgentConfig
+    context: AgentContext
+    connections: Sequence[ConnectionLike]
+    ledger: Ledger
+    pending: PendingRequests = field(default_factory=PendingRequests)
+    memory: MemoryStore | None = None
+    strategy: Strategy | None = None
+    on_confirm: Callable[[Any], Any] | None = None
+    close: Close | None = None
+    _strategies: dict[str, Strategy] = field(default_factory=dict[str, Strategy])
+
+    def strategy_named(self, name: str) -> Strategy:
+        """The strategy that was given as an object, or that of a name.
+
+        Raises:
+            PluginError: When it is not installed.
+        """
+        return self.strategy or self.installed_strategy(name)
+
+    def installed_strategy(self, name: str) -> Strategy:
+        """The strategy of a name.
+
+        Raises:
+            PluginError: When it is not installed.
+        """
+        strategy = self._strategies.get(name)
+        if strategy is None:
+            strategy = self._strategies[name] = self.make(StrategySpec, name)
+        return strategy
+
+    def make(self, kind: type[Spec], name: str, offered: Mapping[str, Any] | None = None) -> Any:
+        """Make a plugin's object with the user's options for that plugin.
+
+        Raises:
+            DelfError: When there is no such plugin, or it does not take its options.
+        """
+        context = self.context
+        spec = context.host.spec(kind, name)
+        with using_environ(context.environ):
+            return make(context.host, spec, context.plugin_options, offered or {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """Connections, sandbox, models and journal of a started agent, whole once it is there.
+
+    Args:
+        agent: What the program gave.
+        redactor: Takes secrets out.
+        models: The models.
+        sandbox: Where scripts run.
+        tools: What may be called, and what gets its connections ready.
+        files: The input files, and what reads and writes formats.
+        journal: Where all that happens is kept.
+        approvals: Decides where a person is asked.
+        observers: See every event.
+        prefilters: Choose the tools that are shown.
+        memories: Facts from before, if there is a store.
+        isolation: The notice that scripts are isolated by little, told once.
+        closing: Closes each part.
+        opened_late: The same for what is opened when it is first needed.
+    """
+
+    agent: AgentParts
+    redactor: Redactor
+    models: ModelPool
+    sandbox: ChosenSandbox
+    tools: AgentTools
+    files: TaskFiles
+    journal: Journal
+    approvals: Approvals
+    observers: Observers
+    prefilters: Prefilters
+    memories: Memories | None
+    isolation: Notice
+    closing: tuple[Close, ...]
+    opened_late: list[Close] = field(default_factory=list[Close])
+
+    @classmethod
+    async def open(cls, agent: AgentParts) -> Self:
+        """Load tools, choose the sandbox, open the journal. What fails leaves nothing open.
+
+        Raises:
+            ConfigurationError: When something that was configured cannot be used.
+            SandboxUnavailableError: When no sandbox can.
+        """
+        around = agent.context
+        own = secrets_of_agent(agent.config, agent.connections, around.environ)
+        redactor = Redactor((*own, *around.secrets))
+        held = agent.connections
+        closing: list[Close] = [item.aclose for item in held if isinstance(item, SupportsClose)]
+        closing += [] if agent.close is None else [agent.close]
+        try:
+            return await cls._open(agent, redactor, closing)
+        except BaseException as error:
+            if isinstance(error, DelfError):
+                redactor.error(error)
+            await _close(closing, redactor)
+            raise
+
+    @classmethod
+    async def _open(cls, agent: AgentParts, redactor: Redactor, closing: list[Close]) -> Self:
+        config, around = agent.config, agent.context
+        for connection in agent.connections:
+            if isinstance(connection, SupportsSecrets):
+                connection.tell_secrets(redactor)
+        models = _models_of(agent, redactor)
+        closing.append(models.aclose)
+        make_limits(config.sandbox_config)
+        check_output_folder(config.output_dir)
+        found = find_inputs(config.files)
+        sandbox = await choose_sandbox(around.host, config, around.plugin_options)
+        closing.append(sandbox.backend.aclose)
+        inputs = input_files(found, sandbox.backend.visible_path)
+        files = TaskFiles(inputs, Formats(around.host))
+        closing.append(files.formats.aclose)
+        tools = await _tools_of(agent.connections, files, around)
+        journal = make_journal(around.host, config.journal, around.plugin_options, around.environ)
+        closing.append(journal.aclose)
+        await open_journal(journal, config.lease)
+        approvals = _approvals_of(agent, journal)
+        channels = [named.channel for named in approvals.channels]
+        for each in channels:
+            if isinstance(each, SupportsJournal):
+                each.use_journal(journal)
+        closing += [each.aclose for each in channels if isinstance(each, SupportsClose)]
+        context, embedders = _plugin_context(agent)
+        closing.append(embedders.aclose)
+        prefilters = Prefilters(around.host, around.plugin_options, context, config.prefilter_mode)
+        closing.append(prefilters.aclose)
+        memories = _memories_of(agent, context)
+        if memories is not None:
+            closing.append(memories.aclose)
+        observers = open_observers(around.host, config.observers, agent.make, redactor)
+        closing.append(observers.aclose)
+        models.get(config.main_llm)  # a wrong name is an error of the start, not of a task
+        strategy = agent.strategy_named(config.strategy)
+        notice = Notice(sandbox.warning, context.data_dir)
+        if sandbox.passed_over and notice.is_new and runs_scripts(strategy):
+            _log.warning("%s", sandbox.warning, extra={"in_events": True})
+        return cls(
+            agent=agent,
+            redactor=redactor,
+            models=models,
+            sandbox=sandbox,
+            tools=tools,
+            files=files,
+            journal=journal,
+            approvals=approvals,
+            observers=observers,
+            prefilters=prefilters,
+            memories=memories,
+            isolation=notice,
+            closing=tuple(closing),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close everything, each part whatever happens to the others."""
+        await _close((*self.closing, *self.opened_late), self.redactor)
+
+    @property
+    def config(self) -> AgentConfig:
+        """The agent's configuration."""
+        return self.agent.config
+
+    @cached_property
+    def queue(self) -> TaskQueue:
+        """The queue in which tasks wait for runners.
+
+        Raises:
+            OptionalDependencyError: When no plugin brings runners.
+        """
+        around = self.agent.context
+        make = around.host.exported("task_queue", "tasks that are left to runners")
+        queue: TaskQueue = make(around.plugin_options, around.environ, around.folder)
+        self.opened_late.append(queue.aclose)
+        return queue
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The limits of one task's scripts."""
+        return make_limits(self.config.sandbox_config)
+
+    def session_spec(self, tools: AgentTools, inputs: Sequence[InputFile]) -> SessionSpec:
+        """Describe the sandbox of a task."""
+        return SessionSpec(
+            tools=tools.tools.names_for_sandbox(),
+            libraries=tuple(self.config.allowed_libs),
+            limits=self.limits,
+            files=tuple(file.path for file in inputs),
+            row_files=self.files.formats.writable,
+        )
+
+    @property
+    def own_spec(self) -> SessionSpec:
+        """The same for a task with the agent's own tools and files."""
+        return self.session_spec(self.tools, self.files.inputs)
+
+    def warnings(self, tools: AgentTools, strategy: Strategy) -> tuple[str, ...]:
+        """Return the warnings that the user needs before a task begins."""
+        own = self.isolation.take() if runs_scripts(strategy) else ()
+        noticing = (c for c in tools.connections if isinstance(c, SupportsNotices))
+        return (*own, *(notice for connection in noticing for notice in connection.notices()))
+
+    async def tools_with(
+        self, connections: Sequence[ConnectionLike] | None, inputs: Sequence[InputFile]
+    ) -> AgentTools:
+        """The tools of a task that has connections or input files of its own."""
+        if connections is None:
+            connections = self.agent.connections
+        for connection in connections:
+            self.redactor.learn(
+                f"child tasks: {connection.name}",
+                [*secrets_of_settings(getattr(connection, "settings", None))],
+            )
+            if isinstance(connection, SupportsSecrets):
+                connection.tell_secrets(self.redactor)
+        files = TaskFiles(inputs, self.files.formats)
+        return await _tools_of(connections, files, self.agent.context)
+
+    async def check(self) -> None:
+        """Do what a task does before its model is asked, and look whether that could be asked.
+
+        Raises:
+            DelfError: Saying what is missing.
+        """
+        try:
+            await self.models.check(self.config.main_llm)  # others are asked by some tasks only
+            await (await self.sandbox.backend.open(self.own_spec)).aclose()
+            sources = self.tools.tools.with_context.values()
+            await asyncio.gather(*(source.context("") for source in sources))
+        except DelfError as error:
+            self.redactor.error(error)
+            raise
+
+    async def warm_up(self) -> None:
+        """Prepare sandboxes and the model while the first task looks for its context."""
+        backend = self.sandbox.backend
+        try:
+            if isinstance(backend, SupportsWarmUp):
+                await backend.warm_up(self.own_spec)
+            await self.models.warm_up(self.config.main_llm)
+        except DelfError as error:
+            told = self.redactor.text(str(error))
+            _log.debug("warming up: %s", told)  # the task that needs it will say so
+
+
+async def _close(closing: Sequence[Close], redactor: Redactor) -> None:
+    ended = await asyncio.gather(*(close() for close in closing), return_exceptions=True)
+    for outcome in ended:
+        if isinstance(outcome, Exception):
+            told = redactor.text(f"{type(outcome).__name__}: {outcome}")
+            _log.warning("while stopping: %s", told)
+
+
+def _models_of(agent: AgentParts, redactor: Redactor) -> ModelPool:
+    around, config = agent.context, agent.config
+    context = ModelContext(
+        environ=around.environ, providers=config.providers, api_key_for=config.api_key_for
+    )
+    pricing = load_pricing(around.pricing_files)
+    return ModelPool(around.host, context, config.record, redactor, pricing)
+
+
+async def _tools_of(
+    connections: Sequence[ConnectionLike], files: TaskFiles, around: AgentContext
+) -> AgentTools:
+    """Tools with those that are built in, and what gets their connections ready."""
+    tools = await load_toolset(connections)
+    readers = readers_of(files.inputs, around.host, files.formats)
+    return AgentTools(await tools.with_builtins(readers), connections)
+
+
+def _approvals_of(agent: AgentParts, journal: Journal) -> Approvals:
+    return Approvals(
+        config=agent.config,
+        channels=tuple(_channels_of(agent)),
+        pending=agent.pending,
+        inbox=Inbox(journal, agent.pending),
+        journal=journal,
+        project=str(agent.context.folder.resolve()),
+    )
+
+
+def _channels_of(agent: AgentParts) -> list[NamedChannel]:
+    channels: list[NamedChannel] = []
+    if agent.on_confirm is not None:
+        asks = CallbackChannel(agent.on_confirm)
+        channels.append(NamedChannel("on_confirm", asks, needs_presence=False))
+    host = agent.context.host
+    installed = {spec.name for spec in host.specs(ApprovalSpec)}
+    chosen = "approvals" in agent.config.model_fields_set
+    for name in agent.config.approvals:
+        if chosen or name in installed:
+            spec = host.spec(ApprovalSpec, name)
+            channel = agent.make(ApprovalSpec, name)
+            channels.append(NamedChannel(name, channel, needs_presence=spec.needs_presence))
+    return channels
+
+
+def _plugin_context(agent: AgentParts) -> tuple[PluginContext, Embedders]:
+    """Make the context of factories, and the embedders that memory and prefilters share."""
+    around, config = agent.context, agent.config
+    check_made("strategy", agent.strategy, "strategy")
+    check_made("memory", agent.memory, "memory")
+    context = PluginContext(
+        namespace=config.memory_namespace,
+        environ=around.environ,
+        providers=config.providers,
+        api_key_for=config.api_key_for,
+    )
+    embedders = Embedders(around.host, around.plugin_options, context, config.embedder)
+    if config.embedder is not None:
+        embedders.spec(config.embedder)  # a wrong name is an error of the start, not of a search
+    context = replace(context, embedder=embedders.get, conversations=around.open_conversations)
+    for connection in agent.connections:
+        if isinstance(connection, SupportsPluginContext):
+            connection.use_context(context)
+    return context, embedders
+
+
+def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
+    """The memories; the store of the local user's is opened meanwhile."""
+    config, given = agent.config, agent.memory
+    name = config.memory
+    if given is None and name is None:
+        return None
+    if given is None and name is not None:
+        agent.context.host.spec(MemorySpec, name)  # raises now rather than in the thread
+
+    def make_memory(owner: str | None) -> AgentMemory:
+        namespace = context.namespace if owner is None else f"{context.namespace}/{owner}"
+
+        def make_store() -> MemoryStore:
+            if given is not None or name is None:
+                return given  # pyright: ignore[reportReturnType] - one of the two is there
+            own = replace(context, namespace=namespace)
+            return agent.make(MemorySpec, name, {"context": own})
+
+        top_k, threshold = config.memory_top_k, config.memory_threshold
+        return AgentMemory(make_store, top_k=top_k, threshold=threshold)
+
+    memories = Memories(make_memory, by_person=given is None and config.memory_scope == "person")
+    memories.of(None).open()
+    return memories

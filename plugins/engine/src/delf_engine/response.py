@@ -1,0 +1,235 @@
+"""``Response``: what a task gives back."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Generic, cast
+
+from delf.errors import (
+    BudgetExceededError,
+    ConfigurationError,
+    DelfError,
+    TaskStoppedError,
+    TaskTimeoutError,
+)
+from delf.events import (
+    Event,
+    ModelReplied,
+    TaskFinished,
+    TaskQueued,
+    TaskStarted,
+    cost_of,
+    end_event,
+)
+from delf.records import dataclass
+from delf_engine.changes import changes_of, used_tools
+from delf_engine.views.trace import Trace
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from delf_engine.outputs import Output
+    from delf_engine.task import TaskOutcome
+
+    T = TypeVar("T", default=Any)
+else:  # what the default is good for, only type checkers know
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+
+@dataclass(kw_only=True)
+class Response(Generic[T]):
+    """The outcome of a task.
+
+    Args:
+        text: The answer; on failure what had been printed.
+        status: Whether the task succeeded.
+        error: What went wrong.
+        cost_usd: What the models cost; None where a price is not known.
+        duration_ms: Wall time in milliseconds.
+        events: Everything that happened.
+        files: Output files: label to absolute path.
+        exception: The error as an exception; :meth:`raise_for_status` raises it.
+        value: The answer as an object, where the task was given an ``output``; None else, and
+            where the task failed.
+    """
+
+    text: str
+    status: bool
+    error: str | None = None
+    cost_usd: float | None = None
+    duration_ms: int = 0
+    events: Sequence[Event] = field(default=(), repr=False)
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    exception: DelfError | None = field(default=None, repr=False)
+    value: T = cast("Any", None)
+
+    @functools.cached_property
+    def trace(self) -> Trace:
+        """Everything that happened, as people look at it."""
+        return Trace(self.events)
+
+    def raise_for_status(self) -> Response[T]:
+        """The response itself, or its error raised.
+
+        Raises:
+            DelfError: What the task failed with.
+        """
+        if not self.status:
+            raise self.exception or DelfError(self.error or "the task failed")
+        return self
+
+    def raise_if_never_begun(self) -> None:
+        """Raise what was configured wrongly, or a budget that is used up, if no model was asked.
+
+        Such as a missing key, or a journal or a conversation that cannot be opened. Everything
+        else that fails, the user's own functions too, is a failed response.
+
+        Raises:
+            ConfigurationError: What the task failed with.
+            BudgetExceededError: The same.
+        """
+        error = self.exception
+        never_begun = isinstance(error, (ConfigurationError, BudgetExceededError))
+        if never_begun and not self._has(ModelReplied):
+            raise error.with_traceback(None)
+
+    def _has(self, *kinds: type[Event]) -> bool:
+        return any(isinstance(event, kinds) for event in self.events)
+
+    @property
+    def state(self) -> str:
+        """``done``, ``failed``, ``stopped`` (somebody cancelled it), or ``interrupted``.
+
+        An interrupted task has no end in the journal, and can be resumed.
+        """
+        if self.status:
+            return "done"
+        if isinstance(self.exception, TaskStoppedError):
+            return "stopped"
+        begun = self._has(TaskQueued, TaskStarted)
+        return "interrupted" if begun and end_event(self.events) is None else "failed"
+
+    @property
+    def before_it_ended(self) -> str:
+        """``before it failed``, ``before it was stopped``."""
+        return f"before it {'' if self.state == 'failed' else 'was '}{self.state}"
+
+    @property
+    def used_tools(self) -> bool:
+        """True if any tool was called; an answer without is what the model says by itself."""
+        return used_tools(self.events)
+
+    @property
+    def changes(self) -> list[str]:
+        """The calls that changed something, or may have, a line each."""
+        return [str(change) for change in changes_of(self.events)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The response as JSON-ready data."""
+        return {
+            "text": self.text,
+            "value": self._plain_value(),
+            "status": self.status,
+            "state": self.state,
+            "error": self.error,
+            "cost_usd": self.cost_usd,
+            "duration_ms": self.duration_ms,
+            "files": self.files,
+            "used_tools": self.used_tools,
+            "changes": self.changes,
+            "trace": self.trace.to_dict(),
+        }
+
+    def _plain_value(self) -> Any:
+        ends = (event for event in reversed(self.events) if isinstance(event, TaskFinished))
+        end = next(ends, None)
+        return None if end is None else end.value
+
+    def __bool__(self) -> bool:
+        return self.status
+
+    def __str__(self) -> str:
+        """The answer; of a task that failed, why, what it had printed and what it changed."""
+        if self.status:
+            return self.text
+        failure = self.exception if self.exception is not None else self.error
+        printed = f"\nprinted {self.before_it_ended}:\n{self.text}" if self.text.strip() else ""
+        lines = "".join(f"\n  {change}" for change in self.changes)
+        changed = f"\nchanged {self.before_it_ended}:{lines}" if lines else ""
+        return f"{self.state}: {failure}{printed}{changed}"
+
+
+def response_of(outcome: TaskOutcome, output: Output[Any] | None = None) -> Response[Any]:
+    """The response of a task that this process has worked.
+
+    Args:
+        outcome: How it ended.
+        output: What its answer is.
+    """
+    return Response(
+        text=outcome.text,
+        status=outcome.error is None,
+        error=None if outcome.error is None else outcome.error.message,
+        cost_usd=cost_of(outcome.events),
+        duration_ms=round(outcome.duration_ms),
+        events=outcome.events,
+        files=dict(outcome.files),
+        exception=outcome.error,
+        value=_object(outcome.value, output),
+    )
+
+
+def _object(plain: Any, output: Output[Any] | None) -> Any:
+    return plain if output is None or plain is None else output.value(plain)
+
+
+def left_response(events: Sequence[Event], why: str) -> Response[Any]:
+    """The response of a task that has no end, from its events.
+
+    Args:
+        events: All of them.
+        why: Why it did not go on.
+    """
+    took = events[-1].at - events[0].at
+    return Response(
+        text="",
+        status=False,
+        error=why,
+        cost_usd=cost_of(events),
+        duration_ms=round(took * 1000),
+        events=events,
+        files={},
+        exception=None,
+    )
+
+
+def past_response(
+    events: Sequence[Event], end: TaskFinished, output: Output[Any] | None = None
+) -> Response[Any]:
+    """The response of a task that is over, from its events.
+
+    Args:
+        events: All of them.
+        end: The last one.
+        output: What its answer is; plain data when omitted.
+    """
+    error: DelfError | None = None
+    if not end.status:
+        kinds = (TaskStoppedError, TaskTimeoutError, BudgetExceededError)
+        kind = next((kind for kind in kinds if kind.code == end.code), DelfError)
+        error = kind(end.error or "the task failed")
+    return Response(
+        text=end.text,
+        status=end.status,
+        error=end.error,
+        cost_usd=end.cost_usd,
+        duration_ms=round(end.duration_ms),
+        events=events,
+        files=dict(end.files),
+        exception=error,
+        value=_object(end.value, output),
+    )

@@ -1,0 +1,365 @@
+"""``Runtime``: works the tasks of a started agent, on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from delf.errors import (
+    AgentStateError,
+    BudgetExceededError,
+    ConfigurationError,
+    TaskStoppedError,
+    TaskTimeoutError,
+)
+from delf.events import Event, StoppedBy, TaskStarted, end_event, end_of
+from delf.machine.descriptors import descriptors_left
+from delf.protocols.connection import Heard, SupportsLearning
+from delf.protocols.journal import Journal, SharedJournal
+from delf.tools.context import ChildResult
+from delf_engine.calls.children import ChildTasks
+from delf_engine.calls.contexts import CallContexts
+from delf_engine.calls.gate import Gate
+from delf_engine.calls.threads import ToolThreads
+from delf_engine.elsewhere import outcome_of
+from delf_engine.host import TaskHost
+from delf_engine.journal.claims import Claims, is_over
+from delf_engine.loop.pipeline import TaskPipeline, handed_in
+from delf_engine.resources import Resources
+from delf_engine.scripts import SandboxDied, ScriptRunner
+from delf_engine.task import TaskOutcome, TaskRequest
+from delf_engine.task_run import TaskRun
+from delf_engine.waiting import Permit, Stops, to_its_end
+
+_log = logging.getLogger(__name__)
+_TOOL_THREADS = 64
+"""Plain functions mostly wait for services; more threads would only take memory."""
+_FRAME_HEAD = 1024
+"""The bytes of a frame beside a result."""
+_OWN = 24
+"""File descriptors for the journal, for sandboxes without a task yet, and for a moment's work."""
+_OF_A_TASK = 5
+"""File descriptors of one: a sandbox and its process, the model's server, what its tools open."""
+
+
+class Runtime:
+    """Works tasks, many at once, with what a started agent holds.
+
+    Args:
+        resources: What it holds; they are closed with it.
+    """
+
+    def __init__(self, resources: Resources) -> None:
+        self.resources = resources
+        self._threads = ToolThreads(_TOOL_THREADS)
+        self._running: set[asyncio.Task[TaskOutcome]] = set()
+        self._pipelines: dict[str, TaskPipeline] = {}
+        self._claims = Claims()
+        room = _most_tasks()
+        self._places = asyncio.Semaphore(min(resources.config.max_tasks, room))
+        self._rooms = asyncio.Semaphore(room)
+        self._closing: dict[str, asyncio.Future[None]] = {}
+        self._stops = Stops(resources.journal)
+        self._background: set[asyncio.Future[None]] = set()
+        self._learning: set[asyncio.Future[None]] = set()
+        self._warming = asyncio.ensure_future(resources.warm_up())
+        self._stopped = False
+        self._leaves_all = False
+        self._left: set[str] = set()
+        """The running tasks that are left to be resumed once they are cancelled."""
+
+    @property
+    def journal(self) -> Journal:
+        """The journal of all events."""
+        return self.resources.journal
+
+    @property
+    def sandbox(self) -> dict[str, str]:
+        """The name of the sandbox, and its isolation."""
+        sandbox = self.resources.sandbox
+        return {"name": sandbox.spec.name, "isolation": sandbox.isolation}
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Count the running tasks, and those that wait for a place."""
+        return len(self._pipelines), len(self._running) - len(self._pipelines)
+
+    async def check(self) -> None:
+        """Do what a task does before its model is asked, and look whether that could be asked.
+
+        Raises:
+            DelfError: Saying what is missing.
+        """
+        await self.resources.check()
+
+    async def stop_task(self, task_id: str, by: StoppedBy) -> bool:
+        """Stop a task that is worked on here, on somebody's word; False where none is."""
+        return self._stops.ask(task_id, by)
+
+    async def run(self, request: TaskRequest) -> TaskOutcome:
+        """Work one task to its end; many may be worked at once.
+
+        Raises:
+            AgentStateError: When the runtime was stopped.
+        """
+        if self._stopped:
+            raise AgentStateError("the agent was stopped")
+        work = asyncio.ensure_future(self._work(self._noted(request)))
+        self._running.add(work)
+        work.add_done_callback(self._running.discard)
+        self._claims.in_hand.add(request.task_id)
+        with self._stops.heeded(request.task_id, work) as stop:
+            try:
+                return await work
+            except asyncio.CancelledError:
+                own = asyncio.current_task()
+                if (own is not None and own.cancelling()) or not (self._stopped or stop.asked):
+                    raise
+                if self._stopped:
+                    raise AgentStateError("the agent was stopped") from None
+                return await outcome_of(self.journal, request.task_id)
+            finally:
+                if _is_over(work):  # as nearly every task is
+                    self._claims.in_hand.discard(request.task_id)
+                else:
+                    await to_its_end(self._leave(work, request.task_id))
+
+    def _noted(self, request: TaskRequest) -> TaskRequest:
+        """A new task with what observers want to stay with it; this is in its caller's context."""
+        if request.past or request.child is not None:
+            return request
+        noted: dict[str, Any] = {}
+        for note in self.resources.observers.notes:
+            noted |= note()
+        return replace(request, setup={**noted, **request.setup}) if noted else request
+
+    async def _leave(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
+        """Give a task back once its work is over."""
+        await asyncio.wait({work})
+        if _is_over(work):
+            self._claims.in_hand.discard(task_id)
+        else:
+            await self._claims.release(self.journal, task_id)
+
+    async def _work(self, request: TaskRequest) -> TaskOutcome:
+        permit = Permit(self._places)
+        pipeline: TaskPipeline | None = None
+        ledger = TaskRun.ledger_of(self.resources, request)
+        ledger.begin(request.task_id, request.past, parent=_parent_of(request))
+        try:
+            # A task that waits for its place is no more than its request.
+            async with self._room(request), permit.taken():
+                run = await TaskRun.begin(self.resources, request, permit)
+                run.replay.before = self._claims.before.pop(request.task_id, None)
+                children = ChildTasks(self, run)
+                self._tell_learners(request)
+                while True:
+                    pipeline = self._prepare(run, children)
+                    outcome = await self._run(pipeline, request)
+                    if not isinstance(outcome.error, SandboxDied):
+                        break
+                    run = run.again()  # as a task is resumed whose process died
+                    children.go_on_with(run)
+        except asyncio.CancelledError:
+            if pipeline is None and not (self._stopped or self._is_left(request)):
+                await to_its_end(self._never_begun(request))
+            raise
+        finally:
+            self._left.discard(request.task_id)
+        if not isinstance(outcome.error, (TaskTimeoutError, BudgetExceededError)):
+            ledger.end(request.task_id)  # else it may go on, and its cost counts once
+        return outcome
+
+    async def _run(self, pipeline: TaskPipeline, request: TaskRequest) -> TaskOutcome:
+        self._pipelines[request.task_id] = pipeline
+        if self._is_left(request):
+            pipeline.leave()
+        try:
+            return await pipeline.run(self.resources.agent.agent_id)
+        finally:
+            self._pipelines.pop(request.task_id, None)
+
+    @asynccontextmanager
+    async def _room(self, request: TaskRequest) -> AsyncGenerator[None]:
+        """Wait until there are file descriptors for a task; they are free once its sandbox is gone.
+
+        Unlike a place it is kept while a person is asked. A child task has its parent's.
+        """
+        mine = request.child is None
+        if mine:
+            await self._rooms.acquire()
+        try:
+            yield
+        finally:
+            closing = self._closing.pop(request.task_id, None)
+            if mine and closing is not None:
+                closing.add_done_callback(lambda _: self._rooms.release())
+            elif mine:
+                self._rooms.release()
+
+    async def _never_begun(self, request: TaskRequest) -> None:
+        """A task of the journal that was cancelled while it waited for a place is over."""
+        if request.past and not is_over(request.past):
+            stopped = TaskStoppedError("the task was stopped")
+            end = end_of(request.past, stopped, self._stops.by(request.task_id))
+            await self.journal.append(end)
+            for listener in (*self.resources.observers.feeds, *request.listeners):
+                listener(end)
+
+    async def enqueue(self, request: TaskRequest) -> TaskRequest:
+        """A task as it is once the journal has it, to be worked on later, here or elsewhere."""
+        if request.queue is not None and not isinstance(self.journal, SharedJournal):
+            raise ConfigurationError(
+                f"runners cannot read the journal {self.resources.config.journal!r}",
+                hint='use one that other processes share: journal = "sql"',
+            )
+        request = self._noted(request)
+        queued = handed_in(request, self.resources.agent.agent_id, self.resources.redactor)
+        if request.queue is not None:
+            await self.resources.queue.enqueue(queued)
+        await self.journal.append(queued)
+        for listener in (*self.resources.observers.feeds, *request.listeners):
+            listener(queued)
+        return replace(request, past=(queued,))
+
+    async def run_child(self, request: TaskRequest) -> ChildResult:
+        """Work a child task to its end. Implements :class:`delf_engine.calls.children.RunsTasks`.
+
+        Raises:
+            DelfError: When it has no end, and can be resumed.
+        """
+        end = end_event(request.past)
+        hint = None
+        if end is not None and not end.at_limit:
+            ledger = TaskRun.ledger_of(self.resources, request)
+            ledger.begin(request.task_id, request.past, parent=_parent_of(request))
+            ledger.end(request.task_id)
+        else:
+            outcome = await self.run(request)
+            events = outcome.events
+            end = end_event(events)
+            if end is None:
+                raise outcome.error or AgentStateError("the child task has no end")
+            hint = outcome.error and outcome.error.hint
+        return ChildResult(
+            task_id=request.task_id,
+            text=end.text,
+            status=end.status,
+            error=end.error,
+            hint=hint,
+            cost_usd=end.cost_usd,
+            files=dict(end.files),
+            value=end.value,
+            at_limit=end.at_limit,
+        )
+
+    async def take_up(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
+        """Make a task of the journal this agent's own, as :meth:`Claims.take_up` does."""
+        return await self._claims.take_up(self.journal, task_id, past_limit=past_limit)
+
+    def _tell_learners(self, request: TaskRequest) -> None:
+        """Let connections learn from what a user asks for, beside the task itself."""
+        if request.child is not None or any(isinstance(e, TaskStarted) for e in request.past):
+            return
+        agent, redactor = self.resources.agent, self.resources.redactor
+        heard = Heard(task=redactor.text(request.task), ask=partial(agent.context.ask, None))
+
+        async def learn(connection: SupportsLearning, name: str) -> None:
+            try:
+                await connection.learn(heard)
+            except Exception as error:
+                redactor.log_failure(_log, f"{name} has learned nothing", error)
+
+        for connection in agent.connections:
+            if isinstance(connection, SupportsLearning):
+                learning = asyncio.ensure_future(learn(connection, connection.name))
+                self._learning.add(learning)
+                learning.add_done_callback(self._learning.discard)
+
+    def _prepare(self, run: TaskRun, children: ChildTasks) -> TaskPipeline:
+        """Put together what works a task in one sandbox."""
+        resources, task_id = self.resources, run.request.task_id
+        gate = Gate(
+            run.tools,
+            run.approvals,
+            run.log,
+            self._threads,
+            resources.limits.frame_bytes - _FRAME_HEAD,
+            resources.redactor,
+            run.replay,
+            CallContexts(run, children),
+        )
+        closing = partial(self._close_later, task_id)
+        scripts = ScriptRunner(run, gate, children, closing)
+        host = TaskHost(run, gate, scripts, children)
+        strategy = resources.agent.strategy_named(run.config.strategy)
+        return TaskPipeline(run, host, strategy, lambda: self._stops.by(task_id))
+
+    def _is_left(self, request: TaskRequest) -> bool:
+        return self._leaves_all or request.task_id in self._left
+
+    def leave_all(self) -> None:
+        """The same as :meth:`leave`, for every task that runs."""
+        self._leaves_all = True
+        for pipeline in self._pipelines.values():
+            pipeline.leave()
+
+    def leave(self, task_id: str) -> None:
+        """Keep nothing of a task's end when it is cancelled, so that it can be resumed."""
+        self._left.add(task_id)
+        if (pipeline := self._pipelines.get(task_id)) is not None:
+            pipeline.leave()
+
+    def _close_later(self, task_id: str, work: Awaitable[None]) -> None:
+        """Close a task's sandbox while its answer is given already."""
+        closing = self._closing[task_id] = asyncio.ensure_future(work)
+        self._background.add(closing)
+        closing.add_done_callback(self._background.discard)
+
+    async def stop(self, *, leave: bool = False) -> None:
+        """Cancel what runs (or ``leave`` it to be resumed) and free everything; safe twice."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if leave:
+            self.leave_all()
+        ending: set[asyncio.Future[Any]] = {*self._running, *self._learning, self._warming}
+        for work in ending:
+            work.cancel()
+        await asyncio.wait({*ending, *self._background})
+        await self.free()
+
+    async def free(self) -> None:
+        """Free everything, also where a stop was cut off; safe twice."""
+        await self.resources.aclose()
+        self._threads.close()
+
+    async def abandon(self) -> None:
+        """Free what outlives the event loop it worked on, which was closed under it."""
+        self._stopped = True
+        self._threads.close()
+        await self.resources.sandbox.backend.aclose()
+
+
+def _most_tasks() -> int:
+    """Count the tasks that the process's file descriptors are enough for."""
+    left = descriptors_left()
+    return sys.maxsize if left is None else max(1, (left - _OWN) // _OF_A_TASK)
+
+
+def _parent_of(request: TaskRequest) -> str | None:
+    """The task that has this one done."""
+    return None if request.child is None else request.child.parent
+
+
+def _is_over(work: asyncio.Task[TaskOutcome]) -> bool:
+    """Tell whether a task came to its end, so that nobody works on it again."""
+    if not work.done() or work.cancelled() or work.exception() is not None:
+        return False
+    return work.result().is_over

@@ -1,0 +1,1 @@
+"""Sandboxes of an agent: chosen, tested for their isolation, and started."""

@@ -1,0 +1,244 @@
+"""Chooses a sandbox: by name, or the strongest that works here; never silently weaker."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from delf.errors import ConfigurationError, SandboxUnavailableError
+from delf.packages.official import how_to_install, packages, usual
+from delf.plugins.host import PluginHost
+from delf.protocols.sandbox import (
+    Availability,
+    Available,
+    Limits,
+    SandboxBackend,
+    SupportsPreparation,
+    Unavailable,
+)
+from delf.records import dataclass
+from delf.specs import SandboxSpec
+from delf.types import Isolation, isolation_rank
+from delf_engine.config import AgentConfig
+from delf_engine.sandboxes.backends import LIMIT_NAMES, Tried, make_sandbox
+
+_log = logging.getLogger(__name__)
+_MB = 1024 * 1024
+_UNITS = {"k": 1024, "m": _MB, "g": 1024 * _MB, "": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenSandbox:
+    """A backend that works here.
+
+    Args:
+        spec: What its plugin says of it.
+        backend: The backend.
+        isolation: How far it isolates, by what was measured; ``process`` where nothing was.
+        warning: What the user should know about the choice, if anything.
+        passed_over: Whether a stronger one is installed, and was not taken.
+    """
+
+    spec: SandboxSpec
+    backend: SandboxBackend
+    isolation: Isolation = "process"
+    warning: str | None = None
+    passed_over: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """The sandbox that the configuration asks for.
+
+    Args:
+        host: Where sandboxes come from.
+        config: ``sandbox``, ``min_isolation`` and ``sandbox_config``.
+        options: Options by plugin name.
+    """
+
+    host: PluginHost
+    config: AgentConfig
+    options: Mapping[str, Mapping[str, Any]]
+
+    async def take(self, spec: SandboxSpec) -> ChosenSandbox | Unavailable:
+        """A backend that works and is strong enough, or why it cannot be taken."""
+        if self._is_weak(spec.isolation):
+            return self._too_weak(f"{spec.name} isolates by {spec.isolation} only")
+        backend = make_sandbox(self.host, spec, self.config.sandbox_config, self.options)
+        try:
+            state = await self._ready(backend)
+            if isinstance(state, Available):
+                isolation, why = await self._isolation(spec, backend, state)
+                if not self._is_weak(isolation):
+                    return ChosenSandbox(spec, backend, isolation)
+                state = self._too_weak(why)
+        except BaseException:
+            await backend.aclose()
+            raise
+        await backend.aclose()
+        return state
+
+    def _is_weak(self, isolation: Isolation) -> bool:
+        return isolation_rank(isolation) < isolation_rank(self.config.min_isolation)
+
+    def _too_weak(self, why: str) -> Unavailable:
+        return Unavailable(
+            f"{why}, and min_isolation is {self.config.min_isolation!r}",
+            "choose a stronger sandbox, or lower min_isolation; delf doctor shows what was "
+            "measured",
+        )
+
+    async def _ready(self, backend: SandboxBackend) -> Availability:
+        """Tell whether sessions can be opened; what they need, as an image, is made now."""
+        state = await backend.available()
+        if isinstance(state, Available) and isinstance(backend, SupportsPreparation):
+            try:
+                await backend.prepare(tuple(self.config.allowed_libs))
+            except SandboxUnavailableError as error:
+                return Unavailable(" ".join(error.message.split()), error.hint or "")
+        return state
+
+    async def _isolation(
+        self, spec: SandboxSpec, backend: SandboxBackend, state: Available
+    ) -> tuple[Isolation, str]:
+        """Return the isolation of a backend, and the reason why it is not stronger.
+
+        It is tried out only where more than a process is asked for; else what was found before
+        counts, and ``process`` where nothing was.
+        """
+        own = self.options.get(self.host.plugin_of(spec) or spec.name, {})
+        given = {**own, **self.config.sandbox_config}
+        tried = Tried(self.host, spec, given, backend, state)
+        measured = await tried.known()
+        is_asked = self.config.min_isolation != "process"
+        if measured is None and tried.claimed != "process" and is_asked:
+            try:
+                measured = await tried.measure()
+            except Exception as error:  # of a backend that may be anybody's
+                _log.debug("the sandbox %s cannot be tried out", spec.name, exc_info=True)
+                why = f"{spec.name} says {tried.claimed}, and cannot be tried out: {error}"
+                return "process", why
+        return tried.believed(measured), tried.explain(measured)
+
+
+async def choose_sandbox(
+    host: PluginHost, config: AgentConfig, options: Mapping[str, Mapping[str, Any]]
+) -> ChosenSandbox:
+    """The sandbox that the configuration asks for.
+
+    Args:
+        host: Where sandboxes come from.
+        config: ``sandbox``, ``min_isolation`` and ``sandbox_config``.
+        options: Options by plugin name.
+
+    Raises:
+        SandboxUnavailableError: When none works, or none is strong enough.
+        PluginError: When the named one is not installed.
+    """
+    search = _Search(host=host, config=config, options=options)
+    if config.sandbox == "auto":
+        return await _choose_strongest(search)
+    found = await search.take(host.spec(SandboxSpec, config.sandbox))
+    if isinstance(found, Unavailable):
+        raise SandboxUnavailableError(
+            f"the sandbox {config.sandbox!r} does not work here: {found.reason}",
+            hint=found.hint or None,
+        )
+    return found
+
+
+async def _choose_strongest(search: _Search) -> ChosenSandbox:
+    specs = sorted(
+        search.host.specs(SandboxSpec),
+        # Whole Pythons first: a subset cannot run every script.
+        key=lambda spec: (spec.subset, -isolation_rank(spec.isolation), spec.name),
+    )
+    passed: list[str] = []
+    hint = ""
+    for spec in specs:
+        if spec.subset and search.config.allowed_libs:
+            passed.append(f"{spec.name} cannot import {', '.join(search.config.allowed_libs)}")
+            continue
+        found = await search.take(spec)
+        if isinstance(found, Unavailable):
+            passed.append(f"{spec.name}: {found.reason.removeprefix(f'{spec.name} ')}")
+            hint = hint or found.hint
+            continue
+        passed += [
+            f"{other.name} isolates by {other.isolation}, but runs a subset of Python"
+            for other in specs
+            if other.subset and isolation_rank(other.isolation) > isolation_rank(spec.isolation)
+        ]
+        return replace(found, warning=_warning(spec, passed), passed_over=bool(passed))
+    if not specs:
+        package = packages("sandbox")[usual("sandbox")]
+        raise SandboxUnavailableError("no sandbox is installed", hint=how_to_install(package))
+    least = search.config.min_isolation
+    raise SandboxUnavailableError(
+        f"no sandbox with isolation {least!r} or stronger works here: {'; '.join(passed)}",
+        hint=hint or None,
+    )
+
+
+def _warning(spec: SandboxSpec, passed: list[str]) -> str | None:
+    if isolation_rank(spec.isolation) >= isolation_rank("container"):
+        return None
+    reasons = f" ({'; '.join(passed)})" if passed else ""
+    return (
+        f"scripts run in the sandbox {spec.name!r}, isolated by {spec.isolation} only{reasons}; "
+        f'sandbox = "{spec.name}" accepts it, and delf doctor shows what else there is'
+    )
+
+
+def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
+    """The limits of a session from ``sandbox_config``.
+
+    Beside the fields of :class:`Limits`, ``memory_limit`` takes bytes or ``"512m"`` and
+    ``timeout`` means CPU seconds.
+
+    Raises:
+        ConfigurationError: For a value that is no limit.
+    """
+    known = {field.name: field for field in dataclasses.fields(Limits)}
+    values: dict[str, Any] = {}
+    for name, value in sandbox_config.items():
+        target = LIMIT_NAMES.get(name, name)
+        if target not in known:
+            continue
+        size = target.endswith("_bytes")
+        number = _size(name, value) if size else _number(name, value)
+        if name == "memory_mb":
+            number *= _MB
+        values[target] = number if target == "cpu_seconds" else int(number)
+    return Limits(**values)
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not _is_size(value):
+        raise ConfigurationError(f"sandbox_config.{name} must be a number, got {value!r}")
+    return value
+
+
+def _size(name: str, value: Any) -> float:
+    if not isinstance(value, str):
+        return _number(name, value)
+    text = value.strip().lower().removesuffix("b").removesuffix("i")
+    unit = text[-1:] if text[-1:] in "kmg" else ""
+    digits = text.removesuffix(unit)
+    try:
+        number = float(digits) * _UNITS[unit]
+    except ValueError:
+        number = -1.0
+    if not _is_size(number):
+        raise ConfigurationError(
+            f"sandbox_config.{name} is {value!r}", hint="write bytes as a number, or '512m', '2g'"
+        )
+    return number
+
+
+def _is_size(value: float) -> bool:
+    return math.isfinite(value) and value >= 0

@@ -1,0 +1,347 @@
+"""Runs a task's scripts in its sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
+from dataclasses import replace
+from typing import Final, NoReturn
+
+from delf.errors import TaskLeftError
+from delf.events import (
+    CallFinished,
+    ScriptFinished,
+    ScriptStatus,
+    Step,
+)
+from delf.protocols.sandbox import (
+    CallAnswer,
+    CallRequest,
+    Crashed,
+    Done,
+    Failed,
+    LimitReached,
+    Outcome,
+    Raised,
+    Rerun,
+    SandboxSession,
+    ScriptStart,
+    SupportsLanguage,
+    check_script,
+)
+from delf.protocols.strategy import CallGuard
+from delf.values.encoding import UnsupportedValueError, check_size, kind_name
+from delf_engine.calls.children import ChildTasks
+from delf_engine.calls.gate import Gate
+from delf_engine.journal.recording import RecordedScript
+from delf_engine.own_context import awaited_in_own_context, in_own_context
+from delf_engine.task_run import TaskRun
+from delf_engine.task_sandbox import TaskSandbox
+
+_ANY_PYTHON: Final = "Python 3.11 or newer"
+
+
+_log = logging.getLogger(__name__)
+_SLACK: Final = 1.25
+"""A sandbox enforces limits on output itself; here a script ends a little above."""
+LATE_SECONDS: Final = 10.0
+"""The seconds that the next script waits for calls of the last one to end."""
+
+
+class SandboxDied(TaskLeftError):  # noqa: N818 - not the task's fault
+    """A sandbox is gone, and its task goes on in another as a resumed one does."""
+
+    code = TaskLeftError.code
+
+
+class ScriptRunner:
+    """Runs the scripts of one task. Implements :class:`delf.protocols.sandbox.ScriptHost`.
+
+    Args:
+        run: The task.
+        gate: The way that every call takes.
+        children: The child tasks of its calls.
+        in_background: Lets something end after the task.
+    """
+
+    def __init__(
+        self,
+        run: TaskRun,
+        gate: Gate,
+        children: ChildTasks,
+        in_background: Callable[[Awaitable[None]], None],
+    ) -> None:
+        backend = run.resources.sandbox.backend
+        self._log = run.log
+        self._replay = run.replay
+        self._seed = run.seed
+        self._gate = gate
+        self._children = children
+        self._approvals = run.approvals
+        self.sandbox = TaskSandbox(run, in_background)
+        self._lives = run.lives
+        self._is_used = False
+        self._stopped: asyncio.Future[Exception | LimitReached] | None = None
+        self._budget = self.sandbox.budget
+        self.output = run.output
+        self.libraries = run.session_spec.libraries
+        """The packages that scripts may import beside harmless standard modules."""
+        self.lacks = run.resources.sandbox.spec.lacks
+        """The parts of Python that the sandbox lacks."""
+        self.language = backend.language if isinstance(backend, SupportsLanguage) else _ANY_PYTHON
+        """The Python that scripts run on."""
+        self.script_start = ScriptStart()
+        """Clock and chance of the script that runs; read by the session."""
+        self._raised: dict[int, Raised] = {}
+        self._printed = 0
+        self.printed_text: list[str] = []
+        """The prints of the script that runs, or ran last."""
+
+    def raised_behind(self, outcome: Outcome) -> Raised | None:
+        """The answer to a call with whose failure a script failed, if it did."""
+        if not isinstance(outcome, Failed) or outcome.call_id is None:
+            return None
+        return self._raised.get(outcome.call_id)
+
+    @property
+    def context(self) -> Context:
+        """The ContextVars of the task's caller."""
+        return self._log.context
+
+    @property
+    def may_go_on(self) -> bool:
+        """True if the task's limits leave something for another script."""
+        return self._budget.spent is None
+
+    # -- scripts ------------------------------------------------------------------------
+
+    async def run(
+        self, code: str, attempt: int, guard: CallGuard | None = None, *, seen: bool = False
+    ) -> Outcome:
+        """Run a script to its end, whatever that is.
+
+        Args:
+            code: The script.
+            attempt: Its number in the task.
+            guard: Its strategy's rules for its calls.
+            seen: Whether a person approved it as a whole.
+
+        Raises:
+            SandboxUnavailableError: When no session is available.
+            SandboxDied: When the session is gone, and the task goes on in another.
+            ReplayMismatch: When a resumed task's script is not the recorded one.
+            UnrecordedCallError: When the end of a call could not be recorded.
+        """
+        async with self._log.step(Step.EXECUTE, attempt):
+            started = time.perf_counter()
+            outcome = await self._run_or_recall(code, attempt, guard, seen=seen)
+            self._log.end_prints()
+            self._lives.renew()
+            if not isinstance(outcome, Done):  # before another script, or an answer of a model
+                await self._gate.wait_for_calls(LATE_SECONDS)
+                await self._children.end()
+            status, error = describe_outcome(outcome)
+            # How far it comes until a limit depends on the machine: nothing goes on from there.
+            lost = isinstance(outcome, (Crashed, LimitReached))
+            if lost:
+                await self.sandbox.end_session()
+                self._is_used = False
+            await self._log.record(
+                ScriptFinished,
+                status=status,
+                duration_ms=(time.perf_counter() - started) * 1000,
+                error=error,
+                line=outcome.line if isinstance(outcome, (Failed, LimitReached)) else None,
+                attempt=attempt,
+                limit=outcome.limit if isinstance(outcome, LimitReached) else None,
+                lost=lost,
+            )
+        if not isinstance(outcome, Done):
+            await self._approvals.permit.regained()
+        return outcome
+
+    async def _run_or_recall(
+        self, code: str, attempt: int, guard: CallGuard | None, *, seen: bool
+    ) -> Outcome:
+        """Run a script, unless its end is recorded and cannot come again."""
+        past = self._begin(attempt, guard)
+        done = None if past is None else past.finished
+        if past is not None and done is not None and done.status in ("crashed", "limit"):
+            self.printed_text += past.printed
+            self._replay.end_script("crashed", "")
+            return _lost_as_recorded(done)
+        if self._is_used and not self.sandbox.alive:
+            # The variables that the script was promised are gone with it.
+            outcome: Outcome = Crashed(message="the sandbox died between two scripts")
+        elif (spent := self._budget.spent) is not None:
+            outcome = spent
+        else:
+            outcome = await self._run_once(code, seen=seen)
+            self._is_used = True
+        if isinstance(outcome, Crashed) and not outcome.by_script:
+            await self._gate.wait_for_calls(LATE_SECONDS)
+            if self._lives.take(self._calls_made()):
+                self._gate.close()
+                raise SandboxDied(f"{outcome.message}; the script is run once more")
+        if self._replay.recorded:
+            self._replay.end_script(*_end_of(outcome))
+        return outcome
+
+    def _begin(self, attempt: int, guard: CallGuard | None) -> RecordedScript | None:
+        """A script is about to run; what the journal of a resumed task tells of it."""
+        self._gate.begin_script(guard)
+        self._approvals.begin_script(attempt)
+        past = self._replay.begin_script(attempt) if self._replay.recorded else None
+        clock, turns = ((), ()) if past is None else (tuple(past.clock), tuple(past.turns))
+        seed = f"{self._seed}/{attempt}"
+        self.script_start = ScriptStart(seed=seed, clock=clock, turns=turns)
+        self.printed_text.clear()
+        self._raised.clear()
+        return past
+
+    def _calls_made(self) -> int:
+        events = self._log.events
+        return sum(isinstance(event, CallFinished) and event.status == "ok" for event in events)
+
+    async def _run_once(self, code: str, *, seen: bool) -> Outcome:
+        if (too_long := check_script(code)) is not None:
+            return too_long
+        session = await self.sandbox.session()
+        if not seen:
+            self.sandbox.note_unseen()
+        self._printed = 0
+        outcome = self._within_limits(await self._run_in(session, code))
+        problems = await self.output.all_written()
+        if problems and isinstance(outcome, (Done, Rerun)):
+            message = "; ".join(problems)
+            return Failed(kind="OutputFileError", message=message, variables=outcome.variables)
+        return outcome
+
+    async def _run_in(self, session: SandboxSession, code: str) -> Outcome:
+        stopped = self._stopped = asyncio.get_running_loop().create_future()
+        running = asyncio.ensure_future(session.execute(code, self))
+        try:
+            await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not stopped.done():
+                return await running
+            why = stopped.result()
+            if isinstance(why, LimitReached):
+                return why
+            raise why
+        finally:
+            if not running.done():
+                running.cancel()
+                await asyncio.wait({running})
+
+    def _within_limits(self, outcome: Outcome) -> Outcome:
+        """The outcome; a value that is too large for a message is told by its type."""
+        if not isinstance(outcome, Done):
+            return outcome
+        try:
+            check_size(outcome.value, self.sandbox.limits.frame_bytes)
+        except UnsupportedValueError as error:
+            return replace(outcome, value=f"<{kind_name(outcome.value)}: {error}>")
+        return outcome
+
+    # -- ScriptHost ---------------------------------------------------------------------
+
+    @awaited_in_own_context
+    async def call(self, request: CallRequest) -> CallAnswer:
+        """A call of the script takes the gate."""
+        self._budget.called()
+        try:
+            check_size([request.args, request.kwargs], self.sandbox.limits.frame_bytes)
+            answer = await self._gate.call(request)
+            if isinstance(answer, Raised):
+                self._raised[request.call_id] = answer
+            return answer
+        except UnsupportedValueError as error:
+            return Raised("ToolArgumentError", f"the arguments cannot be passed: {error}")
+        except TaskLeftError as error:
+            return await self._stop(error)
+        except Exception as error:
+            self._log.redactor.log_failure(_log, "a tool call failed outside of its tool", error)
+            return Raised("ToolError", "the call failed inside delf; see the log")
+
+    async def _stop(self, why: Exception) -> NoReturn:
+        """End the script. It gets no answer to its call, so that it does nothing any more."""
+        self._end(why)
+        own = asyncio.current_task()
+        if own is not None and own.cancelling():
+            raise asyncio.CancelledError from why
+        await asyncio.get_running_loop().create_future()  # until its sandbox is gone
+        raise why
+
+    def _end(self, why: Exception | LimitReached) -> None:
+        if self._stopped is not None and not self._stopped.done():
+            self._stopped.set_result(why)
+
+    @in_own_context
+    def printed(self, text: str) -> None:
+        """The script printed. What its sandbox should have held back ends it."""
+        most = self.sandbox.limits.output_bytes
+        self._printed += len(text)
+        if self._printed > most * _SLACK:
+            message = f"the script printed more than {most:,} characters"
+            self._end(LimitReached(limit="output", message=message))
+            return
+        self.printed_text.append(text)
+        self._log.say(text)
+
+    @in_own_context
+    def clock_read(self, readings: Sequence[int]) -> None:
+        """The script looked at the clock."""
+        self._log.clock_read(readings)
+
+    @in_own_context
+    def turns_taken(self, turns: Sequence[int]) -> None:
+        """The script got answers."""
+        self._log.turns_taken(turns)
+
+    @in_own_context
+    def gave_up(self, call_id: int) -> None:
+        """The script does not wait for a call any more."""
+        self._gate.gave_up(call_id)
+
+    @in_own_context
+    def wrote_file(self, name: str, data: bytes) -> None:
+        """The script handed a file over."""
+        self._budget.handed_over(len(data))
+        self.output.take(name, data)
+
+    @in_own_context
+    def wrote_rows(self, name: str, data: bytes) -> None:
+        """The script handed over the rows of a file that is made here."""
+        self._budget.handed_over(len(data))
+        self.output.take(name, data, is_rows=True)
+
+
+def _lost_as_recorded(done: ScriptFinished) -> Crashed | LimitReached:
+    """The recorded end of a script whose sandbox went with it."""
+    message = done.error or "the sandbox is gone"
+    if done.status == "limit":
+        return LimitReached(limit=done.limit or "recorded", message=message, line=done.line)
+    return Crashed(message=message)
+
+
+def _end_of(outcome: Outcome) -> tuple[ScriptStatus, str]:
+    status, error = describe_outcome(outcome)
+    return status, error or ""
+
+
+def describe_outcome(outcome: Outcome) -> tuple[ScriptStatus, str | None]:
+    """Describe the end of a script: its status, and its error for people."""
+    match outcome:
+        case Done():
+            return "done", None
+        case Rerun():
+            return "rerun", None
+        case Failed(kind=kind, message=message):
+            return "failed", f"{kind}: {message}"
+        case LimitReached(message=message):
+            return "limit", message
+        case Crashed(message=message):
+            return "crashed", message

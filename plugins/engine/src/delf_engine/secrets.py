@@ -1,0 +1,285 @@
+"""The secrets in settings, models' configurations, options and environments.
+
+A secret is declared: by its type (``SecretStr``), by its place (a model's key, a password in a
+URL), or by its name, such as a header ``Authorization`` or a variable that ends in ``_TOKEN``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import PurePath
+from typing import Any, Final, cast
+from urllib.parse import unquote, unquote_plus, urlsplit
+
+from pydantic import BaseModel, Secret, SecretBytes, SecretStr
+
+from delf.llm import LLMConfig
+from delf.settings import Named, SentAlong, revealed
+from delf_engine.config import LLM_FIELDS, PREFIX, AgentConfig
+
+SHORTEST: Final = 6
+"""The fewest characters that a secret has, in every form of it."""
+_SHORTEST_OF_ENVIRON: Final = 8
+"""The same for variables that are not delf's: those of other programs are often plain words."""
+_LONG: Final = 16
+"""The fewest characters of a line of a key, and of a user name that is a token."""
+_MAX_PARTS: Final = 10_000
+"""Of one collection; a private attribute may be a cache."""
+_SECRET_TYPES: Final = (SecretStr, SecretBytes, Secret)
+
+_NAMES: Final = (
+    r"(?:token|secret|password|passwd|passphrase|pwd|credential|connection_string|cookie|signature"
+    r"|auth|authorization|(?:^|[_\-])(?:pass|sig)|(?:^|api|access|account|auth|client|encryption"
+    r"|private|secret|service|shared|signing)[_\-]?key)s?"
+)
+_NAME: Final = re.compile(f"{_NAMES}$", re.IGNORECASE)
+_PAIR: Final = re.compile(r"([\w\-]+)\s*=\s*([^&;#\s'\"]+)")
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s\"'<>]+")
+_LOGIN: Final = re.compile(r"(?:://|,)([^:/@\s,]*):([^@\s]+)@")
+"""A user and password, as SQLAlchemy reads them, with any ``/``; several hosts have one each."""
+_SCHEME: Final = re.compile(
+    r"(?:api-?key|basic|bearer|digest|dpop|key|oauth|token) +", re.IGNORECASE
+)
+_FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
+_PLAIN_HEADERS: Final = re.compile(
+    r"accept.*|.*-beta|.*-version|cache-control|content-type|host|.*referer|user-agent|x-title",
+    re.IGNORECASE,
+)
+_PLACEHOLDERS: Final = frozenset(
+    ["changeme", "example", "password", "postgres", "postgresql", "secret", "testing", "123456"]
+)
+"""Words of manuals in place of a secret; without them texts would only be unreadable."""
+
+
+def worth_hiding(secrets: Iterable[str]) -> set[str]:
+    """The texts among these that are long enough and no placeholder.
+
+    Args:
+        secrets: Declared secrets.
+    """
+    found = {str(text.strip()) for text in secrets}
+    return {text for text in found if len(text) >= SHORTEST and text.lower() not in _PLACEHOLDERS}
+
+
+def secrets_of_agent(
+    config: AgentConfig | None, connections: Iterable[object], environ: Mapping[str, str]
+) -> Iterator[str]:
+    """Every secret that an agent was given, but for those of its project.
+
+    Args:
+        config: Its configuration.
+        connections: Its tools.
+        environ: The environment that it reads.
+    """
+    if config is not None:
+        for name in LLM_FIELDS:
+            model = getattr(config, name)
+            if model is not None:
+                yield from secrets_of_model(model)
+        yield from config.providers.values()
+        yield from config.api_key_for.values()
+    for connection in connections:
+        yield from secrets_of_settings(getattr(connection, "settings", None))
+    yield from secrets_of_environ(environ)
+
+
+def secrets_of_model(config: LLMConfig) -> Iterator[str]:
+    """The secrets in a model's configuration: its key, its headers, those in its URL."""
+    if config.api_key:
+        yield config.api_key
+    yield from secrets_in(config.base_url or "")
+    yield from secrets_of_headers(config.headers or {})
+
+
+def secrets_of_headers(headers: Mapping[str, str]) -> Iterator[str]:
+    """The secrets among HTTP headers and parameters that are sent along.
+
+    A value counts if its name or its scheme (``Bearer``) says so, or if it has letters and
+    digits: others may be the name of a team or a place.
+    """
+    for name, value in headers.items():
+        if _PLAIN_HEADERS.fullmatch(name):
+            continue
+        scheme = _SCHEME.match(value)
+        is_mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+        if scheme or is_mixed or _NAME.search(name):
+            yield from (value, value[scheme.end() :] if scheme else value)
+
+
+def secrets_of_settings(settings: Any) -> Iterator[str]:
+    """Every secret field of a connection's settings, and passwords in URLs among the others."""
+    yield from _within(settings, {}, declared=False)
+
+
+def without_secrets(settings: Any) -> Any:
+    """A connection's settings as plain data that tells one set-up from another.
+
+    Of a secret only the place that an address names is in it: its host and path.
+    """
+    if settings is None or isinstance(settings, (str, int, float)):
+        return settings
+    if isinstance(settings, _SECRET_TYPES):
+        return _place_in(str(cast("Any", settings).get_secret_value()))
+    if _is_url(settings):
+        return _place_in(str(settings))
+    if isinstance(settings, BaseModel):
+        return {name: without_secrets(value) for name, value in settings}
+    if isinstance(settings, Named):
+        secret = {text for text in _of_named_values(settings) if text}
+        return {
+            name: _place_in(text) if any(each in text for each in secret) else text
+            for name, text in revealed(settings).items()
+        }
+    if isinstance(settings, Mapping):
+        items = cast("Mapping[Any, Any]", settings).items()
+        return {str(name): without_secrets(value) for name, value in items}
+    if isinstance(settings, (list, tuple)):
+        return [without_secrets(value) for value in cast("list[Any]", settings)]
+    if isinstance(settings, (set, frozenset)):
+        return sorted(map(repr, cast("Collection[Any]", settings)))
+    return str(settings) if isinstance(settings, PurePath) else type(settings).__qualname__
+
+
+def _place_in(text: str) -> str:
+    """The host and path of an address; nothing of another text."""
+    try:
+        parts = urlsplit(text)
+        return f"{parts.scheme}://{parts.hostname}:{parts.port}{parts.path}" if parts.netloc else ""
+    except ValueError:
+        return ""
+
+
+def _is_url(value: object) -> bool:
+    """Tell whether a value is one of pydantic's URLs; its module is not imported for that."""
+    return type(value).__module__ == "pydantic.networks"
+
+
+def _within(value: Any, seen: dict[int, Any], *, declared: bool) -> Iterator[str]:
+    """The secrets in a value of settings of any type.
+
+    Args:
+        value: The value.
+        seen: Values that were looked at, as a private attribute may lead back to its owner.
+        declared: Whether each text in it is a secret.
+    """
+    if isinstance(value, (bytes, bytearray)):
+        value = value.decode("utf-8", "replace")
+    if isinstance(value, str):
+        yield from _declared(value) if declared else secrets_in(value)
+    elif isinstance(value, int):
+        yield from (str(value),) if declared else ()
+    elif _is_url(value):
+        yield from secrets_in(str(value))
+    elif id(value) not in seen:
+        seen[id(value)] = value
+        if isinstance(value, _SECRET_TYPES):
+            yield from _within(cast("Any", value).get_secret_value(), seen, declared=True)
+        elif isinstance(value, Named):
+            yield from _of_named_values(value)
+        for part in islice(_parts_of(value), _MAX_PARTS):
+            yield from _within(part, seen, declared=declared)
+
+
+def _of_named_values(values: Named) -> Iterator[str]:
+    for name, value in values.items():
+        if not isinstance(value, str):
+            yield value.get_secret_value()
+        elif isinstance(values, SentAlong):
+            yield from secrets_of_headers({name: value})
+        else:
+            yield from _of_named(name, value)
+
+
+def _parts_of(value: Any) -> Iterator[Any]:
+    if isinstance(value, BaseModel):
+        yield from (part for _, part in value)
+        yield from (value.__pydantic_private__ or {}).values()
+    elif isinstance(value, Mapping):
+        yield from cast("Mapping[Any, Any]", value).values()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        yield from cast("Collection[Any]", value)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from (getattr(value, field.name, None) for field in dataclasses.fields(value))
+
+
+def secrets_of_environ(environ: Mapping[str, str]) -> Iterator[str]:
+    """The secrets of an environment, by the names of its variables and in URLs."""
+    for name, value in environ.items():
+        shortest = SHORTEST if name.upper().startswith(PREFIX) else _SHORTEST_OF_ENVIRON
+        if name not in _FOLDERS and len(value) >= shortest:
+            yield from _of_named(name, value)
+
+
+def secrets_of_options(options: Mapping[str, Any]) -> Iterator[str]:
+    """The secrets of a table of ``delf.toml``, by their names and in URLs.
+
+    Args:
+        options: The values by name; tables and lists in it are looked at, too.
+    """
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from secrets_of_options(cast("Mapping[str, Any]", value))
+        elif isinstance(value, (list, tuple)):
+            for item in cast("list[Any]", value):
+                yield from secrets_of_options({name: item})
+        elif not isinstance(value, str):
+            yield from secrets_of_settings(value)
+        else:
+            yield from _of_named(name, value)
+
+
+def _of_named(name: str, value: str) -> Iterator[str]:
+    yield from _declared(value) if _NAME.search(name) else secrets_in(value)
+
+
+def _declared(text: str) -> Iterator[str]:
+    """A secret, and those parts of it that turn up alone: a URL's password, a key's lines."""
+    yield text
+    yield from secrets_in(text)
+    lines = text.strip().splitlines()
+    if len(lines) > 1:
+        yield from (line for line in lines if len(line) >= _LONG and not line.startswith("-----"))
+    if text.lstrip().startswith("{"):  # the key file of a service account
+        try:
+            value: Any = json.loads(text)
+        except ValueError:
+            return
+        yield from secrets_of_options(value)
+
+
+def secrets_in(text: str) -> Iterator[str]:
+    """The secrets within URLs and connection strings: passwords, and values by their names.
+
+    Args:
+        text: A text with such a thing; any other holds none.
+    """
+    for name, value in _PAIR.findall(text) if "=" in text else ():
+        if _NAME.search(name):
+            yield from _spelt(value)
+    for url in _URL.findall(text) if "://" in text else ():
+        yield from _of_login(url)
+
+
+def _of_login(url: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(url)
+        user, host = parts.username or "", parts.hostname or ""
+    except ValueError:
+        user, host = "", ""
+    if len(user) >= _LONG and not _LOGIN.search(url):
+        yield from _spelt(user)  # https://TOKEN@host
+    shown = {user.lower(), unquote(user).lower(), host.lower()}
+    for _, password in _LOGIN.findall(url):
+        if password.lower() not in shown:
+            yield from _spelt(password)
+
+
+def _spelt(text: str) -> Iterator[str]:
+    """A text of a URL, as it stands there and decoded."""
+    yield text
+    yield unquote(text)
+    yield unquote_plus(text)

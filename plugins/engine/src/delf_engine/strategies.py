@@ -1,0 +1,36 @@
+"""The strategy's part in the configuration of its agents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from delf.specs import StrategySpec
+from delf_engine.config import AgentConfig, make_config
+
+if TYPE_CHECKING:
+    from delf.plugins.host import PluginHost
+
+_USUAL: Final = AgentConfig.model_fields["strategy"].default
+
+
+def with_strategy(config: AgentConfig, host: PluginHost | None) -> AgentConfig:
+    """A configuration with what its strategy says of it.
+
+    Args:
+        config: The configuration; it stays the same where its strategy is the usual one, or
+            is not installed, which is told when the agent starts.
+        host: Plugins; those installed when omitted.
+    """
+    if config.strategy == _USUAL:
+        return config
+    if host is None:
+        from delf.plugins.host import PluginHost
+
+        host = PluginHost.discover()
+    spec = next((s for s in host.specs(StrategySpec) if s.name == config.strategy), None)
+    if spec is None:
+        return config
+    values: dict[str, Any] = {name: getattr(config, name) for name in config.model_fields_set}
+    if config.llm is None and config.heavy_llm is None and spec.llm is not None:
+        values["llm"] = spec.llm
+    return make_config(values | dict(spec.settings))

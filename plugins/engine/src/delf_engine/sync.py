@@ -1,0 +1,361 @@
+"""The only place where synchronous code waits for asynchronous code, and where an agent lives."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from delf.errors import AgentStateError, DelfError
+from delf.machine.contexts import shared_task, without_context
+
+if TYPE_CHECKING:
+    from delf_engine.runtime import Runtime
+
+T = TypeVar("T")
+U = TypeVar("U")
+Work = Callable[["Runtime"], Coroutine[Any, Any, T]]
+"""Something to do with the started runtime."""
+
+
+class LoopThread:
+    """An event loop in a thread of its own.
+
+    Args:
+        name: The thread's name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        run = partial(without_context, self._run)
+        self._thread = threading.Thread(target=run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.run_until_complete(_end_tasks())
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.close()
+
+    def stop(self) -> None:
+        """End the loop and the thread. Safe to call twice."""
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+
+def call(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+    """Run a coroutine on a loop of another thread and wait for it.
+
+    An interrupt (Ctrl-C) cancels the coroutine and waits until it has cleaned up.
+
+    Raises:
+        AgentStateError: When called from the loop's own thread, which would wait forever.
+    """
+    if running_loop() is loop:
+        coroutine.close()
+        raise AgentStateError(
+            "run() was called from inside the event loop that the agent works on",
+            hint="use `await agent.arun(…)` there",
+        )
+    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        future.cancel()
+        _wait_for_clean_up(loop)
+        raise
+
+
+async def call_async(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+    """Await a coroutine that has to run on a certain loop, here or in another thread."""
+    if asyncio.get_running_loop() is loop:
+        return await coroutine
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop that runs in this thread, if any."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def _end_tasks() -> None:
+    """Cancel what libraries left running on a loop that is about to be closed."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=1.0)
+
+
+def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) -> None:
+    """Let cancelled tasks of a loop end."""
+
+    async def others() -> None:
+        own = asyncio.current_task()
+        tasks = [task for task in asyncio.all_tasks() if task is not own and task.cancelling()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+
+    asyncio.run_coroutine_threadsafe(others(), loop).result(seconds + 1)
+
+
+class RuntimeHome:
+    """Starts the runtime when it is first needed, and brings every caller to its loop.
+
+    The loop is that of the first ``await``, or one in a thread of its own when synchronous
+    code came first. The runtime is stopped when that loop ends; the next caller's takes its
+    place. A forked process begins with none.
+
+    Args:
+        make: Makes a started runtime.
+        name: The name of a thread that is started.
+    """
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, Runtime]], name: str) -> None:
+        self._make = make
+        self._name = name
+        self._lock = threading.RLock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: LoopThread | None = None
+        self._runtime: asyncio.Future[Runtime] | None = None
+        self._ending: AsyncGenerator[None] | None = None
+        self._stopping: set[asyncio.Future[Runtime]] = set()
+        self._stopped = False
+        self._pid = os.getpid()
+
+    @property
+    def runtime(self) -> Runtime | None:
+        """The runtime, if it is there; from any thread."""
+        starting = self._runtime
+        if starting is None or not starting.done() or starting.cancelled():
+            return None
+        return None if starting.exception() is not None else starting.result()
+
+    @property
+    def state(self) -> str:
+        """``new``, ``starting``, ``running`` or ``stopped``; from any thread."""
+        if self.runtime is not None:
+            return "running"
+        if self._runtime is not None and not self._runtime.done():
+            return "starting"
+        return "stopped" if self._stopped else "new"
+
+    @property
+    def bound(self) -> bool:
+        """True if it has a loop that lives."""
+        with self._lock:
+            return self._loop is not None and not self._loop.is_closed()
+
+    def start(self) -> None:
+        """Have the runtime started, from synchronous code."""
+        self.call(_nothing)
+
+    async def astart(self) -> None:
+        """Have the runtime started."""
+        await self.call_async(_nothing)
+
+    def call(self, work: Work[T]) -> T:
+        """Do something and wait for it, from synchronous code.
+
+        An error of delf's own says what was wrong; the frames of the event loop are left out.
+
+        Raises:
+            AgentStateError: When called from the runtime's own loop, which would never end.
+        """
+        try:
+            return call(self._do(work), self._bind(current=False))
+        except DelfError as error:
+            raise error.with_traceback(None)  # noqa: B904 - it is the same error
+
+    @property
+    def is_here(self) -> bool:
+        """True if the caller runs on the runtime's loop, or on the one that will be that."""
+        running = running_loop()
+        return running is not None and (not self.bound or running is self._loop)
+
+    def call_anywhere(self, work: Work[T]) -> T:
+        """Do something quick with the journal and wait for it, on the runtime's own loop, too.
+
+        There it is done in a thread, so the runtime must be there, and the work must not need
+        the loop.
+        """
+        runtime = self.runtime
+        if not self.is_here or runtime is None:
+            return self.call(work)
+        # The loop's thread waits here, so the loop cannot do it.
+        with ThreadPoolExecutor(1, f"{self._name}-journal") as beside:
+            run = copy_context().run
+            return beside.submit(run, asyncio.run, work(runtime)).result()
+
+    def post_after(
+        self, first: Work[U], then: Callable[[Runtime, U], Coroutine[Any, Any, T]]
+    ) -> Future[T]:
+        """Do something quick with the journal now, and let something else be done with its result.
+
+        Where the caller is on the loop on which the runtime has yet to start, both are done later.
+        """
+        if self.is_here and self.runtime is None:
+
+            async def both(runtime: Runtime) -> T:
+                return await then(runtime, await first(runtime))
+
+            return self.post(both)
+        done = self.call_anywhere(first)
+        return self.post(lambda runtime: then(runtime, done))
+
+    async def call_async(self, work: Work[T]) -> T:
+        """Do something and await it."""
+        return await call_async(self._do(work), self._bind(current=True))
+
+    def post(self, work: Work[T]) -> Future[T]:
+        """Let something be done, from any thread."""
+        loop = self._bind(current=running_loop() is not None)
+        return asyncio.run_coroutine_threadsafe(self._do_alone(work), loop)
+
+    def stop(self) -> None:
+        """Stop the runtime, from synchronous code. Safe to call twice."""
+        loop, thread = self._unbind()
+        if loop is None:
+            return
+        if loop.is_closed():
+            self._abandon_runtime()
+        elif not loop.is_running():
+            loop.run_until_complete(self._stop_runtime())
+        elif running_loop() is loop:
+            loop.create_task(self._stop_runtime())
+        else:
+            call(self._stop_runtime(), loop)
+        if thread is not None:
+            thread.stop()
+
+    async def astop(self, *, leave: bool = False) -> None:
+        """Stop the runtime. Safe to call twice.
+
+        Args:
+            leave: Leave its tasks to whoever resumes them.
+        """
+        loop, thread = self._unbind()
+        if loop is not None and not loop.is_closed():
+            await call_async(self._stop_runtime(leave=leave), loop)
+        if thread is not None:
+            thread.stop()
+
+    async def _do_alone(self, work: Work[T]) -> T:
+        """Do something whose caller may have gone: nobody need look at how it failed."""
+        task = asyncio.current_task()
+        if task is not None:
+            task.add_done_callback(_look_at)
+        return await self._do(work)
+
+    async def _do(self, work: Work[T]) -> T:
+        return await work(await self._started())
+
+    def _bind(self, *, current: bool) -> asyncio.AbstractEventLoop:
+        """The loop to work on.
+
+        Args:
+            current: Whether the caller awaits, so that its own loop can be chosen.
+        """
+        if self._pid != os.getpid():
+            self._leave_to_parent()
+        with self._lock:
+            if self._loop is not None and not self._loop.is_closed():
+                return self._loop
+            self._abandon_runtime()
+            self._runtime = self._ending = None
+            if current:
+                self._loop = asyncio.get_running_loop()
+            else:
+                self._thread = LoopThread(self._name)
+                self._loop = self._thread.loop
+            return self._loop
+
+    def _leave_to_parent(self) -> None:
+        """A forked process has neither the parent's threads nor who holds its locks."""
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._loop = self._thread = self._runtime = None
+
+    def _unbind(self) -> tuple[asyncio.AbstractEventLoop | None, LoopThread | None]:
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+            self._stopped = True
+            return loop, thread
+
+    async def _started(self) -> Runtime:
+        if self._runtime is None:
+            ending = self._ending = _at_end_of_loop(lambda: self._loop_ends(ending))
+            await anext(ending)
+            # What it holds serves all tasks, whoever's is the first.
+            self._runtime = shared_task(self._make())
+        starting = self._runtime
+        if starting.done() and starting.exception() is None:
+            return starting.result()
+        try:
+            return await asyncio.shield(starting)
+        except Exception:
+            if self._runtime is starting:
+                self._runtime = None
+            raise
+
+    async def _loop_ends(self, ending: AsyncGenerator[None]) -> None:
+        if self._ending is ending:  # one of an earlier start goes when it is collected
+            await self._stop_runtime()
+        for started in list(self._stopping):  # the loop ended in the midst of their stop
+            self._stopping.discard(started)
+            if started.done() and not started.cancelled() and started.exception() is None:
+                await started.result().free()
+
+    async def _stop_runtime(self, *, leave: bool = False) -> None:
+        starting, self._runtime = self._runtime, None
+        if starting is None:
+            return
+        self._stopping.add(starting)
+        if not starting.done():
+            starting.cancel()
+        await asyncio.wait({starting})
+        if not starting.cancelled() and starting.exception() is None:
+            await starting.result().stop(leave=leave)
+        self._stopping.discard(starting)
+
+    def _abandon_runtime(self) -> None:
+        """Free what is left of a runtime whose loop was closed under it."""
+        runtime, self._runtime = self.runtime, None
+        if runtime is None:
+            return
+        thread = LoopThread(self._name)
+        try:
+            call(runtime.abandon(), thread.loop)
+        finally:
+            thread.stop()
+
+
+async def _at_end_of_loop(stop: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
+    """Have something done before the running loop is closed, which ends its generators first."""
+    try:
+        yield
+    finally:
+        await stop()
+
+
+def _look_at(done: asyncio.Task[Any]) -> None:
+    if not done.cancelled():
+        done.exception()
+
+
+async def _nothing(_: Runtime) -> None:
+    """Do nothing, where only the start is wanted."""

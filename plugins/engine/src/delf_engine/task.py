@@ -1,0 +1,245 @@
+"""A task as data: what somebody wants done, what is known while it is worked on, how it ended."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from delf.errors import ConfigurationError, DelfError, TaskLeftError
+from delf.events import TaskQueued, TaskStarted
+from delf.machine.zones import Zone, local_zone
+from delf.messages import system, user
+from delf.records import dataclass
+from delf.types import Trust
+
+if TYPE_CHECKING:  # an agent is made without what tasks need
+    from delf.events import Event
+    from delf.messages import Message
+    from delf.protocols.connection import ConnectionLike
+    from delf.protocols.conversation import Conversation
+    from delf.types import Settle
+    from delf_engine.config import AgentConfig
+    from delf_engine.models.money import Ledger
+    from delf_engine.outputs import Output
+    from delf_engine.waiting import TaskClock
+
+MODEL: Final = "own_llm"
+"""The key of a task's setup that names its own model."""
+
+
+def new_task_id() -> str:
+    """A name for a task that no other task has."""
+    return f"task_{secrets.token_hex(8)}"
+
+
+def check_task(task: object) -> None:
+    """Refuse what is not a task before a model is asked about it.
+
+    Raises:
+        ConfigurationError: When it is empty, or no text.
+    """
+    if not isinstance(task, str) or not task.strip():
+        given = "empty" if isinstance(task, str) else f"{type(task).__name__}, not text"
+        raise ConfigurationError(f"the task is {given}", hint="say what to do, in plain words")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChildOptions:
+    """The options that a child task has of its own.
+
+    Args:
+        parent: The task whose call has it done.
+        depth: How many tasks are above it.
+        config: Its configuration.
+        clock: The parent's time.
+        tools: Its connections; the agent's when None.
+        worker: Who does it, by name.
+        ledger: Holds its budget; that of the agent when None.
+        check: Says what is wrong with an answer.
+        trust: Whose words its task is: the user's own where the parent had none of others to pass
+            on.
+    """
+
+    parent: str
+    depth: int
+    config: AgentConfig
+    clock: TaskClock
+    tools: Sequence[ConnectionLike] | None = None
+    worker: str | None = None
+    ledger: Ledger | None = None
+    check: Callable[[str], str | None] | None = None
+    trust: Trust = "outside"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRequest:
+    """An order in plain words, with its listeners.
+
+    Args:
+        task: What to do, in plain words.
+        timeout: Seconds from the moment it begins to run.
+        task_id: Its name.
+        conversation: What the task continues.
+        listeners: See the events after they were journalled.
+        child_listeners: See the events of its child tasks, and of theirs.
+        on_delta: Sees pieces of the model's answers.
+        stream: Take answers in pieces; the configuration decides when None.
+        attended: Whether the caller waits for it, so that a terminal may ask.
+        patient: Whether its requests for approval wait where nobody can be asked now, as those of
+            a task in the background do.
+        bounded: Whether ``timeout`` counts all waiting, that for a person, too.
+        setup: What the caller needs to set up the same agent again; kept in the journal.
+        queue: Where it waits for a runner, if it is not worked on here.
+        key: On whose behalf it is done, if not for the local user.
+        priority: Among those that wait; the lowest comes first.
+        not_before: The Unix time from which on it may begin.
+        retries: How often it is tried again where a service was away.
+        retry_after: Seconds until the first of these.
+        past: The journal of the task, when it is resumed.
+        settle: What to do about calls of it that were begun and have no recorded end.
+        child: What it has of its own, if it is the child of another task.
+        files: Its input files; the agent's when None.
+        output: What its answer has to be, if it is not text.
+    """
+
+    task: str
+    timeout: float
+    task_id: str = field(default_factory=new_task_id)
+    conversation: Conversation | None = None
+    listeners: Sequence[Callable[[Event], None]] = ()
+    child_listeners: Sequence[Callable[[Event], None]] = ()
+    on_delta: Callable[[str], None] | None = None
+    stream: bool | None = None
+    attended: bool = True
+    patient: bool = False
+    bounded: bool = False
+    setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    queue: str | None = None
+    key: str | None = None
+    priority: int = 0
+    not_before: float | None = None
+    retries: int | None = None
+    retry_after: float | None = None
+    past: Sequence[Event] = ()
+    settle: Settle = "ask"
+    child: ChildOptions | None = None
+    files: Sequence[str] | None = None
+    output: Output[Any] | None = None
+
+    @property
+    def strategy(self) -> str | None:
+        """The strategy, if it differs from that of the agent's other tasks; kept with its setup."""
+        return self.setup.get("strategy")
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model, if it is another one than the agent's; kept with its setup."""
+        return self.setup.get(MODEL)
+
+    @property
+    def on_behalf_of(self) -> str | None:
+        """The key on whose behalf it is done; None for the local user."""
+        if self.key is not None:
+            return self.key
+        return next((e.key for e in self.past if isinstance(e, (TaskQueued, TaskStarted))), None)
+
+    @property
+    def worker(self) -> str | None:
+        """The name of the worker, if it is a worker's child task."""
+        return None if self.child is None else self.child.worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext:
+    """The context of a task for the model.
+
+    Args:
+        facts: Recalled from memory.
+        history: The conversation so far, or its end.
+        summary: What was said before that.
+        live: Facts by connection, such as database schemas.
+        files: A line about each input file: what it is, and where scripts find it.
+    """
+
+    facts: Sequence[str] = ()
+    history: Sequence[Message] = ()
+    summary: str | None = None
+    live: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: Sequence[str] = ()
+
+    def known(self) -> tuple[Message, ...]:
+        """The recalled messages, for the model's instructions."""
+        if not self.facts:
+            return ()
+        return (system("Known facts:\n" + "\n".join(f"- {fact}" for fact in self.facts)),)
+
+    def message(
+        self,
+        task: str,
+        output: Output[Any] | None = None,
+        now: float | None = None,
+        zone: Zone | None = None,
+    ) -> Message:
+        """The task with all that belongs to it, but for the history.
+
+        Args:
+            task: The task in words.
+            output: What its answer has to be.
+            now: The Unix time; it stands here, so that what comes before stays the same.
+            zone: Of the clock that shows it; the machine's when None.
+        """
+        parts: list[str] = []
+        if self.summary:
+            parts.append(f"Summary of what was said before in this conversation:\n{self.summary}")
+        parts += [f"About {name}:\n{text}" for name, text in self.live.items()]
+        if self.files:
+            parts.append("Input files:\n" + "\n".join(f"- {name}" for name in self.files))
+        if now is not None:
+            parts.append(f"Now: {moment(now, zone or local_zone())}")
+        parts.append(f"Task:\n{task}")
+        if output is not None:
+            parts.append(output.told())
+        return user("\n\n".join(parts))
+
+
+def moment(now: float, zone: Zone) -> str:
+    """A time as the user's clock shows it: ``Wed 2026-11-25 20:14 +0100 (Europe/Madrid)``."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        known = ZoneInfo(zone.name) if zone.name else None
+    except ZoneInfoNotFoundError:  # a resumed task began on a machine that knows it
+        known = UTC
+    moment = datetime.fromtimestamp(now, UTC).astimezone(known)
+    return f"{moment:%a %Y-%m-%d %H:%M %z} ({zone.name or moment.tzname()})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOutcome:
+    """The outcome of a task.
+
+    Args:
+        text: The answer.
+        error: Why there is none.
+        duration_ms: From acceptance to the end.
+        events: All that happened, in order.
+        files: The output files: absolute paths by name.
+        postponed: It is tried again later.
+        value: The answer as plain data, where the task wanted data.
+    """
+
+    text: str
+    error: DelfError | None
+    duration_ms: float
+    events: Sequence[Event] = ()
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    postponed: bool = False
+    value: Any = None
+
+    @property
+    def is_over(self) -> bool:
+        """True if the task came to its end; else it can be resumed."""
+        return not self.postponed and not isinstance(self.error, TaskLeftError)

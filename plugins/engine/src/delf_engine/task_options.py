@@ -1,0 +1,229 @@
+"""The choices of one task as keywords, and the request that they make."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Required, TypedDict
+
+from delf.errors import ConfigurationError, check_above_zero
+from delf.events import Event, TaskQueued, TaskStarted
+from delf_engine.task import MODEL, TaskRequest, check_task, new_task_id
+
+if TYPE_CHECKING:
+    from delf_engine.agent_context import AgentChat
+    from delf_engine.config import AgentConfig
+    from delf_engine.journal.log import Listener
+    from delf_engine.outputs import Output
+
+
+class OfTask(TypedDict, total=False):
+    """The choices of one task.
+
+    Args:
+        files: The task's input files, where the agent's do not hold.
+        conversation_id: Of the agent's chat; its present conversation when omitted.
+        strategy: The name of another strategy than that of the agent's other tasks.
+        llm: The name of another model than the one that writes the scripts of the others.
+    """
+
+    files: Sequence[str | os.PathLike[str]] | None
+    conversation_id: str | None
+    strategy: str | None
+    llm: str | None
+
+
+class Watching(OfTask, total=False):
+    """The choices of one task, and its listeners.
+
+    Args:
+        listeners: Called with each event after it was journalled.
+        child_listeners: The same for events of child tasks, and of theirs.
+        on_delta: Called with pieces of the model's answers, with ``stream=True``.
+        setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
+    """
+
+    listeners: Sequence[Listener]
+    child_listeners: Sequence[Listener]
+    on_delta: Callable[[str], None] | None
+    setup: Mapping[str, Any] | None
+
+
+class HandingIn(TypedDict, total=False):
+    """Options with which a task is left to a runner: ``agent.submit(task, queue="reports")``.
+
+    Args:
+        queue: Where a runner takes it from (``delf runner``).
+        key: On whose behalf it is done, as ``customer-7``: a queue has limits for each key.
+        priority: Among those of the queue; the lowest comes first, and 0 is usual.
+        delay: Seconds until a runner may take it.
+        retries: How often it is tried again where a service was away; the queue's when omitted.
+        retry_after: Seconds until the first of these; each later one waits twice as long.
+        setup: What a runner needs to set up the same agent; it has the project's when omitted.
+    """
+
+    queue: Required[str]
+    key: str
+    priority: int
+    delay: float
+    retries: int
+    retry_after: float
+    setup: Mapping[str, Any]
+
+
+RUN: Final = ("output", *OfTask.__annotations__)
+ARUN: Final = ("output", *Watching.__annotations__)
+ASUBMIT: Final = (*RUN, "listeners", "setup", "task_id", "key")
+_GOING_ON: Final = ("settle", "budget_usd", "go_on", "retries", "retry_after")
+ARESUME: Final = (*_GOING_ON, "listeners", "on_delta")
+SUBMIT: Final = (*RUN, *HandingIn.__annotations__)
+"""The keywords of methods that pass them on, for the message about one that they do not have."""
+
+
+def handed_in(request: TaskRequest, how: HandingIn) -> TaskRequest:
+    """A request as runners get it.
+
+    Raises:
+        ConfigurationError: When no queue is named.
+    """
+    if "queue" not in how:
+        names = ", ".join(how)
+        raise ConfigurationError(
+            f"submit() takes {names} only with a queue", hint='name one: queue="reports"'
+        )
+    delay, priority = how.get("delay", 0.0), how.get("priority", 0)
+    for name in ("delay", "retry_after"):
+        if how.get(name):
+            check_above_zero(name, how.get(name))
+    if not isinstance(priority, int) or not isinstance(how.get("retries", 0), int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError("priority and retries are whole numbers", hint="priority=0")
+    return replace(
+        request,
+        queue=how["queue"],
+        key=how.get("key") or None,
+        priority=priority,
+        not_before=time.time() + delay if delay > 0 else None,
+        retries=how.get("retries"),
+        retry_after=how.get("retry_after"),
+        setup={**request.setup, **how.get("setup", {})},
+    )
+
+
+class TaskRequests:
+    """Makes the requests of an agent's tasks.
+
+    Args:
+        config: Returns the agent's configuration.
+        chat: The chat that tasks continue, if there is one; it may change between tasks.
+        output: What their answers have to be, if they are not text.
+        fits_a_routine: Tells whether a kept routine does a task.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], AgentConfig],
+        chat: AgentChat | None,
+        output: type[Any] | Mapping[str, Any] | None,
+        fits_a_routine: Callable[[str], bool],
+    ) -> None:
+        self._config = config
+        self.chat = chat
+        self._output = _output_of(output)
+        self._fits_a_routine = fits_a_routine
+
+    def make(
+        self,
+        task: str,
+        timeout: float | None,
+        conversation_id: str | None = None,
+        *,
+        attended: bool = True,
+        patient: bool = False,
+        bounded: bool = False,
+        files: Sequence[str | os.PathLike[str]] | None = None,
+        output: type[Any] | Mapping[str, Any] | None = None,
+        strategy: str | None = None,
+        llm: str | None = None,
+        setup: Mapping[str, Any] | None = None,
+        task_id: str | None = None,
+        key: str | None = None,
+    ) -> TaskRequest:
+        """The request of a new task, by the choices of whoever asks.
+
+        Raises:
+            ConfigurationError: When it is no task, or there is no conversation to continue.
+        """
+        check_task(task)
+        if timeout is not None:
+            check_above_zero("timeout", timeout)
+        if strategy is None and self._config().reuse == "auto" and self._fits_a_routine(task):
+            strategy = "routine"
+        if self.chat is None and conversation_id is not None:
+            raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
+        conversation = None if self.chat is None else self.chat.here(conversation_id)
+        wanted = self._output if output is None else _output_of(output)
+        paths = None if files is None else [os.fspath(path) for path in files]
+        kept: dict[str, Any] = {} if wanted is None else {"output": wanted.schema}
+        if strategy is not None:
+            kept["strategy"] = strategy
+        if llm is not None:
+            kept[MODEL] = llm
+        if paths is not None:  # for whoever resumes it, from wherever
+            kept["input_files"] = [str(Path(p).expanduser().absolute()) for p in paths]
+        return TaskRequest(
+            task=task,
+            task_id=task_id or new_task_id(),
+            timeout=self._config().timeout if timeout is None else timeout,
+            conversation=conversation,
+            attended=attended,
+            patient=not attended or patient,
+            bounded=bounded,
+            key=key,
+            files=paths,
+            output=wanted,
+            setup={**(setup or {}), **kept},
+        )
+
+    def resumed(
+        self, task_id: str, past: Sequence[Event], timeout: float | None, **seen: Any
+    ) -> TaskRequest:
+        """The request of a task that is resumed, with the choices that its journal holds.
+
+        Args:
+            task_id: The task.
+            past: Its events.
+            timeout: Seconds from now; the configuration's when None.
+            seen: Fields of the request for this run.
+        """
+        begun = next((e for e in past if isinstance(e, (TaskStarted, TaskQueued))), None)
+        kept = None if begun is None or self.chat is None else begun.conversation
+        request = self.make("resumed", timeout, kept, task_id=task_id)
+        request = replace(request, past=past, **seen)
+        if begun is None:
+            return request
+        setup = begun.setup
+        return replace(
+            request,
+            task=begun.task,
+            patient=not begun.attended,
+            files=setup.get("input_files"),
+            setup=setup,
+            output=self._output_with(setup.get("output")),
+        )
+
+    def _output_with(self, schema: Mapping[str, Any] | None) -> Output[Any] | None:
+        """Read from its journal the type of answer that a task has to give."""
+        if schema is None or (self._output is not None and self._output.schema == schema):
+            return None if schema is None else self._output
+        return _output_of(schema)
+
+
+def _output_of(kind: type[Any] | Mapping[str, Any] | None) -> Output[Any] | None:
+    if kind is None:
+        return None
+    from delf_engine.outputs import Output
+
+    return Output(kind)

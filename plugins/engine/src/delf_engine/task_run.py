@@ -1,0 +1,306 @@
+"""``TaskRun``: everything of one task while it runs."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Final, Self
+
+from delf.errors import DelfError
+from delf.events import TaskStarted, Warned
+from delf.llm import LLMConfig
+from delf.machine.zones import local_zone
+from delf.messages import ModelRequest, Purpose, user
+from delf.protocols.formats import InputFile
+from delf.protocols.sandbox import SessionSpec
+from delf.protocols.strategy import ToolChoice
+from delf.tools.stubs import stubs_of
+from delf.types import Trust
+from delf_engine.agent_tools import AgentTools
+from delf_engine.approvals.policy import TaskApprovals
+from delf_engine.approvals.task_flows import TaskFlows
+from delf_engine.config import AgentConfig
+from delf_engine.inputs import find_inputs, input_files
+from delf_engine.journal.log import TaskLog
+from delf_engine.journal.replay import Replay
+from delf_engine.memory import AgentMemory, is_from_others
+from delf_engine.models.client import ModelClient
+from delf_engine.models.money import Ledger
+from delf_engine.origins.fold import CONVERSATION, MEMORY, PARENT, Origins
+from delf_engine.origins.origin import Wording
+from delf_engine.origins.outline import FOLLOWED, OUTLINE_QUESTION
+from delf_engine.output import OutputFiles, OutputFolder, written_before
+from delf_engine.resources import Resources
+from delf_engine.strategies import with_strategy
+from delf_engine.task import TaskContext, TaskRequest, moment
+from delf_engine.waiting import Permit, TaskClock
+
+_log = logging.getLogger(__name__)
+_MOST_SEARCHED: Final = 20
+"""Input files whose texts are known, so that values are found in them."""
+_MOST_OF_A_FILE: Final = 1_000_000
+"""Bytes of each that are read."""
+_MORE_LIVES: Final = 5
+"""The number of times that a script runs again after its sandbox died."""
+
+
+class Lives:
+    """Counts the sandboxes of a task that died: a script may be the reason itself."""
+
+    def __init__(self) -> None:
+        self._left = _MORE_LIVES
+        self._calls = 0
+        self.used = False
+        """True if the task has lost a sandbox."""
+
+    def take(self, calls: int) -> bool:
+        """Tell whether scripts run again after one more death, unless too many came to nothing.
+
+        Args:
+            calls: The number of calls that the task has made.
+        """
+        self.used = True
+        # A script that came further than before is not the reason; one that kills its sandbox is.
+        self._left = _MORE_LIVES - 1 if calls > self._calls else self._left - 1
+        self._calls = calls
+        return self._left >= 0
+
+    def renew(self) -> None:
+        """A script has come to its end, and the next one has all lives again."""
+        self._left = _MORE_LIVES
+
+
+class TaskRun:
+    """A task at work: what its steps share. They find out ``tools`` and ``context``.
+
+    Args:
+        resources: What the agent holds.
+        request: What is to be done.
+        permit: Its place among the tasks that run.
+        tools: Its tools.
+        inputs: Its input files.
+        before: The same task in a sandbox that died: what is left of its time goes on.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        request: TaskRequest,
+        permit: Permit,
+        tools: AgentTools,
+        inputs: Sequence[InputFile],
+        before: TaskRun | None = None,
+    ) -> None:
+        child = request.child
+        self.resources = resources
+        self.request = request
+        self.permit = permit
+        self.agent_tools = tools
+        self.inputs = inputs
+        config = resources.config if child is None else child.config
+        self.config: AgentConfig = _config_of(request, config, resources)
+        above = None if child is None else child.clock
+        clock = TaskClock(request.timeout, above, never_stops=request.bounded)
+        self.clock = clock if before is None else before.clock
+        self.lives = Lives() if before is None else before.lives
+        self.started = time.perf_counter() if before is None else before.started
+        self.goes_on = before is not None
+        """True if its sandbox died, and it goes on in another one."""
+        self.replay = Replay(request.past)
+        self.replay.before = None if before is None else before.replay.before
+        self.seed = self.replay.seed or secrets.token_hex(16)
+        """The source of chance for scripts."""
+        self.zone = self.replay.zone or local_zone()
+        """The time zone in which the task began."""
+        if before is None:
+            listeners = [*resources.observers.feeds, *request.listeners]
+            self.log = TaskLog(
+                request.task_id, resources.journal, listeners, resources.redactor, self.replay
+            )
+        else:
+            self.log = before.log
+            self.log.go_over(self.replay)
+        self.models = ModelClient(
+            pool=resources.models,
+            ledger=self.ledger_of(resources, request),
+            log=self.log,
+            system_prompt=self.config.system_prompt,
+            stream=self.config.stream if request.stream is None else request.stream,
+            on_delta=request.on_delta,
+            redactor=resources.redactor,
+            replay=self.replay,
+            keep_prompts=self.config.keep_prompts,
+        )
+        self.tools = tools.tools
+        """The actions that may be called, and those that the model is shown."""
+        self.context = TaskContext(files=[file.line for file in inputs])
+        """The context of the task for the model."""
+        self._values = self._origins()
+        flows = None
+        if resources.config.flows != "off":
+            rules = resources.config.flow_rules
+            flows = TaskFlows(self._values, self._outline, self.log, rules)
+        self.approvals = TaskApprovals(
+            resources.approvals, request, self.log, permit, self.clock, flows
+        )
+        folder = OutputFolder(self.config.output_dir, written_before(request.past))
+        self.output = OutputFiles(folder, resources.files.formats, self.log)
+
+    @classmethod
+    async def begin(cls, resources: Resources, request: TaskRequest, permit: Permit) -> Self:
+        """A task with the agent's tools and files, or those that it has of its own.
+
+        Raises:
+            DelfError: When they are not available.
+        """
+        child = request.child
+        own = None if child is None else child.tools
+        if request.files is None and own is None:
+            await resources.tools.renew()
+            return cls(resources, request, permit, resources.tools, resources.files.inputs)
+        inputs: Sequence[InputFile] = resources.files.inputs
+        if request.files is not None:
+            visible_path = resources.sandbox.backend.visible_path
+            inputs = input_files(find_inputs(request.files), visible_path)
+        return cls(resources, request, permit, await resources.tools_with(own, inputs), inputs)
+
+    def again(self) -> TaskRun:
+        """The same task, resumed from its journal at once, for its sandbox died."""
+        request = replace(self.request, past=tuple(self.log.events))
+        parts = self.resources, request, self.permit, self.agent_tools, self.inputs
+        return TaskRun(*parts, before=self)
+
+    @staticmethod
+    def ledger_of(resources: Resources, request: TaskRequest) -> Ledger:
+        """Choose the ledger of a task: the agent's, or that of a child with its own budget."""
+        own = None if request.child is None else request.child.ledger
+        return resources.agent.ledger if own is None else own
+
+    def tool_choice(self) -> ToolChoice:
+        """The tools that the model is shown, and those that are left out."""
+        return self.tools.choice(self.config.tools_budget)
+
+    @property
+    def memory(self) -> AgentMemory | None:
+        """Facts from before, of the person who asks; a child task has none."""
+        memories = self.resources.memories
+        if memories is None or self.request.child is not None:
+            return None
+        return memories.of(self.request.on_behalf_of)
+
+    @property
+    def session_spec(self) -> SessionSpec:
+        """Describe its sandbox."""
+        return replace(self.resources.session_spec(self.agent_tools, self.inputs), zone=self.zone)
+
+    async def ask(self, purpose: Purpose, question: str, llm: LLMConfig | None = None) -> str:
+        """A model's answer to one question, the light one's if not told; its cost is the task's.
+
+        Raises:
+            DelfError: When the budget does not allow it, or the model failed for good.
+        """
+        request = ModelRequest(messages=(user(question),), purpose=purpose)
+        return (await self.models.ask_whole(llm or self.config.quick_llm, request)).text
+
+    async def warn(self, message: str) -> None:
+        """Record a warning, which people see."""
+        await self.log.record(Warned, message=message)
+
+    @asynccontextmanager
+    async def unharmed(self, what: str) -> AsyncGenerator[None]:
+        """Let whatever fails meanwhile be a warning.
+
+        Args:
+            what: What the warning says of it, ahead of the reason.
+        """
+        try:
+            yield
+        except DelfError as error:
+            await self.warn(f"{what}: {error.message}")
+        except Exception as error:
+            self.log.redactor.log_failure(_log, what, error)
+            await self.warn(f"{what}: an unexpected {type(error).__name__}")
+
+    async def _outline(self, followed: str) -> None:
+        """Ask the main model which calls the task itself asks for; its answer is an event.
+
+        Args:
+            followed: The text that the user's words order to follow; empty for the words alone.
+        """
+        words = self._values.own_words
+        begun = next(event.at for event in self.log.events if isinstance(event, TaskStarted))
+        question = OUTLINE_QUESTION.format(
+            tools=stubs_of(self.tool_choice(), self.request.task),
+            now=moment(begun, self.zone),
+            words=f"{words}\n\n{FOLLOWED}\n{followed}" if followed else words,
+        )
+        async with self.unharmed("nobody could say which calls the task asks for"):
+            await self.ask("outline", question, self.config.main_llm)
+
+    def _origins(self) -> Origins:
+        """The origins of values, whose words, tools and conversation are known as the task runs."""
+        child = self.request.child
+        # A child's words are its parent's script's, which may have put others' words among them.
+        is_own = child is None or child.trust == "own"
+
+        def before() -> Iterator[tuple[Trust, str, str]]:
+            if not is_own:
+                yield "outside", self.request.task, PARENT
+            for message in self.context.history:
+                whose = "own" if message.role == "user" else "outside"
+                yield whose, message.text, CONVERSATION
+            if self.context.summary:
+                yield "outside", self.context.summary, CONVERSATION
+            for fact in self.context.facts:
+                yield "outside" if is_from_others(fact) else "own", fact, MEMORY
+
+        known: dict[str, Wording] = {}
+
+        def wording_of(action: str) -> Wording:
+            if action not in known:
+                bound = next((bound for bound in self.tools if bound.name == action), None)
+                if bound is None:
+                    return Wording()
+                trust = "own" if bound.built_in else bound.action.trust
+                known[action] = Wording(trust=trust, author=bound.action.author)
+            return known[action]
+
+        def files() -> Iterator[tuple[str, str]]:
+            for file in islice(self.inputs, _MOST_SEARCHED):
+                yield file.name, _beginning_of(file.path)
+
+        words = self.request.task if is_own else ""
+        return Origins(words, before, wording_of, files if self.context.files else None)
+
+    @property
+    def has_read_others(self) -> bool:
+        """True once the task has had words of others."""
+        self._values.follow(self.log.events)
+        return self._values.has_read
+
+
+def _beginning_of(path: str) -> str:
+    """The beginning of a file as text; nothing of one that is none, or gone."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(_MOST_OF_A_FILE)
+    except OSError:
+        return ""
+    return "" if b"\0" in data else data.decode(errors="replace")
+
+
+def _config_of(request: TaskRequest, config: AgentConfig, resources: Resources) -> AgentConfig:
+    """A task's configuration, with its own model and what its own strategy says of it."""
+    if request.model is not None and request.child is None:
+        config = config.with_main_llm(request.model)
+    name = request.strategy or config.strategy
+    if name == resources.config.strategy:
+        return config
+    chosen = config.model_copy(update={"strategy": name})
+    return with_strategy(chosen, resources.agent.context.host)

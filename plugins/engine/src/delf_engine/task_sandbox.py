@@ -1,0 +1,148 @@
+"""``TaskSandbox``: the sandbox session of one task, and another one where that is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+from delf.errors import SandboxUnavailableError
+from delf.events import SandboxOpened
+from delf.protocols.sandbox import Limits, SandboxSession
+from delf_engine.resource_budget import ResourceBudget
+from delf_engine.task_run import TaskRun
+from delf_engine.toolset import Toolset
+
+_log = logging.getLogger(__name__)
+PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+"""Seconds between attempts to have another sandbox, where none is available for the moment."""
+
+
+class TaskSandbox:
+    """Opens and closes the sandbox sessions of one task, one after another.
+
+    Args:
+        run: The task.
+        in_background: Lets something end after the task.
+    """
+
+    def __init__(self, run: TaskRun, in_background: Callable[[Awaitable[None]], None]) -> None:
+        self._log = run.log
+        self._lives = run.lives
+        self._sandbox = run.resources.sandbox
+        self._spec = run.session_spec
+        self._in_background = in_background
+        self._opening: asyncio.Task[SandboxSession] | None = None
+        self._announced: SandboxSession | None = None
+        self._ran_unseen = False
+        self.budget = ResourceBudget(self._spec.limits)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the session."""
+        return self._spec.limits
+
+    def use(self, tools: Toolset) -> None:
+        """Let scripts find other tools, from the next session on."""
+        self._spec = replace(self._spec, tools=tools.names_for_sandbox())
+
+    def open(self) -> asyncio.Task[SandboxSession]:
+        """Begin to open a session, while something else goes on; the same until it is closed."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._sandbox.backend.open(self._spec))
+        return self._opening
+
+    @property
+    def alive(self) -> bool:
+        """True if variables of earlier scripts are still there."""
+        opening = self._opening
+        if opening is None or not opening.done() or opening.cancelled():
+            return False
+        return opening.exception() is None and opening.result().alive
+
+    @property
+    def holds_unseen(self) -> bool:
+        """True if the open session ran a script that no person approved as a whole.
+
+        Such a script may have left anything behind: another ``print``, an object whose
+        ``__format__`` makes calls, a patched module, a thread. A later script that is shown to a
+        person would not do what its text says.
+        """
+        return self._ran_unseen and self.alive
+
+    def note_unseen(self) -> None:
+        """Record that the open session runs a script that no person approved as a whole."""
+        self._ran_unseen = True
+
+    async def close(self) -> None:
+        """Kill the sandbox, whatever runs in it, and wait until it is gone."""
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            await self._close(opening)
+
+    def retire(self) -> None:
+        """Kill the sandbox without waiting until it is gone."""
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            self._in_background(self._close(opening))
+
+    async def end(self, seconds: float) -> None:
+        """Kill the sandbox; wait a little until it is gone, and no longer.
+
+        Args:
+            seconds: How long to wait: what removes it may not answer.
+        """
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            closing = asyncio.ensure_future(self._close(opening))
+            self._in_background(closing)
+            await asyncio.wait({closing}, timeout=seconds)
+
+    async def _close(self, opening: asyncio.Task[SandboxSession]) -> None:
+        if not opening.done():
+            opening.cancel()
+        await asyncio.wait({opening})
+        if opening.cancelled() or opening.exception() is not None:
+            return
+        try:
+            await opening.result().aclose()
+        except Exception as error:  # the task ends as it did, whatever is left of its sandbox
+            message = f"the sandbox of task {self._log.task_id} could not be closed"
+            self._log.redactor.log_failure(_log, message, error)
+
+    async def session(self) -> SandboxSession:
+        """The open session, or another where that is gone."""
+        if self._opening is not None and self._opening.done() and not self.alive:
+            await self.close()
+        try:
+            session = await self.open()
+        except SandboxUnavailableError:  # what sessions are forked from may just have died
+            session = await self._open_again()
+        if session is not self._announced:
+            self._announced, self._ran_unseen = session, False
+            self.budget.opened()
+            name, isolation = self._sandbox.spec.name, self._sandbox.isolation
+            await self._log.record(SandboxOpened, backend=name, isolation=isolation)
+        return session
+
+    async def _open_again(self) -> SandboxSession:
+        """Open a session; after a death what starts sandboxes may be restarted just now."""
+        for pause in PAUSES if self._lives.used else ():
+            await self.close()
+            try:
+                return await self.open()
+            except SandboxUnavailableError:
+                await asyncio.sleep(pause)
+        await self.close()
+        return await self.open()
+
+    async def end_session(self) -> None:
+        """A script ended its sandbox: what that took is missing in the next."""
+        session = self._announced
+        await self.close()
+        if session is not None:
+            self.budget.ended(session)
+            self._spec = replace(self._spec, limits=self.budget.left)
+            self._announced = None

@@ -1,0 +1,394 @@
+"""The tools of an agent: every connection's actions under the names that scripts use."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
+from delf.events import ANSWER
+from delf.plugins.factories import check_made
+from delf.protocols.connection import (
+    ConnectionLike,
+    ProposedCall,
+    SupportsCheck,
+    SupportsContext,
+    Verdict,
+)
+from delf.protocols.prefilter import Catalog, CatalogEntry
+from delf.protocols.sandbox import ToolNames
+from delf.protocols.strategy import TOOLS_BUDGET, ToolChoice, ToolDescription
+from delf.records import dataclass
+from delf.tools.action import Action
+from delf.tools.permissions import (
+    check_groups,
+    check_permission_names,
+    is_allowed,
+    needs_confirmation,
+)
+from delf.tools.stubs import whole_size
+from delf.tools.type_texts import values_in
+from delf.values.encoding import dumps
+from delf_engine.calls.tolerance import respelled
+from delf_engine.secrets import without_secrets
+
+RESERVED: Final = frozenset(
+    {"rerun", "add_to_output_files", "asyncio", "files", "llm", "ToolError", "ToolException"}
+    | {"ToolArgumentError", "ToolNotAllowed", "ApprovalRejected", "main", "find_tools", ANSWER}
+)
+
+
+_MAX_NAME = 100
+"""Characters of an unknown name in an error: it is the script's own text."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAction:
+    """An action of a connection.
+
+    Args:
+        connection: Whose action it is.
+        action: The action.
+        name: ``connection.method``, or the bare name of a function.
+        asks: Whether a person is asked before each call.
+        built_in: Whether it is delf's own, which is always shown.
+        check: The connection's own verdict about a call of it, if it has one.
+    """
+
+    connection: ConnectionLike
+    action: Action
+    name: str
+    asks: bool
+    built_in: bool = False
+    check: Callable[[ProposedCall], Verdict | Awaitable[Verdict]] | None = None
+
+    @property
+    def digest(self) -> str:
+        """Of the action and of its connection: what a remembered decision is bound to.
+
+        Where the connection is another one of that name, or is set up otherwise, or the action has
+        other parameters or another effect, it is another one.
+        """
+        function = getattr(self.action.call, "__func__", self.action.call)
+        content = [
+            self.name,
+            self.action.digest,
+            [_place_of(type(self.connection)), _place_of(function)],
+            without_secrets(getattr(self.connection, "settings", None)),
+        ]
+        return hashlib.sha256(dumps(content)).hexdigest()
+
+    def describe(self) -> ToolDescription:
+        """Describe it for the model."""
+        action, connection = self.action, self.connection
+        return ToolDescription(
+            name=self.name,
+            summary=action.summary,
+            effect=action.effect,
+            asks=self.asks,
+            make_schema=_any_object if action.schema is None else action.schema,
+            parameters=action.parameters,
+            returns=action.returns,
+            connection="" if connection.is_function else connection.name,
+            about=connection.summary,
+            tags=action.tags,
+            built_in=self.built_in,
+            full_types=action.full_types,
+        )
+
+    def bind(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], str | None]:
+        """Arguments by name, and the call's ``desc=`` apart unless the action has its own.
+
+        A name may be spelled in another way, as ``customerId`` for ``customer_id``.
+
+        Raises:
+            ToolRefusedError: When positional arguments do not fit.
+        """
+        parameters = self.action.parameters
+        named = dict(kwargs)
+        if named:
+            names = [parameter.name for parameter in parameters]
+            named = respelled(named, names if "desc" not in named else [*names, "desc"])
+        description = None
+        if "desc" in named and all(parameter.name != "desc" for parameter in parameters):
+            description = str(named.pop("desc"))
+        if len(args) > len(parameters):
+            raise ToolRefusedError(
+                f"{self.name} takes at most {len(parameters)} arguments, {len(args)} were given. "
+                f"Expected {self.name}{self.action.signature}"
+            )
+        for parameter, value in zip(parameters, args, strict=False):
+            if parameter.name in named:
+                raise ToolRefusedError(f"{self.name} got {parameter.name!r} twice")
+            named[parameter.name] = value
+        return named, description
+
+
+def _place_of(item: object) -> str:
+    """Return the place where a class or a function is defined."""
+    return f"{getattr(item, '__module__', '')}.{getattr(item, '__qualname__', '')}"
+
+
+def _any_object() -> dict[str, Any]:
+    return {"type": "object"}
+
+
+class Toolset:
+    """The actions that scripts may call, and those that the model is shown.
+
+    What is allowed and not shown is called, asked about and looked for as anything else. What
+    is not allowed is known only to be refused.
+
+    Args:
+        allowed: Allowed actions by connection and method (``""`` for a function).
+        hidden: Names of actions that exist and are not allowed.
+        shown: Names of what the model is shown, beside what is built in; None for all.
+    """
+
+    def __init__(
+        self,
+        allowed: Mapping[tuple[str, str], BoundAction],
+        hidden: frozenset[str],
+        shown: frozenset[str] | None = None,
+    ) -> None:
+        self._allowed = dict(allowed)
+        self._hidden = hidden
+        self._shown = shown
+        self._catalog: Catalog | None = None
+        self._size: int | None = None
+        self.own_count = sum(not bound.built_in for bound in self._allowed.values())
+        """The number of allowed actions that are not delf's own."""
+
+    def __len__(self) -> int:
+        return len(self._allowed)
+
+    def __iter__(self) -> Iterator[BoundAction]:
+        return iter(self._allowed.values())
+
+    @property
+    def actions(self) -> tuple[BoundAction, ...]:
+        """All allowed actions in the order of the agent's tools."""
+        return tuple(self._allowed.values())
+
+    @property
+    def shown(self) -> tuple[BoundAction, ...]:
+        """Those that the model is shown, in the same order."""
+        return tuple(b for b in self.actions if self._is_shown(b))
+
+    @property
+    def is_chosen(self) -> bool:
+        """True if the model is shown a choice of the tools."""
+        return self._shown is not None
+
+    def choice(self, budget: int = TOOLS_BUDGET) -> ToolChoice:
+        """Return what is shown and what is left out.
+
+        Args:
+            budget: The most characters of a prompt that tools take.
+        """
+        shown = [bound.describe() for bound in self.shown]
+        return ToolChoice(
+            shown=shown,
+            left_out=len(self) - len(shown),
+            catalog=self.catalog(),
+            describe=self._describe,
+            budget=budget,
+        )
+
+    def fits(self, budget: int) -> bool:
+        """Tell whether all tools are shown whole in so many characters.
+
+        Args:
+            budget: Characters.
+        """
+        if self._size is None:
+            own = [bound.describe() for bound in self.actions if not bound.built_in]
+            self._size = whole_size(own, budget)
+        return self._size <= budget
+
+    def _describe(self, name: str) -> ToolDescription:
+        connection, _, method = name.rpartition(".")
+        key = (connection, method) if connection else (method, "")
+        return self._allowed[key].describe()
+
+    def _is_shown(self, bound: BoundAction) -> bool:
+        return self._shown is None or bound.built_in or bound.name in self._shown
+
+    @property
+    def connections(self) -> tuple[ConnectionLike, ...]:
+        """The connections with at least one action that is shown."""
+        return tuple({id(b.connection): b.connection for b in self.shown}.values())
+
+    @functools.cached_property
+    def with_context(self) -> Mapping[str, SupportsContext]:
+        """Those of them that have live facts, by name."""
+        return {c.name: c for c in self.connections if isinstance(c, SupportsContext)}
+
+    def find(self, connection: str, method: str) -> BoundAction:
+        """The action behind a call.
+
+        Raises:
+            ToolRefusedError: When there is none, or it is not allowed.
+        """
+        found = self._allowed.get((connection, method))
+        if found is not None:
+            return found
+        name = f"{connection}.{method}" if method else connection
+        if name in self._hidden:
+            raise ToolRefusedError(f"{name} is not allowed here")
+        siblings = [b.name for b in self.actions if b.connection.name == connection]
+        known = siblings or [b.name for b in self.actions if not b.built_in]
+        listed = ", ".join(known[:40]) or "none"
+        name = name[:_MAX_NAME]
+        raise ToolRefusedError(
+            f"there is no tool {name!r}{did_you_mean(name, known)}. Available: {listed}"
+        )
+
+    def catalog(self) -> Catalog:
+        """Every allowed action with its line, for prefilters; not those that are built in."""
+        if self._catalog is None:
+            self._catalog = Catalog(
+                CatalogEntry(
+                    name=b.name,
+                    summary=b.action.summary,
+                    tags=b.action.tags,
+                    parameters=tuple((p.name, p.doc or "") for p in b.action.parameters),
+                    values=tuple(v for p in b.action.parameters for v in values_in(p.type_text)),
+                    reads=b.action.effect == "read",
+                    description=b.action.description,
+                )
+                for b in self.actions
+                if not b.built_in
+            )
+        return self._catalog
+
+    def showing(self, names: frozenset[str]) -> Toolset:
+        """The same set of which the model is shown these, and what is built in."""
+        return self._with(self._allowed, names)
+
+    def _with(
+        self, allowed: Mapping[tuple[str, str], BoundAction], shown: frozenset[str] | None
+    ) -> Toolset:
+        """Another set of the same tools, with another part shown or other built-in ones."""
+        made = Toolset(allowed, self._hidden, shown)
+        made._catalog = self._catalog  # it is long in the making where there are many
+        made._size = self._size
+        return made
+
+    async def with_builtins(self, connections: Sequence[ConnectionLike]) -> Toolset:
+        """The set with built-in connections, which are always shown and never ask."""
+        added: dict[tuple[str, str], BoundAction] = {}
+        for connection in connections:
+            for action in await connection.actions():
+                key = connection.name, "" if connection.is_function else action.name
+                name = ".".join(filter(None, key))
+                added[key] = BoundAction(connection, action, name, asks=False, built_in=True)
+        return self._with({**self._allowed, **added}, self._shown)
+
+    def with_builtins_of(self, other: Toolset) -> Toolset:
+        """The set with the built-in connections of another one."""
+        own = {key: bound for key, bound in other._allowed.items() if bound.built_in}
+        return Toolset({**self._allowed, **own}, self._hidden, self._shown)
+
+    async def with_reloaded(self, connection: ConnectionLike) -> Toolset:
+        """The set with one connection's actions as they are now, in their old place.
+
+        Raises:
+            ConnectionConfigurationError: When ``allow`` names an unknown action.
+            AgentConfirmationError: When ``confirm`` does.
+        """
+        allowed: dict[tuple[str, str], BoundAction] = {}
+        fresh, hidden = await _bind(connection)
+        for key, bound in self._allowed.items():
+            if bound.connection is connection:
+                allowed.update(fresh)  # all of them where the first was; again changes nothing
+            else:
+                allowed[key] = bound
+        allowed.update(fresh)
+        prefix = f"{connection.name}."
+        kept = {name for name in self._hidden if not name.startswith(prefix)}
+        return Toolset(allowed, frozenset(kept - {connection.name} | hidden), self._shown)
+
+    def names_for_sandbox(self) -> tuple[ToolNames, ...]:
+        """The names that scripts find."""
+        methods: dict[str, list[str]] = {}
+        changing: dict[str, list[str]] = {}
+        for (connection, method), bound in self._allowed.items():
+            listed = methods.setdefault(connection, [])
+            if method:
+                listed.append(method)
+            if bound.action.effect != "read":
+                changing.setdefault(connection, []).append(method)
+        return tuple(
+            ToolNames(name=name, methods=tuple(listed), changing=tuple(changing.get(name, ())))
+            for name, listed in methods.items()
+        )
+
+
+async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
+    """Collect the actions of all connections.
+
+    Raises:
+        ToolDefinitionError: When two have one name, or a name that scripts need, or a group has
+            the name of an action.
+        ConnectionConfigurationError: When ``allow`` names an unknown action.
+        AgentConfirmationError: When ``confirm`` does.
+        ConfigurationError: When one has a plain method where an async one is awaited.
+    """
+    check_connection_names(connections)
+    allowed: dict[tuple[str, str], BoundAction] = {}
+    hidden: set[str] = set()
+    for connection in connections:
+        check_made("connection", connection, f"the connection {connection.name!r}")
+        found, more = await _bind(connection)
+        allowed |= found
+        hidden |= more
+    return Toolset(allowed, frozenset(hidden))
+
+
+async def _bind(
+    connection: ConnectionLike,
+) -> tuple[dict[tuple[str, str], BoundAction], set[str]]:
+    """A connection's allowed actions, and the names of the others."""
+    allowed: dict[tuple[str, str], BoundAction] = {}
+    hidden: set[str] = set()
+    actions = await connection.actions()
+    check_groups(actions, connection.name)
+    check_permission_names(connection.allow, "allow", connection.name, actions)
+    check_permission_names(connection.confirm, "confirm", connection.name, actions)
+    check = connection.check if isinstance(connection, SupportsCheck) else None
+    for action in actions:
+        method = "" if connection.is_function else action.name
+        name = f"{connection.name}.{method}" if method else connection.name
+        if not is_allowed(connection.allow, action):
+            hidden.add(name)
+            continue
+        asks = needs_confirmation(connection.confirm, action)
+        allowed[connection.name, method] = BoundAction(connection, action, name, asks, check=check)
+    return allowed, hidden
+
+
+def check_connection_names(connections: Sequence[ConnectionLike]) -> None:
+    """Refuse names that clash.
+
+    Raises:
+        ToolDefinitionError: Naming both, or the reserved name.
+    """
+    seen: set[str] = set()
+    for connection in connections:
+        name = connection.name
+        if name in seen:
+            raise ToolDefinitionError(
+                f"two tools are named {name!r}", hint="give one of them another name=…"
+            )
+        if name in RESERVED or hasattr(builtins, name):
+            raise ToolDefinitionError(
+                f"a tool cannot be named {name!r}: scripts need that name",
+                hint="give it another name=…",
+            )
+        seen.add(name)

@@ -1,0 +1,84 @@
+"""Two tasks beside each other: figures, scripts, calls with their results, answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+from delf.events import Event, TaskFinished
+from delf.protocols.journal import TaskRecord
+from delf.records import dataclass
+from delf.values.encoding import to_jsonable_or_repr
+from delf_engine.views.trace import Trace
+
+Part = Literal["scripts", "calls", "answer"]
+PARTS: Final[tuple[Part, ...]] = ("scripts", "calls", "answer")
+_RESULT: Final = 200
+"""Characters of a result that are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One of two tasks, in lines that can be compared.
+
+    Args:
+        figures: What it was and took, as JSON-ready data.
+        lines: Its scripts, its calls with arguments and results, and its answer.
+    """
+
+    figures: dict[str, Any]
+    lines: dict[Part, list[str]]
+
+
+def compared(task: TaskRecord, events: Sequence[Event]) -> Compared:
+    """A task in lines that can be compared with those of another one.
+
+    Args:
+        task: Its record.
+        events: Its events.
+    """
+    trace = Trace(events)
+    figures = {
+        "task_id": task.task_id,
+        "task": task.task,
+        "state": task.state,
+        "models": list(dict.fromkeys(call.model for call in trace.model_calls)),
+        "model_calls": len(trace.model_calls),
+        "calls": len(trace.tool_calls),
+        "tokens": trace.usage.total_tokens,
+        "cost_usd": trace.total_cost_usd,
+        "duration_ms": task.duration_ms,
+        "error": task.error,
+    }
+    lines: dict[Part, list[str]] = {
+        "scripts": _scripts(trace),
+        "calls": _calls(trace),
+        "answer": _answer(events),
+    }
+    return Compared(figures=figures, lines=lines)
+
+
+def _scripts(trace: Trace) -> list[str]:
+    found: list[str] = []
+    for number, code in enumerate(trace.scripts, 1):
+        found += [f"# script {number}", *code.rstrip().splitlines()]
+    return found
+
+
+def _calls(trace: Trace) -> list[str]:
+    found: list[str] = []
+    for call in trace.tool_calls:
+        given = ", ".join(f"{name}={_text(item)}" for name, item in call.arguments.items())
+        brought = call.error if call.error is not None else _text(call.result)
+        found.append(f"{call.name}({given}) → {call.status}: {brought[:_RESULT]}")
+    return found
+
+
+def _answer(events: Sequence[Event]) -> list[str]:
+    last = events[-1] if events else None
+    return last.text.splitlines() if isinstance(last, TaskFinished) else []
+
+
+def _text(value: Any) -> str:
+    return json.dumps(to_jsonable_or_repr(value), ensure_ascii=False)

@@ -1,0 +1,40 @@
+"""The sources of values of calls that nobody was asked about, found again in a task's events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from delf.events import CallStarted, Event, TaskStarted
+from delf_engine.origins.fold import Origins
+from delf_engine.origins.origin import Wording
+
+_MOST_CALLS: Final = 200
+"""Calls whose values are looked for."""
+
+
+def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
+    """Find where the values of a task's first calls came from, by call and by path.
+
+    A journal does not say whose words a result holds, so neither is that told here. A value that
+    is neither in the task nor in an earlier result is left out.
+
+    Args:
+        events: The task's events.
+    """
+    task = next((event.task for event in events if isinstance(event, TaskStarted)), "")
+    origins = Origins(task, list, lambda _: Wording(trust="own"))
+    found: dict[int, Mapping[str, Any]] = {}
+    for at, event in enumerate(events):
+        if isinstance(event, CallStarted):
+            origins.follow(events[:at])
+            sources = origins.of(event.arguments)
+            told = {path: source.data() for path, source in sources.items()}
+            found[event.call_id] = {
+                path: {name: item for name, item in data.items() if name != "trust"}
+                for path, data in told.items()
+                if data["kind"] in ("task", "result")
+            }
+            if len(found) == _MOST_CALLS:
+                break
+    return found

@@ -1,0 +1,361 @@
+"""``Trace``: what happened in a task, folded from its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from delf import events as ev
+from delf.messages import Usage
+from delf.values.encoding import to_jsonable, to_jsonable_or_repr
+from delf_engine.changes import changes_of
+from delf_engine.views.records import (
+    ApprovalTrace,
+    ModelCallTrace,
+    ModelUse,
+    RerunTrace,
+    SetupTrace,
+    StreamEvent,
+    ToolCallTrace,
+)
+
+MAX_LINES: Final = 1_000
+"""Printed lines that a trace holds one by one. The journal, and the answer, have everything."""
+_MOST_OUTPUT: Final = 1_000_000
+"""Characters of a call's output that a trace holds."""
+_CHANGING = frozenset({ev.ScriptGenerated, ev.ScriptFinished, ev.CallStarted, ev.CallFinished})
+_CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
+_ASKED_FIELDS = tuple(item.name for item in fields(ApprovalTrace))
+
+
+class Trace:
+    """Everything that happened in a task, in the order in which it did.
+
+    Args:
+        events: The task's events.
+    """
+
+    def __init__(self, events: Iterable[ev.Event] = ()) -> None:
+        self.task_id = ""
+        self.task = ""
+        self.sandbox: str | None = None
+        self.isolation: str | None = None
+        self.scripts: list[str] = []
+        self.tool_calls: list[ToolCallTrace] = []
+        self.model_calls: list[ModelCallTrace] = []
+        self.reruns: list[RerunTrace] = []
+        self.retries: list[str] = []
+        self.warnings: list[str] = []
+        self.notes: list[tuple[str, str]] = []
+        self.approvals: list[ApprovalTrace] = []
+        self.tools_shown: list[str] = []
+        self.tools_chosen_by: str | None = None
+        self.learned: list[str] = []
+        self.usage = Usage()
+        self.total_cost_usd: float | None = 0.0
+        self.duration_ms: float | None = None
+        self.api_enrichment: SetupTrace | None = None
+        self._calls: dict[int, ToolCallTrace] = {}
+        self._asked: dict[str, ApprovalTrace] = {}
+        self._origins: dict[int, Mapping[str, Any]] = {}
+        self._running: dict[str | int, StreamEvent] = {}
+        self._stopped: dict[int, StreamEvent] = {}
+        self._step = ""
+        self._script_ms = 0.0
+        self._utterances: list[str] = []
+        self._timeline: list[StreamEvent] = []
+        self._open_line: list[str] = []
+        self._said = StreamEvent(kind="say", label="", status="success", started_at=0)
+        self._changing: list[ev.Event] = []
+        for event in events:
+            self.add(event)
+
+    def add(self, event: ev.Event) -> None:
+        """Take one more event into account."""
+        if type(event) in _CHANGING:
+            self._changing.append(event)
+        match event:  # the most frequent first
+            case ev.CallStarted():
+                self._start_call(event)
+            case ev.CallFinished():
+                self._finish_call(event)
+            case ev.TaskQueued() | ev.TaskStarted():
+                self.task_id, self.task = event.task_id, event.task
+            case ev.SandboxOpened():
+                self.sandbox, self.isolation = event.backend, event.isolation
+            case ev.ScriptGenerated():
+                self.scripts.append(event.code)
+            case ev.CallPrinted():
+                self._add_output(event)
+            case ev.ChildStarted():
+                self._start_child(event)
+            case ev.ChildFinished():
+                self._finish_child(event)
+            case ev.ModelReplied():
+                self._add_model_call(event)
+            case ev.Printed():
+                self._say(event)
+            case ev.TaskFinished():
+                self.duration_ms = event.duration_ms
+                self._close_lines(event.at)
+            case _:
+                self._add_step(event)
+
+    def _add_step(self, event: ev.Event) -> None:
+        """Take an event into account that says how the loop goes on."""
+        match event:
+            case ev.StepStarted():
+                self._step = event.step
+                self._running[event.step] = self._line("phase", event.step, event.at)
+            case ev.StepFinished():
+                self._step = ""
+                at = event.at - event.duration_ms / 1000
+                line = self._running.pop(event.step, None) or self._line("phase", event.step, at)
+                _finish(line, event.duration_ms, ok=True)
+                if event.step == ev.Step.SETUP:
+                    self._setup().duration_ms = event.duration_ms
+            case ev.ScriptFinished() if event.status not in ("done", "rerun"):
+                line = self._running.get(ev.Step.EXECUTE)
+                if line is not None:
+                    line.status = "error"
+            case ev.ScriptFinished():
+                self._script_ms = event.duration_ms
+            case ev.RerunRequested():
+                self.reruns.append(
+                    RerunTrace(
+                        attempt=event.attempt,
+                        duration_ms=self._script_ms,
+                        learned_context=event.context,
+                        remaining_task=event.remaining,
+                    )
+                )
+            case ev.RetryScheduled():
+                self.retries.append(event.error)
+            case ev.Warned():
+                self.warnings.append(event.message)
+            case ev.ApprovalRequested() | ev.ApprovalDecided() | ev.ApprovalRemembered():
+                self._add_approval(event)
+            case ev.ToolsSelected():
+                self.tools_shown, self.tools_chosen_by = list(event.actions), event.by
+            case ev.Noted():
+                self.notes.append((event.topic, event.text))
+            case ev.FactsLearned():
+                self.learned += event.facts
+            case _:
+                pass
+
+    def _add_approval(
+        self, event: ev.ApprovalRequested | ev.ApprovalDecided | ev.ApprovalRemembered
+    ) -> None:
+        match event:
+            case ev.ApprovalRequested():
+                asked = ApprovalTrace(
+                    request_id=event.request_id, call_id=event.call_id, action=event.action
+                )
+                self._asked[event.request_id] = asked
+                self._origins[event.call_id] = event.origins
+                self.approvals.append(asked)
+            case ev.ApprovalDecided():
+                asked = self._asked.get(event.request_id)
+                if asked is not None:
+                    asked.decision, asked.by, asked.reason = event.decision, event.by, event.reason
+                    asked.edited = event.arguments
+                    if event.arguments is not None:
+                        self._origins.pop(asked.call_id, None)
+            case ev.ApprovalRemembered():
+                self.approvals.append(
+                    ApprovalTrace(
+                        request_id=event.from_request,
+                        call_id=event.call_id,
+                        action=event.action,
+                        decision="remembered",
+                        by=event.by,
+                        from_task=event.from_task,
+                    )
+                )
+
+    def _line(self, kind: str, label: str, at: float, status: str = "running") -> StreamEvent:
+        line = StreamEvent(kind=kind, label=label, status=status, started_at=at)
+        self._timeline.append(line)
+        return line
+
+    def _close_lines(self, at: float) -> None:
+        """Close the lines that still run when a task ends: they were stopped with it."""
+        for line in self._running.values():
+            _finish(line, (at - line.started_at) * 1000, ok=False)
+        self._running.clear()
+
+    def _say(self, event: ev.Printed) -> None:
+        """Add printed lines, as many as a trace holds; one that was begun before is continued."""
+        text = event.text
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        room = MAX_LINES - len(self._utterances) + bool(self._open_line)
+        *ended, rest = text.split("\n", max(room, 0))
+        for line in ended:
+            self._continue_line(line, event.at)
+            self._join_line()
+            self._open_line.clear()
+        if rest and len(self._utterances) < MAX_LINES + bool(self._open_line):
+            self._continue_line(rest, event.at)
+
+    def _continue_line(self, text: str, at: float) -> None:
+        """Add to the line that is being printed; its pieces are joined when it is looked at."""
+        if not self._open_line:
+            self._said = self._line("say", text, at, "success")
+            self._said.duration_ms = 0
+            self._utterances.append(text)
+        self._open_line.append(text)
+
+    def _join_line(self) -> None:
+        if len(self._open_line) > 1:
+            text = "".join(self._open_line)
+            self._open_line = [text]
+            self._said.label = self._utterances[-1] = text
+
+    def _start_call(self, event: ev.CallStarted) -> None:
+        call = ToolCallTrace(
+            call_id=event.call_id,
+            name=event.action,
+            description=event.description,
+            arguments=event.arguments,
+            started_at=event.at,
+        )
+        self._note_call(call)
+
+    def _note_call(self, call: ToolCallTrace) -> None:
+        call.origins = self._origins.get(call.call_id, {})
+        self._calls[call.call_id] = call
+        self.tool_calls.append(call)
+        label = call.description or call.name
+        self._running[call.call_id] = self._line("tool", label, call.started_at)
+
+    def _finish_call(self, event: ev.CallFinished) -> None:
+        call = self._calls.get(event.call_id)
+        if call is None:
+            call = ToolCallTrace(call_id=event.call_id, name=event.action, started_at=event.at)
+            call.description = event.description
+            self._note_call(call)
+        call.status, call.result, call.error = event.status, event.result, event.error
+        call.duration_ms = event.duration_ms
+        again = self._stopped.pop(event.call_id, None)  # with its process; it was made once more
+        line = self._running.pop(event.call_id, again)
+        if line is not None:
+            line.status = "running"
+            _finish(line, event.duration_ms, ok=event.status == "ok")
+        if line is not None and event.status == "cancelled":
+            self._stopped[event.call_id] = line
+
+    def _add_output(self, event: ev.CallPrinted) -> None:
+        call = self._calls.get(event.call_id)
+        if call is not None:
+            call.output += event.text[: _MOST_OUTPUT - len(call.output)]
+
+    def _start_child(self, event: ev.ChildStarted) -> None:
+        call = self._calls.get(event.call_id)
+        if call is not None:
+            call.children.append(event.child_id)
+        self._running[event.child_id] = self._line("task", event.task, event.at)
+
+    def _finish_child(self, event: ev.ChildFinished) -> None:
+        line = self._running.pop(event.child_id, None)
+        if line is not None:
+            _finish(line, event.duration_ms, ok=event.status)
+        self.total_cost_usd = _sum(self.total_cost_usd, event.cost_usd)
+
+    def _add_model_call(self, event: ev.ModelReplied) -> None:
+        call = ModelCallTrace(
+            model=event.model,
+            purpose=event.purpose,
+            usage=event.usage,
+            cost_usd=event.cost_usd,
+            duration_ms=event.duration_ms,
+            step=self._step,
+        )
+        self.model_calls.append(call)
+        if event.purpose == "setup":
+            self._setup().add(call)
+            return
+        self.usage = self.usage + event.usage
+        self.total_cost_usd = _sum(self.total_cost_usd, event.cost_usd)
+
+    def _setup(self) -> SetupTrace:
+        if self.api_enrichment is None:
+            self.api_enrichment = SetupTrace()
+        return self.api_enrichment
+
+    def _uses(self, name: str) -> dict[str, ModelUse]:
+        uses: dict[str, ModelUse] = {}
+        for call in self.model_calls:
+            uses.setdefault(getattr(call, name), ModelUse()).add(call)
+        return uses
+
+    @property
+    def changes(self) -> list[str]:
+        """The calls that changed something, or may have, a line each."""
+        return [str(change) for change in changes_of(self._changing)]
+
+    @property
+    def utterances(self) -> list[str]:
+        """The lines that were printed."""
+        self._join_line()
+        return self._utterances
+
+    @property
+    def timeline(self) -> list[StreamEvent]:
+        """Return the story of a task for a person: steps, calls and printed lines in order."""
+        self._join_line()
+        return self._timeline
+
+    @property
+    def usage_by_model(self) -> dict[str, ModelUse]:
+        """Calls, tokens and cost of each model."""
+        return self._uses("model")
+
+    @property
+    def usage_by_step(self) -> dict[str, ModelUse]:
+        """Calls, tokens and cost in each step of the loop; what scripts ask is in ``execute``."""
+        return self._uses("step")
+
+    def summary(self, *, calls: bool = True) -> str:
+        """The task as a table: what it took, its steps, calls, tokens and cost.
+
+        Args:
+            calls: Whether to list the calls.
+
+        Raises:
+            OptionalDependencyError: When the plugin ``cli`` is not installed, which draws it.
+        """
+        from delf.plugins.host import PluginHost
+
+        return PluginHost.discover().exported("summary_of")(self, calls=calls)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The trace as JSON-ready data; values that JSON lacks are tagged."""
+        shown = [name for name in vars(self) if not name.startswith("_")]
+        plain = {name: getattr(self, name) for name in shown if name != "tool_calls"}
+        for name in ("utterances", "timeline", "usage_by_model", "usage_by_step", "changes"):
+            plain[name] = getattr(self, name)
+        plain["approvals"] = [
+            {name: to_jsonable_or_repr(getattr(asked, name)) for name in _ASKED_FIELDS}
+            for asked in self.approvals
+        ]
+        plain["tool_calls"] = [
+            {name: to_jsonable_or_repr(getattr(call, name)) for name in _CALL_FIELDS}
+            for call in self.tool_calls
+        ]
+        return to_jsonable(plain)
+
+    def __repr__(self) -> str:
+        return f"<Trace {self.task_id}: {len(self.tool_calls)} calls>"
+
+
+def _sum(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first + second
+
+
+def _finish(line: StreamEvent, duration_ms: float, *, ok: bool) -> None:
+    """Close a line; one that failed already stays failed."""
+    line.duration_ms = round(duration_ms)
+    line.status = "success" if ok and line.status != "error" else "error"

@@ -1,0 +1,141 @@
+"""Public attributes are read where they are used, or cannot be set."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import MutableMapping, MutableSequence, MutableSet
+
+import pytest
+
+from delf import Agent, AgentConfig, Chat, ConfigurationError, LLMConfig, Memory, tool
+from delf.attributes import FixedAttributes
+from delf.errors import FixedAttributeError
+from delf_engine.options import AgentOptions
+
+EFFECTIVE = {(Agent, "chat")}
+"""Attributes that can be set; tests of their own show the effect."""
+
+
+@tool(confirm=False, effect="read")
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+@pytest.fixture
+def objects(delf_host, tmp_path):
+    settings = {"temperature": 0.5}
+    config = AgentConfig(llm=LLMConfig("scripted", settings=settings), providers={"openai": "k"})
+    agent = Agent(config, tools=[look], chat=True, host=delf_host, sandbox="local")
+    yield [agent, Chat(), Memory(path=tmp_path / "memory.db"), config, config.llm]
+    agent.stop()
+
+
+def public_attributes(thing):
+    """Names of attributes and properties of an object, and its constructor's parameters."""
+    kind = type(thing)
+    names = {name for name in vars(thing) if not name.startswith("_")}
+    names |= {n for n, v in inspect.getmembers_static(kind) if isinstance(v, property)}
+    names |= set(inspect.signature(kind).parameters) - {"options"}
+    if kind is Agent:
+        names |= set(AgentOptions.__annotations__) - {"config"}
+    if isinstance(thing, AgentConfig):
+        names |= set(AgentConfig.model_fields)
+    return sorted(name for name in names if not name.startswith(("_", "model_")))
+
+
+def test_every_public_attribute_refuses_a_value_without_effect(objects):
+    taken = []
+    for thing in objects:
+        for name in public_attributes(thing):
+            if (type(thing), name) in EFFECTIVE or name in ("config", "host", "project"):
+                continue
+            try:
+                setattr(thing, name, None)
+            except (AttributeError, ConfigurationError):
+                continue
+            taken.append(f"{type(thing).__name__}.{name}")
+    assert taken == []
+
+
+def test_no_value_of_a_public_attribute_can_be_changed_in_place(objects):
+    changeable = []
+    for thing in objects:
+        if not isinstance(thing, (Agent, AgentConfig, LLMConfig)):
+            continue
+        for name in public_attributes(thing):
+            value = inspect.getattr_static(thing, name, None)
+            if isinstance(value, property):
+                continue
+            if isinstance(value, (MutableSequence, MutableSet)):
+                changeable.append(name)
+            if isinstance(value, MutableMapping):
+                for change in (lambda v: v.update(a=1), lambda v: v.pop("a", None), dict.clear):
+                    with pytest.raises(FixedAttributeError):
+                        change(value) if change is not dict.clear else value.clear()
+    assert changeable == []
+
+
+def test_an_error_says_what_to_do(objects):
+    agent, chat, *_ = objects
+    with pytest.raises(FixedAttributeError) as refused:
+        agent.on_confirm = print
+    assert refused.value.describe() == (
+        "ERR-CONFIG-003: Agent.on_confirm cannot be set once it was made (hint: make another agent "
+        "with on_confirm=…, as Agent(agent.config, on_confirm=…) does)"
+    )
+    with pytest.raises(FixedAttributeError, match=r"Chat\.keep cannot be set"):
+        chat.keep = 3
+
+
+def test_a_subclass_has_attributes_of_its_own(delf_host):
+    class Named(Agent):
+        def __init__(self):
+            super().__init__(llm="scripted", host=delf_host)
+            self.team = "sales"
+
+    assert Named().team == "sales"
+    assert issubclass(Agent, FixedAttributes)
+
+
+def test_a_frozen_table_is_copied_as_a_dict():
+    config = AgentConfig(llm="scripted", sandbox_config={"cpu_seconds": 3})
+    assert pickle.loads(pickle.dumps(config)).sandbox_config == {"cpu_seconds": 3}
+    assert config.model_copy(deep=True) == config
+
+
+class TestRights:
+    def test_allow_and_confirm_set_later_hold_for_the_next_task(self, delf_host, scripted_model):
+        @tool(effect="write", confirm=False)
+        def change() -> str:
+            """Change something."""
+            return "changed"
+
+        scripted_model.writes(*["print(await change())"] * 3)
+        asked = []
+        agent = Agent(
+            llm="scripted", tools=[change], host=delf_host, sandbox="local", retry_count=0,
+            on_confirm=lambda request: asked.append(request.action) or True,
+        )  # fmt: skip
+        with agent:
+            assert agent.run("one").text == "changed"
+            assert asked == []
+            change.confirm = True
+            assert agent.run("two").text == "changed"
+            assert asked == ["change"]
+            change.allow = False
+            assert not agent.run("three").status
+
+    def test_a_wrong_name_set_later_is_an_error(self, delf_host, scripted_model):
+        @tool(effect="write")
+        def change() -> str:
+            """Change something."""
+            return "changed"
+
+        scripted_model.writes("print(1)", "print(1)")
+        with Agent(llm="scripted", tools=[change], host=delf_host, sandbox="local") as agent:
+            agent.run("one")
+            change.allow = ["chnage"]
+            with pytest.raises(ConfigurationError, match="did you mean 'change'"):
+                agent.run("two")

@@ -1,0 +1,207 @@
+"""A fork is what another task was up to an event; nothing of that is done again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf import Agent, ConfigurationError, UnknownTaskError, tool
+from delf.events import CallFinished, CallStarted, Event, ModelReplied, ScriptFinished, TaskStarted
+from delf.specs import JournalSpec
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
+from delf_engine.journal.forks import forked
+from delf_engine.journal.in_process import InProcessJournal
+
+
+class Shop:
+    """Sells, and knows what it has sold."""
+
+    def __init__(self) -> None:
+        self.sold: list[str] = []
+        self.asked = 0
+        self.journal = InProcessJournal()
+        self.model = ScriptedModel()
+
+    def agent(self) -> Agent:
+        @tool(confirm=True, effect="write")
+        async def sell(thing: str) -> str:
+            """Sell a thing."""
+            self.sold.append(thing)
+            return f"sold {thing}"
+
+        def approve(_: Any) -> bool:
+            self.asked += 1
+            return True
+
+        host = TestHost.discover(environ={})
+        host.provide(self.model.spec, self.model.factory)
+        spec = JournalSpec(name="kept", summary="Kept.", factory="x:y")
+        host.provide(spec, lambda: self.journal)
+        return Agent(
+            tools=[sell],
+            llm="scripted",
+            host=host,
+            sandbox="local",
+            journal="kept",
+            on_confirm=approve,
+            retry_count=1,
+        )
+
+    async def events(self, task_id: str) -> list[Event]:
+        return list(await self.journal.read(task_id))
+
+    async def fork(self, events: list[Event], at: int, name: str) -> None:
+        for event in forked(events, at, name):
+            await self.journal.append(event)
+
+
+async def first(shop: Shop) -> list[Event]:
+    shop.model.writes("print(await sell('lamp'))\n1 / 0", "print(await sell('desk'))")
+    async with shop.agent() as agent:
+        response = await agent.arun("Sell.")
+    assert response.text == "sold desk"
+    return await shop.events(response.trace.task_id)
+
+
+def seq_of(events: list[Event], kind: type, number: int = 0) -> int:
+    return [event.seq for event in events if isinstance(event, kind)][number]
+
+
+async def test_fork_that_was_not_copied_whole_is_not_gone_on_with() -> None:
+    """Calls that its other events tell of would be made again; from each point of the copying."""
+    shop = Shop()
+    events = await first(shop)
+    last = seq_of(events, ScriptFinished)
+    whole = forked(events, last, "task_torn")
+    for count in range(1, len(whole)):
+        name = f"task_torn_{count}"
+        for event in forked(events, last, name)[:count]:
+            await shop.journal.append(event)
+        async with shop.agent() as agent:
+            response = await agent.aresume(name)
+        assert "died before all events were copied" in (response.error or ""), count
+        assert (await shop.events(name))[-1].status is False
+    assert shop.sold == ["lamp", "desk"]
+
+
+async def test_the_model_is_asked_anew_for_its_last_script() -> None:
+    shop = Shop()
+    events = await first(shop)
+    shop.model.writes("print(await sell('chair'))")
+    async with shop.agent() as agent:
+        name = await agent.afork(events[0].task_id)
+        response = await agent.aresume(name)
+        with pytest.raises(UnknownTaskError):
+            await agent.afork("task_none")
+    assert (response.text, response.trace.task_id) == ("sold chair", name)
+    assert name != events[0].task_id
+    assert shop.sold == ["lamp", "desk", "chair"]
+    assert shop.asked == 3
+    names = [call.arguments["thing"] for call in response.trace.tool_calls]
+    assert names == ["lamp", "chair"]
+    assert any("forked from" in text for text in response.trace.warnings)
+    before = await shop.events(events[0].task_id)
+    assert before == events
+
+
+@pytest.mark.parametrize("kind", [CallStarted, CallFinished, ScriptFinished, ModelReplied])
+async def test_from_whatever_event_what_was_done_is_not_done_again(kind: type) -> None:
+    shop = Shop()
+    events = await first(shop)
+    at = seq_of(events, kind)
+    await shop.fork(events, at, "task_fork")
+    shop.model.writes("print('no more')")
+    async with shop.agent() as agent:
+        response = await agent.aresume("task_fork")
+    assert response.status, response.error
+    again = 1 if kind is ModelReplied else 0  # the script came, and nothing of it was done
+    assert shop.sold == ["lamp", "desk", *["lamp"] * again]
+
+
+async def test_at_its_last_event_a_fork_ends_alike() -> None:
+    shop = Shop()
+    events = await first(shop)
+    await shop.fork(events, events[-1].seq, "task_fork")
+    async with shop.agent() as agent:
+        response = await agent.aresume("task_fork")
+    assert response.text == "sold desk"
+    assert shop.sold == ["lamp", "desk"]
+    assert len(shop.model.requests) == 2
+
+
+async def test_an_event_that_is_none_is_refused() -> None:
+    shop = Shop()
+    events = await first(shop)
+    for at in (0, events[-1].seq + 1, -1):
+        with pytest.raises(UnknownTaskError, match="cannot be forked at event") as caught:
+            forked(events, at, "task_fork")
+        assert "has events from 1 to" in str(caught.value.hint)
+
+
+def test_requests_have_names_of_their_own_and_numbers_have_no_gap() -> None:
+    from delf_devkit.testing.events import every_event
+
+    events = list(every_event("task_whole"))
+    began = next(e.seq for e in events if isinstance(e, TaskStarted))
+    made = forked(events, max(began, events[-1].seq), "task_fork")
+    assert [event.seq for event in made] == list(range(1, len(made) + 1))
+    assert {event.task_id for event in made} == {"task_fork"}
+    old = {e.request_id for e in events if hasattr(e, "request_id")}
+    assert not old & {e.request_id for e in made if hasattr(e, "request_id")}
+
+
+async def test_another_script_runs_in_place_of_the_one_that_was_written() -> None:
+    shop = Shop()
+    events = await first(shop)
+    async with shop.agent() as agent:
+        name = await agent.afork(events[0].task_id, script="print(await sell('shelf'))")
+        response = await agent.aresume(name)
+        assert (response.text, shop.sold) == ("sold shelf", ["lamp", "desk", "shelf"])
+        name = await agent.afork(events[0].task_id, 1, script="print('nothing is sold')")
+        response = await agent.aresume(name)
+        assert response.text == "nothing is sold"
+        assert [script.strip() for script in response.trace.scripts] == ["print('nothing is sold')"]
+        with pytest.raises(UnknownTaskError, match="no model wrote a script after event"):
+            await agent.afork(events[0].task_id, events[-1].seq, script="print(1)")
+    assert len(shop.model.requests) == 2
+
+
+async def test_another_model_goes_on_with_a_fork_or_does_a_whole_task() -> None:
+    shop = Shop()
+    events = await first(shop)
+    shop.model.writes("print(await sell('chair'))", "print('whole')")
+    async with shop.agent() as agent:
+        name = await agent.afork(events[0].task_id, llm="scripted:other")
+        assert (await agent.aresume(name)).text == "sold chair"
+        assert shop.model.configs[-1].model == "scripted:other"
+        assert (await agent.arun("Sell.", llm="scripted:third")).text == "whole"
+        assert shop.model.configs[-1].model == "scripted:third"
+        with pytest.raises(ConfigurationError, match="no provider is known for the model"):
+            await agent.arun("Sell.", llm="nonesuch")
+
+
+async def test_a_fork_has_output_files_of_its_own() -> None:
+    shop = Shop()
+    write = "add_to_output_files('report.txt', {!r})\nprint(await sell('lamp'))"
+    shop.model.writes(write.format("first"))
+    async with shop.agent() as agent:
+        first = await agent.arun("Sell.")
+        path = Path(first.files["report.txt"])
+        last = (await shop.events(first.trace.task_id))[-1].seq
+        for at in (None, last):
+            name = await agent.afork(first.trace.task_id, at)
+            if at is None:
+                shop.model.writes(write.format("second"))
+            made = await agent.aresume(name)
+            own = Path(made.files["report.txt"])
+            assert own != path
+            assert own.read_text() == ("second" if at is None else "first")
+            assert path.read_text() == "first"
+        path.unlink()
+        name = await agent.afork(first.trace.task_id, last)
+        made = await agent.aresume(name)
+        assert Path(made.files["report.txt"]).read_text() == "first"
+        assert not path.exists()

@@ -1,0 +1,176 @@
+"""A journal that fails for a while: nothing goes on that a resumed task would not know of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from delf import Agent, AlreadyDone, UnrecordedCallError, tool
+from delf import events as ev
+from delf.errors import OutcomeUnknownError
+from delf.specs import JournalSpec
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
+from delf_engine.journal.in_process import InProcessJournal
+
+STUBBORN = """
+for text in ("a", "b"):
+    try:
+        print(await write(text))
+    except BaseException as error:
+        print("failed:", error)
+print("end")
+"""
+
+
+class FullJournal(InProcessJournal):
+    """A journal that does not take some events."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuses: Callable[[ev.Event], bool] = lambda _: False
+
+    async def append(self, event: ev.Event) -> None:
+        if self.refuses(event):
+            raise OSError("the disk is full")
+        await super().append(event)
+
+
+class Bench:
+    """An agent that writes, and the journal that fails it."""
+
+    def __init__(self, host: TestHost, model: ScriptedModel) -> None:
+        self.host, self.model = host, model
+        self.journal = FullJournal()
+        self.asked: list[Any] = []
+        self.written: list[str] = []
+        host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: self.journal)
+
+    def agent(self, more: Sequence[Any] = (), **options: Any) -> Agent:
+        @tool(effect="write", confirm=False)
+        async def write(text: str) -> str:
+            """Write."""
+            self.written.append(text)
+            return f"wrote {text}"
+
+        def on_confirm(request: Any) -> Any:
+            self.asked.append(request)
+            return AlreadyDone(result="looked up")
+
+        return Agent(
+            tools=[write, *more],
+            llm="scripted",
+            sandbox="local",
+            host=self.host,
+            journal="test",
+            on_confirm=on_confirm,
+            **options,
+        )
+
+
+@pytest.fixture
+def bench(delf_host: TestHost, scripted_model: ScriptedModel) -> Bench:
+    return Bench(delf_host, scripted_model)
+
+
+def is_end_of_call(event: ev.Event) -> bool:
+    return isinstance(event, ev.CallFinished)
+
+
+async def test_a_task_stops_at_a_call_whose_end_cannot_be_journalled(bench: Bench) -> None:
+    """Its script does nothing more, and a person is asked about the call when it is resumed."""
+    bench.model.writes(STUBBORN)
+    bench.journal.refuses = is_end_of_call
+    async with bench.agent() as agent:
+        stopped = await agent.arun("Write.")
+        assert isinstance(stopped.exception, UnrecordedCallError)
+        assert "write (call 1)" in (stopped.error or "")
+        assert "the disk is full" in (stopped.error or "")
+        assert bench.written == ["a"]
+        task = stopped.trace.task_id
+        events = await bench.journal.read(task)
+        assert not any(isinstance(e, (ev.Printed, ev.TaskFinished)) for e in events)
+        bench.journal.refuses = lambda _: False
+        response = (await agent.aresume(task)).raise_for_status()
+    assert response.text == "looked up\nwrote b\nend"
+    assert [(r.action, r.outcome_unknown) for r in bench.asked] == [("write", True)]
+    assert bench.written == ["a", "b"]
+
+
+async def test_so_does_a_resumed_one_that_was_told_how_it_ended(bench: Bench) -> None:
+    bench.model.writes(STUBBORN)
+    bench.journal.refuses = is_end_of_call
+    async with bench.agent() as agent:
+        task = (await agent.arun("Write.")).trace.task_id
+        again = await agent.aresume(task)
+        assert isinstance(again.exception, UnrecordedCallError)
+        assert bench.written == ["a"]
+        bench.journal.refuses = lambda _: False
+        response = (await agent.aresume(task)).raise_for_status()
+    assert response.text == "looked up\nwrote b\nend"
+    assert len(bench.asked) == 1, "what was said is in the journal"
+
+
+LOST = """
+for turn in (1, 2):
+    try:
+        print(await pay(10))
+    except ToolError as error:
+        print("failed:", error)
+    if turn == 1:
+        print(await write("a"))
+"""
+
+
+async def test_an_answer_that_was_lost_is_asked_about_after_a_resume_too(bench: Bench) -> None:
+    """The first process saw that it was lost, and the second one makes the same call again."""
+    paid: list[int] = []
+
+    @tool(effect="write", confirm=False)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        raise OutcomeUnknownError("no answer, so it may have been done")
+
+    bench.model.writes(LOST)
+    bench.journal.refuses = lambda event: is_end_of_call(event) and bool(bench.written)
+    async with bench.agent([pay]) as agent:
+        stopped = await agent.arun("Pay.")
+        assert isinstance(stopped.exception, UnrecordedCallError)
+        bench.journal.refuses = lambda _: False
+        response = (await agent.aresume(stopped.trace.task_id)).raise_for_status()
+    assert [(r.action, r.outcome_unknown) for r in bench.asked] == [("write", True), ("pay", True)]
+    assert paid == [10]
+    assert response.text == "failed: no answer, so it may have been done\nlooked up\nlooked up"
+
+
+async def test_a_journal_that_takes_nothing_any_more(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The task ends anyway, with the call that is lost as its error."""
+    bench.model.writes(STUBBORN)
+    full = False
+
+    def refuses(event: ev.Event) -> bool:
+        nonlocal full
+        full = full or is_end_of_call(event)
+        return full
+
+    bench.journal.refuses = refuses
+    async with bench.agent() as agent:
+        stopped = await agent.arun("Write.")
+    assert isinstance(stopped.exception, UnrecordedCallError)
+    assert bench.written == ["a"]
+    assert "its journal cannot be written" in caplog.text
+
+
+GIVES_UP = """
+try:
+    said = await asyncio.wait_for(wait(), 0.1)
+except TimeoutError:
+    said = "late"
+await write(said)
+print("end", said)
+"""

@@ -1,0 +1,357 @@
+"""Calls that go on after their script or its sandbox: waited for, and recorded once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from delf import Agent, AlreadyDone, Edited, tool
+from delf import events as ev
+from delf.errors import (
+    SandboxUnavailableError,
+    TaskTimeoutError,
+)
+from delf.protocols.sandbox import Outcome, SandboxSession, ScriptHost, SessionSpec
+from delf.specs import JournalSpec, SandboxSpec
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
+from delf_engine.journal.in_process import InProcessJournal
+from delf_sandbox_local.backend import LocalBackend
+from support.forks import kill_guests
+
+
+class Bench:
+    """An agent with tools that outlive their script."""
+
+    def __init__(self, host: TestHost, model: ScriptedModel) -> None:
+        self.host, self.model = host, model
+        self.journal = InProcessJournal()
+        self.asked: list[Any] = []
+        self.answer: Any = True
+        host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: self.journal)
+
+    def agent(self, *tools: Any, **options: Any) -> Agent:
+        def on_confirm(request: Any) -> Any:
+            self.asked.append(request)
+            return self.answer
+
+        return Agent(
+            tools=tools,
+            llm="scripted",
+            sandbox="local",
+            host=self.host,
+            journal="test",
+            on_confirm=on_confirm,
+            **options,
+        )
+
+    async def ends_of(self, task_id: str, action: str) -> Sequence[tuple[str, str | None]]:
+        """How the calls of an action ended, as the journal has it."""
+        events = await self.journal.read(task_id)
+        return [
+            (e.status, e.cancellation)
+            for e in events
+            if isinstance(e, ev.CallFinished) and e.action == action
+        ]
+
+
+@pytest.fixture
+def bench(delf_host: TestHost, scripted_model: ScriptedModel) -> Bench:
+    return Bench(delf_host, scripted_model)
+
+
+class Death:
+    """Kills the sandbox once, while another call is under way, and knows when it was told."""
+
+    SCRIPT = "print(await asyncio.gather(pay(5), die()))"
+
+    def __init__(self) -> None:
+        self.lives = 0
+        self.loop = asyncio.get_running_loop()
+        self.begun = asyncio.Event()
+        self.told = threading.Event()
+
+        @tool(effect="read", confirm=False)
+        async def die() -> str:
+            """Kill the sandbox once the other call has begun; return in the second life."""
+            self.lives += 1
+            if self.lives == 1:
+                await self.begun.wait()
+                kill_guests()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    self.told.set()
+            return "back"
+
+        self.die = die
+
+    def begin(self) -> None:
+        """The other call has begun; from any thread."""
+        self.loop.call_soon_threadsafe(self.begun.set)
+
+
+async def test_a_plain_function_that_outlives_its_sandbox_is_waited_for(bench: Bench) -> None:
+    """Its thread goes on: what it did is in the journal before the script runs once more."""
+    death = Death()
+    paid: list[int] = []
+
+    @tool(effect="write", confirm=False)
+    def pay(amount: int) -> str:
+        """Pay."""
+        death.begin()
+        assert death.told.wait(20)
+        paid.append(amount)
+        return "receipt"
+
+    bench.model.writes(death.SCRIPT)
+    async with bench.agent(pay, death.die) as agent:
+        response = (await agent.arun("Pay.")).raise_for_status()
+    assert response.text == "['receipt', 'back']"
+    assert paid == [5]
+    assert bench.asked == []
+    assert await bench.ends_of(response.trace.task_id, "pay") == [("ok", None)]
+
+
+async def test_a_call_that_does_not_end_in_time_is_told_to_a_person(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal says that it may go on, and nothing of what happens to it."""
+    monkeypatch.setattr("delf_engine.scripts.LATE_SECONDS", 0.1)
+    death = Death()
+    go_on, ended = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="write", confirm=False)
+    async def pay(amount: int) -> str:
+        """Pay, whoever cancels it."""
+        death.begin()
+        while not go_on.is_set():
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                continue
+        ended.set()
+        return "late"
+
+    bench.model.writes(death.SCRIPT)
+    bench.answer = AlreadyDone(result="looked up")
+    async with bench.agent(pay, death.die) as agent:
+        response = (await agent.arun("Pay.")).raise_for_status()
+        go_on.set()
+        await ended.wait()
+    assert response.text == "['looked up', 'back']"
+    assert [(r.action, r.outcome_unknown) for r in bench.asked] == [("pay", True)]
+    ends = await bench.ends_of(response.trace.task_id, "pay")
+    assert ends == [("cancelled", "cut_off"), ("ok", None)]
+
+
+class GivenUp:
+    """A call that its script gives up, and that ends when a test lets it."""
+
+    SCRIPT = (
+        "given = asyncio.ensure_future(slow())\nawait under_way()\ngiven.cancel()\n"
+        "await noticed()\nprint('end')"
+    )
+
+    def __init__(self, *, ends_at_once: bool = False) -> None:
+        self.begun, self.given_up, self.go_on, self.ended = (asyncio.Event() for _ in range(4))
+        self.cleaned = False
+
+        @tool(effect="write", confirm=False)
+        async def slow() -> None:
+            """Write, and clean up after having been cancelled."""
+            self.begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.given_up.set()
+                try:
+                    await self.go_on.wait()
+                    self.cleaned = True
+                finally:
+                    self.ended.set()
+
+        @tool(effect="read", confirm=False)
+        async def under_way() -> None:
+            """Wait until the other call has begun."""
+            await self.begun.wait()
+
+        @tool(effect="read", confirm=False)
+        async def noticed() -> None:
+            """Wait until the other call was cancelled."""
+            await self.given_up.wait()
+            if ends_at_once:
+                self.go_on.set()
+
+        self.slow = slow
+        self.tools = (slow, under_way, noticed)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+async def test_nothing_is_recorded_after_the_end_of_a_task(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, quick: bool
+) -> None:
+    """A call that the script gave up may take its time to notice: the task waits, not for long."""
+    monkeypatch.setattr("delf_engine.loop.pipeline.GRACE_SECONDS", 20 if quick else 0.05)
+    call = GivenUp(ends_at_once=quick)
+    bench.model.writes(call.SCRIPT)
+    async with bench.agent(*call.tools) as agent:
+        response = (await agent.arun("Write.")).raise_for_status()
+        call.go_on.set()
+        await call.ended.wait()
+    assert response.text == "end"
+    events = await bench.journal.read(response.trace.task_id)
+    assert isinstance(events[-1], ev.TaskFinished)
+    ends = await bench.ends_of(response.trace.task_id, "slow")
+    assert [status for status, _ in ends] == ["cancelled"]
+
+
+class Slow(InProcessJournal):
+    """A journal in which a task that begins is kept for long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = asyncio.Event()
+
+    async def append(self, event: ev.Event) -> None:
+        await super().append(event)
+        if isinstance(event, ev.TaskStarted | ev.TaskResumed) and not self.kept.is_set():
+            self.kept.set()
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_a_task_that_is_cancelled_as_it_begins_has_its_end(
+    bench: Bench, resumed: bool
+) -> None:
+    bench.journal = journal = Slow()
+    if resumed:
+        begun = ev.TaskStarted(task_id="task_1", seq=1, at=1.0, task="Look.")
+        await InProcessJournal.append(journal, begun)
+    async with bench.agent() as agent:
+        doing = agent.aresume("task_1") if resumed else agent.arun("Look.")
+        work = asyncio.ensure_future(doing)
+        await journal.kept.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+    (task,) = await journal.find()
+    assert task.state == "stopped"
+    assert (await journal.read(task.task_id))[-1].error == "the task was stopped"
+
+
+async def test_a_request_that_waits_while_its_sandbox_dies_waits_again(bench: Bench) -> None:
+    """Under its id, and so that other processes see that an answer still counts."""
+    death = Death()
+
+    @tool(effect="write")
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return "receipt"
+
+    def look(event: ev.Event) -> None:
+        if isinstance(event, ev.ApprovalRequested):
+            death.begin()
+            requests.append(event.request_id)
+            if len(requests) == 2:
+                death.loop.call_soon(agent.approve, requests[0])
+
+    requests: list[str] = []
+    bench.model.writes(death.SCRIPT)
+    bench.answer = None
+    async with bench.agent(pay, death.die, wait_approvals=True) as agent:
+        response = (await agent.arun("Pay.", listeners=[look])).raise_for_status()
+    assert response.text == "['receipt', 'back']"
+    events = await bench.journal.read(response.trace.task_id)
+    story = [
+        (e.request_id, e.decision if isinstance(e, ev.ApprovalDecided) else "")
+        for e in events
+        if isinstance(e, ev.ApprovalRequested | ev.ApprovalDecided)
+    ]
+    (name,) = {name for name, _ in story}
+    assert story == [(name, ""), (name, "expired"), (name, ""), (name, "approved")]
+
+
+async def test_what_was_decided_about_a_call_holds_though_its_sandbox_dies_before_it_is_made(
+    bench: Bench,
+) -> None:
+    """Its beginning was being written down: it was not made, and nobody is asked again."""
+    made: list[str] = []
+
+    @tool(effect="write")
+    async def write(text: str) -> str:
+        """Write."""
+        made.append(text)
+        return f"wrote {text}"
+
+    dying = True
+
+    async def die(event: ev.Event, append: Any = bench.journal.append) -> None:
+        nonlocal dying
+        await append(event)
+        if isinstance(event, ev.CallStarted) and dying:
+            dying = False
+            kill_guests()
+            await asyncio.Event().wait()
+
+    bench.journal.append = die
+    bench.answer = Edited(arguments={"text": "b"})
+    bench.model.writes("print(await write('a'))")
+    async with bench.agent(write) as agent:
+        response = (await agent.arun("Write.")).raise_for_status()
+    assert response.text == "wrote b"
+    assert made == ["b"]
+    assert len(bench.asked) == 1
+    ends = await bench.ends_of(response.trace.task_id, "write")
+    assert ends == [("cancelled", "never_made"), ("ok", None)]
+
+
+class StuckSession:
+    """A session whose end is an error of the service that runs it."""
+
+    def __init__(self, session: SandboxSession) -> None:
+        self._session = session
+
+    @property
+    def alive(self) -> bool:
+        return self._session.alive
+
+    async def execute(self, code: str, host: ScriptHost) -> Outcome:
+        return await self._session.execute(code, host)
+
+    async def aclose(self) -> None:
+        await self._session.aclose()
+        raise SandboxUnavailableError("the service does not answer")
+
+
+class StuckBackend(LocalBackend):
+    """Its sessions cannot be closed without an error."""
+
+    async def open(self, spec: SessionSpec) -> Any:
+        return StuckSession(await super().open(spec))
+
+
+async def test_a_sandbox_that_cannot_be_closed_does_not_keep_a_task_from_its_end(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool(effect="read", confirm=False)
+    async def wait() -> None:
+        """Wait for good."""
+        await asyncio.Event().wait()
+
+    spec = SandboxSpec(name="stuck", summary="x", factory="x:y", isolation="process")
+    bench.host.provide(spec, StuckBackend)
+    bench.model.writes("await wait()")
+    async with Agent(
+        tools=[wait], llm="scripted", sandbox="stuck", host=bench.host, journal="test"
+    ) as agent:
+        response = await agent.arun("Wait.", timeout=2)
+    assert isinstance(response.exception, TaskTimeoutError)
+    events = await bench.journal.read(response.trace.task_id)
+    assert isinstance(events[-1], ev.TaskFinished)
+    assert "could not be closed" in caplog.text
+    assert "the service does not answer" in caplog.text

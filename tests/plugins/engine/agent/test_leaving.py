@@ -1,0 +1,248 @@
+"""A task is left at each of its events, and does nothing twice once it is resumed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from delf import Agent, AlreadyDone, Approved, Connection, action, tool
+from delf import events as ev
+from delf.protocols.connection import Allowed, NeedsApproval
+from delf.specs import JournalSpec
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
+from delf_engine.journal.in_process import InProcessJournal
+from support.cut_journal import CutJournal
+from support.forks import kill_guests
+
+SCRIPT = """
+import asyncio
+print("begin")
+print(await write("a"))
+print(await write_in_thread("b"))
+print(await asyncio.gather(write("c"), write_in_thread("d"), bank.pay("e")))
+print(await send("f"))
+print("end")
+"""
+ALL = Counter("abcdef")
+TURNS = 400
+"""Turns of the event loop in which a sandbox comes to its next call."""
+
+
+class HeldJournal(InProcessJournal):
+    """A journal that takes some turns of the loop for each event, and tells of each."""
+
+    def __init__(self, before: bool) -> None:
+        super().__init__()
+        self._before = before
+        self.at: Callable[[int], None] = lambda _: None
+        self.count = 0
+
+    async def append(self, event: ev.Event) -> None:
+        self.count += 1
+        self.at(self.count)
+        if self._before:
+            await self._hold()
+        await super().append(event)
+        if not self._before:
+            await self._hold()
+
+    async def _hold(self) -> None:
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+
+
+class World:
+    """What was really done, and who asks for it."""
+
+    def __init__(self, host: TestHost, model: ScriptedModel, journal: InProcessJournal) -> None:
+        self.check_begun, self.may_pass = asyncio.Event(), asyncio.Event()
+        self.may_pass.set()
+        self.done: Counter[str] = Counter()
+        self.asked_again: list[str] = []
+        self._host = host
+        model.default = f"```python\n{SCRIPT}\n```"
+        self._journal = journal
+
+    def agent(self) -> Agent:
+        done, check_begun, may_pass = self.done, self.check_begun, self.may_pass
+
+        @tool(effect="write", confirm=False)
+        async def write(text: str) -> str:
+            """Write."""
+            done[text] += 1
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            return text
+
+        @tool(effect="write", confirm=False)
+        def write_in_thread(text: str) -> str:
+            """Write."""
+            done[text] += 1
+            return text
+
+        @tool(effect="irreversible", confirm=True)
+        async def send(text: str) -> str:
+            """Send."""
+            done[text] += 1
+            return text
+
+        class Bank(Connection):
+            """A bank that takes a moment to check a payment."""
+
+            @action(effect="irreversible")
+            async def pay(self, text: str) -> str:
+                """Pay."""
+                done[text] += 1
+                return text
+
+            async def check(self, call: Any) -> Allowed | NeedsApproval:
+                check_begun.set()
+                await may_pass.wait()
+                return Allowed()
+
+        journal = self._journal
+        spec = JournalSpec(name="held", factory="x:y", summary="x")
+        self._host.provide(spec, lambda: journal)
+        return Agent(
+            tools=[write, write_in_thread, send, Bank(confirm=False)],
+            llm="scripted",
+            sandbox="local",
+            host=self._host,
+            journal="held",
+            on_confirm=self._decide,
+        )
+
+    async def _decide(self, request: Any) -> Any:
+        await asyncio.sleep(0)
+        if not request.outcome_unknown:
+            return True
+        text = request.arguments["text"]
+        self.asked_again.append(text)
+        return AlreadyDone(result=text) if self.done[text] else Approved()
+
+
+class HeldPrints(InProcessJournal):
+    """A journal that holds what a script printed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held, self.go = asyncio.Event(), asyncio.Event()
+
+    async def append(self, event: ev.Event) -> None:
+        if isinstance(event, ev.Printed):
+            self.held.set()
+            await self.go.wait()
+        await super().append(event)
+
+
+async def turns() -> None:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+async def test_call_that_passes_its_check_while_its_task_is_left_is_not_made(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    """Its record would come after the last one of this process."""
+    journal = HeldPrints()
+    world = World(delf_host, scripted_model, journal)
+    scripted_model.default = "```python\nprint('begin')\nprint(await bank.pay('e'))\n```"
+    agent = world.agent()
+    await agent.astart()
+    world.may_pass.clear()
+    work = asyncio.ensure_future(agent.arun("Pay."))
+    await journal.held.wait()
+    await world.check_begun.wait()
+    stopping = asyncio.ensure_future(agent.astop(leave=True))
+    await turns()
+    world.may_pass.set()
+    await turns()
+    journal.go.set()
+    await stopping
+    await asyncio.gather(work, return_exceptions=True)
+    assert not world.done
+    (record,) = await journal.find()
+    async with world.agent() as second:
+        response = (await second.aresume(record.task_id)).raise_for_status()
+    assert response.text == "begin\ne"
+    assert world.done == {"e": 1}
+    assert world.asked_again == []
+
+
+@pytest.mark.parametrize("how", ["it is left", "its sandbox dies"])
+async def test_call_that_an_earlier_process_began_keeps_its_unknown_outcome(
+    delf_host: TestHost, scripted_model: ScriptedModel, how: str
+) -> None:
+    """A later process was about to make it again, and that it did not says nothing of the first."""
+    journal = CutJournal()
+    world = World(delf_host, scripted_model, journal)
+    scripted_model.default = "```python\nprint(await bank.pay('e'))\n```"
+    async with world.agent() as agent:
+        task_id = (await agent.arun("Pay.")).trace.task_id
+    await journal.ended_with(task_id, ev.CallStarted)
+    world.check_begun.clear()
+    world.may_pass.clear()
+    agent = world.agent()
+    await agent.astart()
+    work = asyncio.ensure_future(agent.aresume(task_id))
+    await world.check_begun.wait()
+    if how == "it is left":
+        await agent.astop(leave=True)
+        await asyncio.gather(work, return_exceptions=True)
+        world.may_pass.set()
+        async with world.agent() as last:
+            response = await last.aresume(task_id)
+    else:
+        kill_guests()
+        world.check_begun.clear()
+        await world.check_begun.wait()
+        world.may_pass.set()
+        response = await work
+        await agent.astop()
+    assert response.raise_for_status().text == "e"
+    assert world.done == {"e": 1}
+    assert world.asked_again == ["e"]
+
+
+async def live(world: World, journal: HeldJournal, task_id: str, last: int) -> str:
+    """Work on the task until so many further events are on their way; return its id."""
+    agent = world.agent()
+    await agent.astart()
+    leave = asyncio.Event()
+    journal.count = 0
+    journal.at = lambda count: leave.set() if count == last else None
+    work = asyncio.ensure_future(agent.aresume(task_id) if task_id else agent.arun("Do it."))
+    left = asyncio.ensure_future(leave.wait())
+    await asyncio.wait({work, left}, return_when=asyncio.FIRST_COMPLETED)
+    await agent.astop(leave=True)
+    await asyncio.gather(work, return_exceptions=True)
+    left.cancel()
+    (record,) = await journal.find()
+    return record.task_id
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before it is kept", "after"])
+async def test_task_left_at_each_event_repeats_nothing(
+    delf_host: TestHost, scripted_model: ScriptedModel, before: bool
+) -> None:
+    """It is left twice: at each of its events, and soon after it was resumed."""
+    for place in range(1, 100, 3):
+        journal = HeldJournal(before)
+        world = World(delf_host, scripted_model, journal)
+        task_id = await live(world, journal, "", place)
+        if (await journal.find())[0].state == "done":
+            break
+        await live(world, journal, task_id, 4)
+        await live(world, journal, task_id, 0)
+        assert world.done == ALL, place
+        events = await journal.read(task_id)
+        assert [event.seq for event in events] == list(range(1, len(events) + 1)), place
+        assert events[-1].text == "begin\na\nb\n['c', 'd', 'e']\nf\nend", place
+        begun = {e.arguments["text"] for e in events if isinstance(e, ev.CallStarted)}
+        assert begun == set(ALL), place
+    assert place > 10

@@ -1,0 +1,159 @@
+"""A task whose sandbox dies goes on in another one, and nothing is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from delf import events as ev
+from delf import (
+    tool,
+)
+from delf.errors import (
+    SandboxUnavailableError,
+)
+from delf_engine import task_sandbox
+from delf_engine.journal.recording import RecordedCall
+from delf_sandbox_local.backend import LocalBackend
+from support.forks import guests, kill_guests, templates
+from support.resuming import Bench, World
+from support.until import until
+
+
+async def test_a_sandbox_that_dies_is_replaced(bench: Bench) -> None:
+    """What its scripts called is not called again, and their variables are back."""
+    deaths: list[int] = []
+
+    @tool(effect="read")
+    def kill() -> int:
+        """Kill every guest of this process, the first time."""
+        if not deaths:
+            deaths.extend(kill_guests())
+        return len(deaths)
+
+    bench.model.writes(
+        "x = await look(1)\nawait write('one')\nrerun(context='c', remaining='r')",
+        "await kill()\nawait write(f'two {x}')\nprint('end', x)",
+    )
+    world = World()
+    async with bench.agent(world, more=[kill]) as agent:
+        response = (await agent.arun("Write.")).raise_for_status()
+    assert response.text == "end 10"
+    assert (world.writes, world.looks) == (["one", "two 10"], 1)
+    assert len(response.trace.scripts) == 2
+    assert "run once more" in response.trace.warnings[-1]
+
+
+async def test_what_starts_sandboxes_may_be_away_for_a_moment(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an engine of containers is that is restarted."""
+    monkeypatch.setattr(task_sandbox, "PAUSES", (0.01,) * 9)
+    away: list[str] = []
+
+    @tool(effect="read", confirm=False)
+    async def restart() -> int:
+        """Restart it."""
+        if not away:
+            opens = LocalBackend.open
+
+            async def refuses(_self: LocalBackend, _spec: Any) -> Any:
+                away.append("away")
+                if len(away) > 8:
+                    monkeypatch.setattr(LocalBackend, "open", opens)
+                raise SandboxUnavailableError("the engine does not answer")
+
+            monkeypatch.setattr(LocalBackend, "open", refuses)
+            kill_guests()
+            await asyncio.Event().wait()
+        return 1
+
+    bench.model.writes("await write('one')\nawait restart()\nprint(await write('two'))")
+    world = World()
+    async with bench.agent(world, more=[restart]) as agent:
+        response = (await agent.arun("Do.")).raise_for_status()
+    assert (response.text, world.writes) == ("3", ["one", "two"])
+    assert len(away) > 8
+
+
+async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None:
+    """What the models said after the script that dies is in the journal still."""
+    deaths: list[int] = []
+
+    bench.model.writes(
+        "x = await look(1)\nprint('one')\nrerun(context='c', remaining='r')",
+        "print(await write(f'two {x}'))\nprint(await look(2))",
+    )
+    world = World()
+    async with bench.agent(world) as agent:
+        whole = (await agent.arun("Write.")).raise_for_status()
+        task = whole.trace.task_id
+        events = await bench.journal.read(task)
+        place = next(i for i, e in enumerate(events) if getattr(e, "action", "") == "write")
+        await bench.journal.ended_after(events[: place + 2])
+        answer = RecordedCall.answer
+
+        def dying(past: RecordedCall) -> Any:
+            if not deaths:
+                deaths.extend(kill_guests())
+            return answer(past)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RecordedCall, "answer", dying)
+            response = (await agent.aresume(task)).raise_for_status()
+    assert deaths
+    assert (response.text, world.writes) == (whole.text, ["two 10"])
+    now = await bench.journal.read(task)
+    assert sum(isinstance(e, ev.ScriptGenerated) for e in now) == 2
+
+
+async def test_a_guest_that_dies_between_two_scripts_is_replaced_with_its_variables(
+    bench: Bench,
+) -> None:
+    """What the first script left is there for the second, and nothing is called twice."""
+    deaths: list[int] = []
+
+    async def die(_request: Any) -> str:
+        deaths.extend(kill_guests())
+        await until(lambda: not ({*guests()} & {*deaths}))  # until the host, too, knows
+        return "```python\nprint(found, await look(2))\n```"
+
+    bench.model.writes("found = await write('x')\nrerun('found it', 'print it')")
+    bench.model.says(die)
+    world = World()
+    async with bench.agent(world) as agent:
+        response = (await agent.arun("Find it.")).raise_for_status()
+    assert deaths
+    assert (response.text, world.writes, world.looks) == ("1 20", ["x"], 1)
+    assert "the script is run once more" in "".join(response.trace.warnings)
+
+
+async def test_an_exit_that_the_script_caused_is_its_end(bench: Bench) -> None:
+    """It has no further life with fresh limits: another script goes on."""
+    exits = "import re\nre.enum.sys.modules['posix']._exit(3)"
+    bench.model.writes(f"await write('x')\n{exits}", "print('another')")
+    world = World()
+    async with bench.agent(world) as agent:
+        response = (await agent.arun("Exit.")).raise_for_status()
+    assert (response.text, world.writes) == ("another", ["x"])
+    events = await bench.journal.read(response.trace.task_id)
+    assert sum(isinstance(e, ev.SandboxOpened) for e in events) == 2
+    assert "What it changed, and is done:\n- write(text='x')" in bench.model.prompts[-1]
+
+
+async def test_a_template_that_died_before_a_resume_is_started_again(bench: Bench) -> None:
+    bench.model.writes("print(await write('x'), await look(1))")
+    world = World()
+    async with bench.agent(world) as agent:
+        whole = (await agent.arun("Write.")).raise_for_status()
+        events = await bench.journal.read(whole.trace.task_id)
+        place = next(i for i, e in enumerate(events) if isinstance(e, ev.CallFinished))
+        await bench.journal.ended_after(events[: place + 1])
+        for pid in templates():
+            os.kill(pid, signal.SIGKILL)
+        response = (await agent.aresume(whole.trace.task_id)).raise_for_status()
+    assert (response.text, world.writes) == (whole.text, ["x"])

@@ -1,0 +1,446 @@
+"""``@tool`` in full, through a real sandbox: what a script writes, what the tool gets, what
+the script gets back."""
+
+import asyncio
+import dataclasses
+import datetime as dt
+import enum
+import functools
+import logging
+import pathlib
+import traceback
+import typing
+import uuid
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
+
+import pydantic
+import pytest
+from pydantic import Field
+
+from delf import Agent, ToolDefinitionError, ToolException, tool
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
+from support.until import until
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Row(TypedDict):
+    id: int
+    note: NotRequired[str]
+
+
+class Page(TypedDict):
+    rows: list[Row]
+    color: Color
+
+
+class Person(pydantic.BaseModel):
+    name: str
+    born: dt.date | None = None
+    colors: list[Color] = []
+
+
+class Renamed(pydantic.BaseModel):
+    from_: str = Field(alias="from")
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    points: tuple[Point, ...]
+    color: Color = Color.RED
+    owner: Person | None = None
+
+
+class Span(NamedTuple):
+    low: int
+    high: int
+
+
+ANN = Person(name="Ann", born=dt.date(1990, 1, 2), colors=[Color.BLUE])
+UID = uuid.UUID(int=5)
+WHEN = dt.datetime(2026, 1, 2, 3, 4, tzinfo=dt.UTC)
+
+# what the parameter is, what the script writes, what the tool gets
+ARGUMENTS = {
+    "int from a text": (int, "'3'", 3),
+    "bytes": (bytes, "b'\\x00'", b"\x00"),
+    "decimal": (Decimal, "'1.10'", Decimal("1.10")),
+    "datetime from a text": (dt.datetime, "'2026-01-02T03:04:00Z'", WHEN),
+    "path": (pathlib.Path, "'a/b'", pathlib.Path("a/b")),
+    "enum": (Color, "'blue'", Color.BLUE),
+    "literal": (Literal["a", 3], "3", 3),
+    "optional, None": (int | None, "None", None),
+    "a union of records": (Point | Person, "{'name': 'Ann'}", Person(name="Ann")),
+    "a tuple from a list": (tuple[int, ...], "[1, 2]", (1, 2)),
+    "named tuple": (Span, "[1, 2]", Span(1, 2)),
+    "set": (set[int], "{1, 2}", {1, 2}),
+    "typed dict of typed dicts": (
+        Page,
+        "{'rows': [{'id': 1, 'note': 'n'}], 'color': 'red'}",
+        {"rows": [{"id": 1, "note": "n"}], "color": Color.RED},
+    ),
+    "dataclass of many": (
+        Shape,
+        "{'points': [{'x': 1}, {'x': 2, 'y': 3}], 'color': 'blue', 'owner': {'name': 'Ann'}}",
+        Shape((Point(1), Point(2, 3)), Color.BLUE, Person(name="Ann")),
+    ),
+    "a dataclass of the script": (
+        Point,
+        "(lambda c: c(1, 2))(__import__('dataclasses').make_dataclass('P', ['x', 'y']))",
+        Point(1, 2),
+    ),
+    "a model with other names": (Renamed, "{'from': 'x'}", Renamed(**{"from": "x"})),
+}
+
+# what the tool returns, what the script sees
+RESULTS = {
+    "none": (None, "None"),
+    "enum": (Color.BLUE, "'blue'"),
+    "an enum of numbers": (Level.HIGH, "2"),
+    "dataclass": (Point(1, 2), "{'x': 1, 'y': 2}"),
+    "model": (
+        ANN,
+        "{'name': 'Ann', 'born': datetime.date(1990, 1, 2), 'colors': ['blue']}",
+    ),
+    "nested": (
+        {"a": [Shape((Point(1),), owner=Person(name="B"))]},
+        (
+            "{'a': [{'points': ({'x': 1, 'y': 0},), 'color': 'red', "
+            "'owner': {'name': 'B', 'born': None, 'colors': []}}]}"
+        ),
+    ),
+    "keys that are enums": ({Color.RED: 1}, "{'red': 1}"),
+    "keys that are numbers": ({1: "a"}, "{1: 'a'}"),
+    "named tuple": (Span(1, 2), "(1, 2)"),
+    "set": ({1}, "{1}"),
+    "decimal": (Decimal("1.10"), "Decimal('1.10')"),
+    "bytes": (b"\x00", "b'\\x00'"),
+    "times": ([WHEN.date(), dt.timedelta(1)], "[datetime.date(2026, 1, 2), datetime.timedelta(days=1)]"),
+    "uuid": (UID, f"UUID('{UID}')"),
+    "text that looks like a tag": ({"$t": "date", "v": "x"}, "{'$t': 'date', 'v': 'x'}"),
+}  # fmt: skip
+
+
+def taking(kind: Any, got: list[Any]) -> Any:
+    def take(value):
+        """Take a value."""
+        got.append(value)
+
+    take.__annotations__ = {"value": kind, "return": None}
+    return tool(confirm=False)(take)
+
+
+@pytest.fixture
+def run(delf_host, scripted_model):
+    """Runs a script with some tools."""
+
+    def run(script, *tools, **options):
+        scripted_model.writes(script)
+        given = {"llm": "scripted", "sandbox": "local", "host": delf_host, "retry_count": 0}
+        with Agent(tools=tools, **{**given, **options}) as agent:
+            return agent.run("x")
+
+    return run
+
+
+def test_arguments_arrive_as_what_is_declared(run):
+    """One script for all: a sandbox for each would be slow."""
+    got: dict[str, list[Any]] = {name: [] for name in ARGUMENTS}
+    names = {name: f"take_{index}" for index, name in enumerate(ARGUMENTS)}
+    tools, lines = [], []
+    for name, (kind, written, _) in ARGUMENTS.items():
+        made = taking(kind, got[name])
+        tools.append(tool(name=names[name], confirm=False)(made.function))
+        lines.append(f"await {names[name]}({written})")
+        lines.append(f"await {names[name]}(value={written})")
+    response = run("\n".join(lines), *tools, allowed_libs=[])
+    assert response.error is None
+    expected = {name: [value] * 2 for name, (_, _, value) in ARGUMENTS.items()}
+    assert got == expected
+    kinds = {name: [type(value) for value in values] for name, values in got.items()}
+    assert kinds == {name: [type(value) for value in values] for name, values in expected.items()}
+
+
+def test_results_are_plain_in_the_script(run):
+    @tool(confirm=False)
+    def give(name: str) -> Any:
+        """Give a value."""
+        return RESULTS[name][0]
+
+    response = run(f"for name in {list(RESULTS)}: print(repr(await give(name)))", give)
+    assert response.error is None
+    assert response.text.splitlines() == [shown for _, shown in RESULTS.values()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "message"),
+    [
+        (int, "'x'", "argument 'value': Input should be a valid integer"),
+        (Color, "'green'", "Input should be 'red' or 'blue'"),
+        (Row, "{}", "argument 'value.id': Field required"),
+        (Person, "{'name': 1}", "argument 'value.name': Input should be a valid string"),
+        (Literal["a"], "'b'", "Input should be 'a'"),
+        (list[int], "[1, 'x']", "argument 'value.1': Input should be a valid integer"),
+        (Annotated[int, Field(ge=1)], "0", "greater than or equal to 1"),
+        (int, "1, 2", "takes at most 1 arguments, 2 were given"),
+        (int, "", "missing argument 'value'"),
+        (int, "1, valeu=2", "unknown argument 'valeu'"),
+    ],
+)
+def test_what_does_not_fit_never_reaches_the_tool(run, kind, written, message):
+    got: list[Any] = []
+    response = run(f"await take({written})", taking(kind, got))
+    assert message in response.error
+    assert "take(value: " in response.error
+    assert got == []
+
+
+def test_defaults_are_the_functions_own(run):
+    got = []
+
+    @tool(confirm=False)
+    def take(a: int, b: Color = Color.BLUE, c: list[int] | None = None, *, d: int = 4) -> None:
+        """Take."""
+        got.append((a, b, c, d))
+
+    assert run("await take(1)\nawait take(1, d=5)\nawait take(a=1, c=[2])", take).error is None
+    assert got == [(1, Color.BLUE, None, 4), (1, Color.BLUE, None, 5), (1, Color.BLUE, [2], 4)]
+
+
+def test_async_tools_overlap_and_plain_ones_run_in_threads(run):
+    here = []
+
+    @tool(confirm=False)
+    async def wait(n: int) -> int:
+        """Wait."""
+        here.append(n)
+        await until(lambda: len(here) >= 3)
+        return n
+
+    @tool(confirm=False)
+    def add(a: int) -> int:
+        """Add."""
+        return a + 1
+
+    script = "print(await asyncio.gather(wait(1), wait(2), wait(3), add(4)))"
+    assert run(script, wait, add).text == "[1, 2, 3, 5]"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    ("handle", "answer"),
+    [
+        (True, "ToolException no such order"),
+        ("text", "got no such order"),
+        ("try another", "got try another"),
+        ("", "got "),
+        (lambda error: f"<{error.message}>", "got <no such order>"),
+        (lambda error: 1 / 0, "ToolError no such order (handle_error failed: division by zero)"),
+        (False, "ToolException no such order"),
+        (None, "ToolException no such order"),
+    ],
+    ids=["true", "its text", "text", "empty", "callable", "a callable that fails", "false", "none"],
+)
+def test_handle_error(run, handle, answer, is_async):
+    def find(order: str) -> str:
+        """Find an order."""
+        raise ToolException("no such order")
+
+    async def afind(order: str) -> str:
+        """Find an order."""
+        raise ToolException("no such order")
+
+    made = tool(name="find", confirm=False, handle_error=handle)(afind if is_async else find)
+    script = """
+try:
+    print("got", await find("7"))
+except ToolError as error:
+    print(type(error).__name__, error)
+"""
+    response = run(script, made)
+    assert response.text.rstrip() == answer.rstrip()
+    (call,) = response.trace.tool_calls
+    assert (call.status, call.success) == ("error", False)
+    assert call.error.startswith("no such order")
+
+
+@pytest.mark.parametrize("handle", ["text", "told"])
+def test_other_failures_are_never_handled(run, handle):
+    @tool(confirm=False, handle_error=handle)
+    def find(order: str) -> str:
+        """Find an order."""
+        raise KeyError(order)
+
+    response = run("await find('7')", find)
+    assert "KeyError: '7'" in response.error
+
+
+# -- names ----------------------------------------------------------------------------------
+
+
+class TestNames:
+    def test_name_and_description(self, run, scripted_model):
+        @tool(name="look_up", description="Finds it.", confirm=False)
+        def search(query: str) -> str:
+            """Not this.
+
+            Args:
+                query: Words.
+            """
+            return query.upper()
+
+        assert run("print(await look_up('x'))", search).text == "X"
+        assert "async def look_up(query: str) -> str:" in scripted_model.prompts[0]
+        assert "Finds it." in scripted_model.prompts[0]
+        assert "Not this" not in scripted_model.prompts[0]
+        assert "query: Words." in scripted_model.prompts[0]
+
+
+# -- at decoration --------------------------------------------------------------------------
+
+
+def bare(x, y: int = 1, z=2):
+    """No hints."""
+
+
+def calls_back(x: int, then: list[typing.Callable[[int], int]]) -> None:
+    """Takes a function."""
+
+
+def foreign(x: asyncio.Event) -> None:
+    """Takes what no script has."""
+
+
+def misfit(x: int = "many") -> None:  # type: ignore[assignment]
+    """A default of another type."""
+
+
+def yields(x: int) -> Any:
+    """Gives one after another."""
+    yield x
+
+
+async def ayields(x: int) -> Any:
+    """Gives one after another."""
+    yield x
+
+
+async def later(error: Exception) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tool(calls_back), "takes a function as 'then'"),
+        (lambda: tool(foreign), "a script cannot pass <class 'asyncio.locks.Event'>"),
+        (lambda: tool(misfit), "the default of 'x', 'many', does not fit its type"),
+        (lambda: tool(yields), "yields is a generator, and a script needs a whole result"),
+        (lambda: tool(ayields), "ayields is a generator"),
+        (lambda: tool(handle_error=later)(bare), "handle_error of bare is async"),
+    ],
+    ids=range(6),
+)
+def test_what_a_script_could_not_call_is_refused_at_once(make, message):
+    with pytest.raises(ToolDefinitionError, match=message) as caught:
+        make()
+    assert caught.value.code == "ERR-TOOL-002"
+
+
+def test_what_has_no_type_takes_anything():
+    assert repr(tool(bare)) == "<tool bare(x: Any, y: int = 1, z: Any = 2) -> Any>"
+
+
+def test_defaults_that_only_look_odd_are_fine():
+    @tool
+    def fine(a: int = None, b: float = 1, c: Color = Color.RED, d: Any = object()) -> None:  # type: ignore[assignment]  # noqa: B008, RUF013
+        """Fine."""
+
+    assert fine.action.signature.startswith("(a: int = None, b: float = 1, c: ")
+
+
+def test_the_traceback_of_a_tool_is_the_cause_of_the_tasks_failure_and_in_the_debug_log(
+    delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool(confirm=False)
+    def divide(a: int) -> float:
+        """Divide."""
+        return a / 0
+
+    caplog.set_level(logging.DEBUG, "delf_engine.calls")
+    scripted_model.writes("await divide(1)")
+    agent = Agent(tools=[divide], llm="scripted", host=delf_host, sandbox="local", retry_count=0)
+    with agent:
+        cause = agent.run("x").exception.__cause__
+    assert isinstance(cause, ZeroDivisionError)
+    assert traceback.extract_tb(cause.__traceback__)[-1].line == "return a / 0"
+    (record,) = [item for item in caplog.records if item.message == "divide failed"]
+    assert record.exc_info[1] is cause
+
+
+def test_partials_and_methods_are_tools_and_other_results_cross_with_a_note(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    class Shop:
+        def find(self, name: str) -> Any:
+            """Find a shop."""
+            return self
+
+        def __repr__(self) -> str:
+            return "<the shop>"
+
+    def add(a: int, b: int, *, c: int = 0) -> int:
+        """Add numbers."""
+        return a + b + c
+
+    find = tool(confirm=False)(Shop().find)
+    partial = tool(name="plus", confirm=False)(functools.partial(add, 1, c=5))
+    assert str(partial.action.signature) == "(b: int) -> int"
+    scripted_model.writes("print(await find('x'), await plus(2))")
+    with Agent(tools=[find, partial], llm="scripted", host=delf_host, sandbox="local") as agent:
+        response = agent.run("x")
+    assert response.text == "<the shop> 8"
+    assert [call.status for call in response.trace.tool_calls] == ["ok", "ok"]
+    assert response.trace.warnings == ["find: passed as text: Shop"]
+
+
+def test_a_refusal_does_not_read_as_a_success(run):
+    @tool(confirm=False)
+    def refund(amount: int) -> str:
+        """Refund."""
+        raise ToolException("limit exceeded: at most 100")
+
+    response = run("await refund(500)\nprint('Refunded $500.')", refund)
+    assert response.text == "refund was refused: limit exceeded: at most 100"
+    assert not response.changes
+    assert response.trace.warnings == [f"{response.text}; the rest of the script was not done"]
+
+
+def test_only_what_a_tool_says_itself_is_an_answer(run):
+    @tool(confirm=False)
+    def refund(amount: int) -> str:
+        """Refund."""
+        raise ToolException("limit exceeded: at most 100")
+
+    own = "try: await refund(500)\nexcept ToolError: pass\nraise ToolException('my own words')"
+    other = "try: await refund(500)\nexcept ToolError: pass\nawait refund('five')"
+    for code in (own, other):
+        response = run(code, refund)
+        assert not response.status
+        assert "was refused: limit" not in response.text

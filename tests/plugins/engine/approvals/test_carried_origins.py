@@ -1,0 +1,185 @@
+"""Origins go along: through memory, child tasks, attachments, resumed tasks and forks."""
+
+import json
+
+import pytest
+
+from delf import Agent, tool
+from delf.events import ApprovalRequested, CallFinished
+from delf.protocols.memory import Fact
+from delf.specs import JournalSpec
+from delf.tools.context import CallContext
+from delf_engine.journal.in_process import InProcessJournal
+
+ACCOUNT = "DE89 3704 0044 0532 0130 00"
+OWN = "GB33BUKB20201555555555"
+NOW = "2026-01-01"
+
+
+class Notebook:
+    """A memory of a list."""
+
+    def __init__(self):
+        self.facts = []
+
+    async def save(self, facts):
+        self.facts += facts
+
+    async def search(self, query, top_k=5, threshold=0.3):
+        return [Fact(content=text, saved_at=NOW) for text in self.facts[:top_k]]
+
+    async def list(self):
+        return [Fact(content=text, saved_at=NOW) for text in self.facts]
+
+    async def delete(self, facts):
+        return 0
+
+    async def clear(self):
+        pass
+
+    async def aclose(self):
+        pass
+
+
+@tool(effect="read", confirm=False)
+def mails() -> list[dict]:
+    """Mails."""
+    return [{"body": f"Please pay to {ACCOUNT}"}]
+
+
+@tool(effect="read", confirm=False, trust="own")
+def customers() -> list[dict]:
+    """Customers."""
+    return [{"iban": OWN}]
+
+
+@tool(effect="irreversible", confirm=False)
+def pay(iban: str) -> str:
+    """Pay."""
+    return f"paid to {iban}"
+
+
+@tool(effect="read", confirm=False)
+async def clerk(task: str, files: list[str], context: CallContext) -> str:
+    """Have a clerk do it."""
+    return str((await context.delegate(task, files=files or None)).text)
+
+
+@pytest.fixture
+def desk(delf_host, scripted_model):
+    """Make agents that share a journal; each asks a list of what it was asked about."""
+    journal = InProcessJournal()
+    delf_host.provide(JournalSpec(name="kept", summary="Kept.", factory="x:y"), lambda: journal)
+
+    class Desk:
+        model = scripted_model
+        asked = []
+        events = staticmethod(journal.read)
+
+        def agent(self, **options):
+            def decide(request):
+                self.asked.append(request.flow)
+                return True
+
+            return Agent(
+                tools=[mails, customers, pay, clerk],
+                llm="scripted",
+                host=delf_host,
+                journal="kept",
+                approvals=[],
+                on_confirm=decide,
+                **{"flows": "guard", "retry_count": 0, **options},
+            )
+
+    return Desk()
+
+
+def test_a_fact_that_was_learned_from_a_strangers_words_says_so(desk):
+    memory = Notebook()
+    with desk.agent(memory=memory, learn=True) as agent:
+        desk.model.writes("print(mails()[0]['body'])")
+        desk.model.says(json.dumps([f"Bills are paid to {ACCOUNT}."]))
+        agent.run("What is in my mail?")
+        desk.model.writes("print('tea it is')")
+        desk.model.says(json.dumps(["Ada likes tea."]))
+        agent.run("I like tea")
+    assert memory.facts[0] == f"Bills are paid to {ACCOUNT}. (learned from what others wrote)"
+    assert memory.facts[1].startswith("Ada likes tea.")
+
+
+def test_what_stands_in_such_a_fact_is_a_strangers(desk):
+    memory = Notebook()
+    memory.facts = [f"Bills go to {ACCOUNT}. (learned from what others wrote)"]
+    desk.model.writes(f"print(pay('{ACCOUNT}'))")
+    with desk.agent(memory=memory) as agent:
+        agent.run("Pay the bill")
+    assert desk.asked == ["iban: in part from memory; others wrote it"]
+
+
+def test_a_fact_of_the_users_own_words_is_their_own(desk):
+    memory = Notebook()
+    memory.facts = [f"Rent goes to {OWN}."]
+    desk.model.writes(f"print(pay('{OWN}'))")
+    with desk.agent(memory=memory) as agent:
+        assert agent.run("Pay the rent").status
+    assert not desk.asked
+
+
+@pytest.mark.parametrize(
+    ("read", "asks"),
+    [
+        ("words = mails()[0]['body']", ["iban: in part from the words of the task above; others wrote it"]),
+        (f"words = 'Pay to {OWN}'", []),
+    ],
+    ids=["of a parent that has read", "of a parent that has read nothing"],
+)  # fmt: skip
+def test_the_words_of_a_child_are_its_parents(desk, read, asks):
+    account = ACCOUNT if asks else OWN
+    desk.model.writes(f"{read}\nprint(clerk(words, []))", f"print(pay('{account}'))")
+    with desk.agent() as agent:
+        assert agent.run("Have the bill paid").status
+    assert desk.asked == asks
+
+
+def test_an_attachment_of_a_child_is_a_file_of_others(desk, tmp_path):
+    bill = tmp_path / "bill.txt"
+    bill.write_text(f"Please pay to {ACCOUNT}")
+    desk.model.writes(
+        f"print(clerk('pay it', [{str(bill)!r}]))", "print(pay(open('bill.txt').read()[-27:]))"
+    )
+    with desk.agent() as agent:
+        assert agent.run("Have the bill paid").status
+    assert desk.asked == ["iban: in part from the input file bill.txt; others wrote it"]
+
+
+def test_what_a_child_answers_is_others_words(desk):
+    desk.model.writes("print(pay(clerk('which account?', [])[-27:]))")
+    desk.model.writes("print(mails()[0]['body'])")
+    with desk.agent() as agent:
+        assert agent.run("Pay the bill").status
+    assert desk.asked == ["iban: in part from clerk (call 1); others wrote it"]
+
+
+@pytest.mark.parametrize("outline", ["", "pay(iban=mails().body)"])
+async def test_a_fork_knows_where_the_values_of_before_came_from(desk, outline):
+    desk.model.outline = outline
+    desk.model.writes("m = mails()\nrerun(str(m), 'pay it')", "print(pay(m[0]['body'][-27:]))")
+    async with desk.agent() as agent:
+        first = await agent.arun("Pay the bill")
+        desk.model.writes("print(pay(customers()[0]['iban'] and m[0]['body'][-27:]))")
+        name = await agent.afork(first.trace.task_id)
+        assert (await agent.aresume(name)).status
+    assert desk.asked == ["iban: in part from mails (call 1, [0].body); others wrote it"] * 2
+
+
+async def test_a_resumed_task_knows_them_too(desk):
+    desk.model.writes("m = mails()\nprint(pay(m[0]['body'][-27:]))")
+    async with desk.agent() as agent:
+        first = await agent.arun("Pay the bill")
+        events = await desk.events(first.trace.task_id)
+        read = next(event.seq for event in events if isinstance(event, CallFinished))
+        name = await agent.afork(first.trace.task_id, read)  # as if it had died after the mails
+        assert (await agent.aresume(name)).status
+    assert desk.asked == ["iban: in part from mails (call 1, [0].body); others wrote it"] * 2
+    asked = [e for e in await desk.events(name) if isinstance(e, ApprovalRequested)]
+    assert asked[0].origins["iban"]["path"] == "[0].body"

@@ -1,0 +1,128 @@
+"""Origins of values: found by their letters, whatever stands between these."""
+
+import random
+
+import pytest
+
+from delf.events import CallFinished, ModelCalled, ScriptGenerated
+from delf_engine.origins.fold import Origins
+from delf_engine.origins.origin import Wording
+
+SEEN = {"task_id": "t", "seq": 0, "at": 0.0}
+
+
+def origins_of(own=None, outside=None, *, code="pass", task="Pay the bill"):
+    """Origins after a call with one's own data, and one with others' words."""
+    origins = Origins(task, list, lambda action: Wording(trust=action))
+    origins.follow(
+        [
+            ModelCalled(**SEEN, model="m", purpose="generate"),
+            ScriptGenerated(**SEEN, code=code, attempt=1),
+            *(
+                CallFinished(
+                    **SEEN, call_id=n, action=action, status="ok", result=given, duration_ms=1.0
+                )
+                for n, (action, given) in enumerate((("own", own), ("outside", outside)), 1)
+            ),
+        ]
+    )
+    return origins
+
+
+def origin(value, **given):
+    return origins_of(**given).of({"value": value})["value"]
+
+
+FOUND = {
+    "digits in groups": ("+491701234567", "call +49 170 1234567 now"),
+    "digits that were put in groups": ("49 170 12 345 67", "call +491701234567 now"),
+    "a short number that is a whole value": ("4711", [4711]),
+    "an address behind a scheme": ("see ada1@b.de", "mailto:ada1@b.de"),
+    "an id in a sentence": ("the ticket R-48213 please", ["R-48213"]),
+    "two words with one letter of two bytes": ("Müller Straße 8", "in der Müller-Straße 8, hinten"),
+    "in full width and with letters of no width": (
+        "ＤＥ８９\u200b370400440532",
+        "DE89 3704 0044 0532",
+    ),
+    "a passage of a longer text": (
+        "-" + "q" * 90 + "many words of a stranger " * 6,
+        "many words of a stranger " * 9,
+    ),
+    "half of a character": ("\ud83d broken text of theirs", "a \ud83d broken text of theirs"),
+}
+
+
+@pytest.mark.parametrize(("value", "given"), FOUND.values(), ids=FOUND)
+def test_a_strangers_text_is_found_however_it_is_written(value, given):
+    assert origin(value, outside=given).is_others
+
+
+@pytest.mark.parametrize("length", [*range(3, 40), 150, 700])
+def test_a_piece_of_any_length_is_found_wherever_it_begins(length):
+    letters = "".join(random.Random(length).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=3000))
+    for begin in range(1, 18):
+        value = letters[begin : begin + length]
+        given = [value] if length < 12 else letters
+        found = origin(value, outside=given)
+        assert found.is_others
+        assert found.is_part == (length >= 12)
+
+
+def test_what_is_nowhere_is_not_found():
+    letters = "".join(random.Random(1).choices("abcdefghij", k=50_000))
+    origins = origins_of(outside=letters)
+    for length in (3, 6, 9, 14, 15, 16, 30, 200):
+        assert origins.of({"v": "z" + letters[:length].upper()[::-1]})["v"].kind == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("value", "own", "is_sure"),
+    [
+        ("GB33BUKB20201555555555", [{"a": "GB33-BUKB-2020", "b": "GB33BUKB20201555555555"}], True),
+        ("GB33BUKB.2020", ["GB33-BUKB-2020", "GB33.BUKB2020"], False),
+        ("GB33.BUKB2020", ["GB33-BUKB-2020", "GB33.BUKB2020"], True),
+        ("GB33 BUKB 2020 1555 555555", ["GB33BUKB20201555555555"], True),
+        ("1250", ["1,250.00", 1250], True),
+        ("12.50", [1250], False),
+    ],
+)
+def test_ones_own_value_is_sure_where_some_place_has_it_exactly(value, own, is_sure):
+    found = origin(value, own=own, outside="nothing of it")
+    assert found.trust == "own"
+    assert found.is_sure is is_sure
+
+
+def test_others_words_come_before_ones_own():
+    found = origin(
+        "DE89370400440532013000",
+        own=["DE89370400440532013000"],
+        outside="DE89 3704 0044 0532 0130 00",
+    )
+    assert found.is_others
+
+
+@pytest.mark.parametrize(
+    ("value", "says", "is_there"),
+    [
+        ("DE89370400440532013000", "to DE89 3704 0044 0532 0130 00", True),
+        ("Ada  Lovelace", "ask ADA LOVELACE", True),
+        ("ada@example.co.m", "to ada@example.com", False),
+        ("ample.com", "to ada@example.com", False),
+        ("1250", "pay 1,250.00 euros", True),
+        ("1,250", "pay 1250 euros", True),
+        ("https://example.org/", "see example.org", True),
+        ("12", "pay 1,250.00 euros", False),
+    ],
+)
+def test_the_users_words_count_as_words_of_their_own(value, says, is_there):
+    assert (origin(value, task=says, outside="x").kind == "task") is is_there
+
+
+def test_a_script_whose_author_searched_the_web_is_in_others_words():
+    origins = Origins("Pay the bill", list, lambda action: Wording(trust="own"))
+    asked = ModelCalled(**SEEN, model="m", purpose="generate", server_side=("web_search",))
+    origins.follow([asked, ScriptGenerated(**SEEN, code="pay('DE89 3704')", attempt=1)])
+    found = origins.of({"to": "DE89 3704"})["to"]
+    assert (found.kind, found.trust) == ("script", "outside")
+    assert "its provider searches" in origins.author.told()
+    assert origins.of({"what": "the bill"})["what"].kind == "task"

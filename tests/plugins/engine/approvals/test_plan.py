@@ -1,0 +1,394 @@
+"""``confirm_mode="plan"``: one request for a whole script."""
+
+from dataclasses import replace
+
+import pytest
+
+from delf import Agent, Connection, action, tool
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallStarted,
+    ModelReplied,
+    ScriptGenerated,
+)
+from delf.protocols.approval import Approved, Edited, Rejected
+from delf.specs import JournalSpec
+from delf.testing import ScriptedApprovals, ScriptedModel, TestHost
+from delf_engine.approvals.identity import call_digest
+from delf_engine.journal.in_process import InProcessJournal
+from support.gates import gate_bench
+
+
+class Shop(Connection):
+    """A shop."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.made = []
+
+    @action(effect="read")
+    async def find(self) -> list:
+        """Find orders."""
+        return [1, 2]
+
+    @action(effect="write")
+    async def close(self, number: int) -> str:
+        """Close an order."""
+        self.made.append(("close", number))
+        return "closed"
+
+    @action(effect="irreversible")
+    async def refund(self, number: int) -> str:
+        """Pay back."""
+        self.made.append(("refund", number))
+        return "paid"
+
+
+class Bench:
+    def __init__(self, host, model, person, **options):
+        self.shop = Shop(name="shop")
+        self.model = model
+        self.person = person
+        options = {"confirm_mode": "plan", "approvals": ["scripted"], **options}
+        self.agent = Agent(tools=[self.shop], llm="scripted", host=host, **options)
+
+    async def run(self, *scripts: str):
+        self.model.writes(*scripts)
+        self.seen = []
+        async with self.agent:
+            return await self.agent.arun("x", listeners=[self.seen.append])
+
+    def events(self, kind):
+        return [event for event in self.seen if isinstance(event, kind)]
+
+
+@pytest.fixture
+def bench(
+    delf_host: TestHost, scripted_model: ScriptedModel, scripted_approvals: ScriptedApprovals
+):
+    return lambda **options: Bench(delf_host, scripted_model, scripted_approvals, **options)
+
+
+CLOSE_ALL = "for n in await shop.find():\n    await shop.close(n)\nprint('ok')"
+
+
+async def test_one_request_for_the_whole_script(bench):
+    b = bench()
+    b.person.says(True)
+    assert (await b.run(CLOSE_ALL)).text == "ok"
+    (request,) = b.person.requests
+    assert (request.action, request.code, request.actions) == ("script", CLOSE_ALL, ("shop.close",))
+    assert (request.effect, request.arguments) == ("write", {})
+    assert request.digest == call_digest("script", {"code": CLOSE_ALL})
+    assert request.message == "script(shop.close)"
+    (asked,) = b.events(ApprovalRequested)
+    assert (asked.code, asked.actions, asked.call_id) == (CLOSE_ALL, ("shop.close",), 0)
+    assert len(b.events(ApprovalDecided)) == 1
+    assert b.shop.made == [("close", 1), ("close", 2)]
+
+
+async def test_nothing_runs_before_it_is_approved(bench):
+    b = bench()
+    b.person.says(lambda _: Approved() if b.shop.made == [] else Rejected(reason="too late"))
+    await b.run("print(await shop.find(), await shop.close(1))")
+    order = [type(event) for event in b.seen]
+    assert order.index(ScriptGenerated) < order.index(ApprovalDecided) < order.index(CallStarted)
+
+
+async def test_a_script_that_names_nothing_is_not_asked_about(bench):
+    b = bench()
+    await b.run("print(await shop.find())")
+    assert b.person.requests == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "await shop.close(1)\nawait getattr(shop, 're' + 'fund')(7)",
+        "await shop.close(1)\ns = shop\nawait s.refund(7)",
+        "await shop.close(1)\nx = [shop]\nawait x[0].refund(7)",
+    ],
+    ids=["getattr", "alias", "in a list"],
+)
+async def test_what_it_does_not_name_still_asks(bench, script):
+    b = bench(retry_count=0)
+    b.person.says(True, "no refund")
+    response = await b.run(script)
+    assert not response.status
+    assert b.person.actions == ["script", "shop.refund"]
+    assert b.shop.made == [("close", 1)]
+
+
+async def test_what_is_approved_of_one_connection_asks_of_another_like_it(
+    delf_host, scripted_model, scripted_approvals
+):
+    one, other = Shop(name="one"), Shop(name="other")
+    scripted_model.writes("await one.close(1)\nx = [other]\nawait x[0].close(2)")
+    scripted_approvals.says(True, "not there")
+    options = {"llm": "scripted", "host": delf_host, "retry_count": 0}
+    more = {"approvals": ["scripted"], "confirm_mode": "plan"}
+    async with Agent(tools=[one, other], **options, **more) as agent:
+        await agent.arun("x")
+    assert scripted_approvals.actions == ["script", "other.close"]
+    assert (one.made, other.made) == ([("close", 1)], [])
+
+
+async def test_rejected_it_goes_back_to_the_model_with_the_reason(bench):
+    b = bench()
+    b.person.says("close the second only", True)
+    response = await b.run(CLOSE_ALL, "print(await shop.close(2))")
+    assert response.text == "closed"
+    said = str(b.model.requests[1].messages[-1])
+    assert "the script was not run: it was rejected: close the second only" in said
+    assert b.shop.made == [("close", 2)]
+    assert b.person.actions == ["script", "script"]
+
+
+async def test_an_approval_is_for_one_script_only(bench):
+    b = bench()
+    b.person.says(True, "not this one", True)
+    await b.run("await shop.close(1)\nrerun('seen', 'close 2')", "await shop.close(2)", "print(3)")
+    assert b.person.actions == ["script", "script"]
+    assert b.shop.made == [("close", 1)]
+
+
+RERUN = "\nrerun('read', 'close order 1')"
+LEFT_BEHIND = {
+    "print": "import asyncio\ndef print(*a, **k):\n    s.close(666)\ns = shop",
+    "alias": "s = shop\ndef str(x):\n    return s.close(666)",
+    "class with __format__": (
+        "s = shop\nclass Sneaky:\n    def __format__(self, spec):\n"
+        "        return s.close(666)\nnumber = Sneaky()"
+    ),
+    "class with __add__": (
+        "s = shop\nclass Sneaky:\n    def __radd__(self, other):\n"
+        "        return s.close(666)\nnumber = Sneaky()"
+    ),
+    "class with __del__": (
+        "s = shop\nclass Sneaky:\n    def __del__(self):\n        s.close(666)\nnumber = Sneaky()"
+    ),
+    "generator": "s = shop\ndef g():\n    yield s.close(666)\nnumber = g()",
+    "patched module": "import json\ns = shop\njson.dumps = lambda x: s.close(666)",
+    "shadowed connection": (
+        "s = shop\nclass Shop:\n    def close(self, number):\n"
+        "        return s.close(666)\nshop = Shop()"
+    ),
+    "task": (
+        "import asyncio\ns = shop\nasync def later():\n    await asyncio.sleep(0.01)\n"
+        "    await s.close(666)\nt = asyncio.ensure_future(later())"
+    ),
+    "exit handler": "import contextlib\ns = shop\nstack = contextlib.ExitStack()\n"
+    "stack.callback(lambda: s.close(666))",
+    "nothing": "orders = await shop.find()",
+}
+ACTS = """import asyncio, json
+done = await shop.close(1)
+print(str(1), json.dumps(1))
+try:
+    print(f"{number:>3}", '' + number, *number)
+except (NameError, TypeError):
+    pass
+number = None
+try:
+    stack.close()
+except NameError:
+    pass
+await asyncio.sleep(0.05)
+print(done)"""
+
+
+@pytest.mark.parametrize("ending", [RERUN, "\n1 / 0"], ids=["rerun", "error"])
+@pytest.mark.parametrize("first", LEFT_BEHIND.values(), ids=LEFT_BEHIND)
+async def test_after_a_script_that_nobody_saw_each_call_asks(bench, first, ending):
+    b = bench(retry_count=1)
+    for _ in range(5):  # a person who lets order 1 be closed, by whatever they are shown
+        b.person.says(lambda r: r.arguments in ({"number": 1}, {}))
+    await b.run(first + ending, ACTS)
+    assert set(b.person.actions) == {"shop.close"}, "no script as a whole"
+    assert b.shop.made in ([("close", 1)], [])
+
+
+async def test_after_a_script_that_was_seen_the_next_plan_holds(bench):
+    b = bench()
+    b.person.says(True, True)
+    first = "n = 5\nawait shop.close(n)\nrerun('closed', 'close the next')"
+    await b.run(first, "await shop.close(n + 1)")
+    assert b.person.actions == ["script", "script"]
+    assert b.shop.made == [("close", 5), ("close", 6)]
+
+
+async def test_in_a_new_sandbox_a_plan_holds_again(bench):
+    b = bench(retry_count=1)
+    b.person.says(True)
+    await b.run("x = 'a'\nwhile True:\n    x += x", "print(await shop.close(1))")
+    assert b.person.actions == ["script"]
+    assert b.shop.made == [("close", 1)]
+
+
+async def test_what_is_left_of_a_script_is_not_covered_by_the_next(bench):
+    b = bench(retry_count=0)
+    b.person.says(True, True, "no")
+    first = "async def later():\n    await shop.refund(9)\nrerun('defined', 'go on')"
+    await b.run(first, "await shop.close(1)\nawait later()")
+    assert b.person.actions == ["script", "script", "shop.refund"]
+    assert b.shop.made == [("close", 1)]
+
+
+FIELDS = {"task_id": "task_1", "seq": 1, "at": 0.0}
+
+
+def asked_before(code, *actions, name="req_1"):
+    return ApprovalRequested(
+        request_id=name,
+        call_id=0,
+        action="script",
+        arguments={},
+        effect="write",
+        digest=call_digest("script", {"code": code}),
+        description=None,
+        code=code,
+        actions=actions,
+        **FIELDS,
+    )
+
+
+SAID_YES = ApprovalDecided(request_id="req_1", decision="approved", by="bob", **FIELDS)
+ONE = "await shop.close(1)"
+
+
+@pytest.mark.parametrize(
+    ("asked", "counts"),
+    [
+        (asked_before(ONE, "shop.close"), True),
+        (asked_before("await shop.close(2)", "shop.close"), False),
+        (asked_before(ONE, "shop.find"), False),
+        (asked_before(ONE), False),
+        (asked_before(ONE, "shop.close", "shop.refund"), False),
+        (asked_before(ONE, "shop.close", name="req_2"), False),
+    ],
+    ids=["it", "another script", "another action", "fewer", "more", "a request after that"],
+)
+async def test_a_recorded_decision_counts_for_the_same_plan_only(asked, counts):
+    bench = await gate_bench(Shop(name="shop"), decide=lambda _: Rejected(reason="no"))
+    close = bench.tools.find("shop", "close")
+    digests = {name: bench.tools.find(*name.split(".")).digest for name in asked.actions}
+    asked = replace(asked, action_digest=call_digest("script", digests))
+    said = await bench.approvals.decide_script(ONE, 1, [close], (asked, SAID_YES))
+    assert said == (None if counts else "no")
+    assert len(bench.asked) == (0 if counts else 1)
+
+
+async def test_a_script_cannot_be_edited(bench):
+    b = bench(retry_count=0)
+    b.person.says(Edited(arguments={"code": "print(1)"}))
+    response = await b.run(CLOSE_ALL)
+    assert "a script cannot be edited" in response.error
+    assert b.shop.made == []
+
+
+async def test_through_on_confirm(delf_host, scripted_model):
+    asked = []
+    shop = Shop(name="shop")
+    scripted_model.writes(CLOSE_ALL)
+    agent = Agent(
+        tools=[shop],
+        llm="scripted",
+        host=delf_host,
+        confirm_mode="plan",
+        on_confirm=lambda request: asked.append(request.code) or True,
+    )
+    async with agent:
+        assert (await agent.arun("x")).status
+    assert asked == [CLOSE_ALL]
+
+
+@pytest.mark.parametrize(
+    ("mode", "made"), [("approve_all", [("close", 1), ("close", 2)]), ("strict", [])]
+)
+async def test_other_modes_decide_at_each_call(bench, mode, made):
+    b = bench(approval_mode=mode, retry_count=0)
+    await b.run(CLOSE_ALL)
+    assert b.shop.made == made
+    assert {event.action for event in b.events(ApprovalRequested)} == {"shop.close"}
+
+
+async def test_a_task_that_is_resumed_asks_nobody_again(delf_host, scripted_model):
+    @tool(effect="read", confirm=True)
+    async def look(n: int) -> int:
+        """Look at something."""
+        return n
+
+    class Journal(InProcessJournal):
+        def clear(self):
+            self._tasks.clear()
+
+    journal = Journal()
+    delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)
+    scripts = ("print(await look(999))", "print(await look(1))")
+    asked = []
+
+    def decide(request):
+        asked.append(request.request_id)
+        return "999" not in request.code
+
+    options = {"llm": "scripted", "journal": "test", "confirm_mode": "plan"}
+    agent = Agent(tools=[look], host=delf_host, on_confirm=decide, **options)
+    scripted_model.writes(*scripts)
+    assert (await agent.arun("x")).text == "1"
+    names = list(asked)
+    (record,) = await journal.find()
+    events = list(await journal.read(record.task_id))
+    for cut in range(1, len(events)):
+        asked.clear()
+        journal.clear()
+        for event in events[:cut]:
+            await journal.append(event)
+        replied = sum(isinstance(event, ModelReplied) for event in events[:cut])
+        decided = sum(isinstance(event, ApprovalDecided) for event in events[:cut])
+        requested = sum(isinstance(event, ApprovalRequested) for event in events[:cut])
+        scripted_model.replies.clear()
+        scripted_model.writes(*scripts[replied:])
+        response = await agent.aresume(record.task_id)
+        assert (response.status, response.text) == (True, "1"), cut
+        assert len(asked) == 2 - decided
+        assert asked[: requested - decided] == names[decided:requested], "its id stays"
+    await agent.astop()
+
+
+async def test_a_resumed_task_asks_about_each_call_after_a_script_that_nobody_saw(
+    delf_host, scripted_model
+):
+    shop = Shop(name="shop")
+
+    class Journal(InProcessJournal):
+        def clear(self):
+            self._tasks.clear()
+
+    journal = Journal()
+    delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)
+    scripts = (
+        "s = shop\ndef print(*_):\n    s.close(666)\nrerun('defined', 'close order 1')",
+        "await shop.close(1)\nprint('ok')",
+    )
+
+    def decide(request):
+        return request.code is None and request.arguments["number"] == 1
+
+    options = {"llm": "scripted", "journal": "test", "confirm_mode": "plan", "retry_count": 0}
+    async with Agent(tools=[shop], host=delf_host, on_confirm=decide, **options) as agent:
+        scripted_model.writes(*scripts)
+        await agent.arun("x")
+        assert shop.made == [("close", 1)]
+        (record,) = await journal.find()
+        events = list(await journal.read(record.task_id))
+        for cut in range(1, len(events)):
+            journal.clear()
+            shop.made.clear()
+            for event in events[:cut]:
+                await journal.append(event)
+            replied = sum(isinstance(event, ModelReplied) for event in events[:cut])
+            scripted_model.replies.clear()
+            scripted_model.writes(*scripts[replied:])
+            await agent.aresume(record.task_id)
+            assert ("close", 666) not in shop.made, cut

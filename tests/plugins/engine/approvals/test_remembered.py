@@ -1,0 +1,273 @@
+"""Decisions that hold for later calls: which ones pass, where that is told, and how it ends."""
+
+import dataclasses
+
+import pytest
+
+from delf import Connection, action
+from delf.errors import DelfError, UnknownRequestError
+from delf.events import ApprovalDecided, ApprovalRemembered, ApprovalRequested
+from delf.protocols.approval import Approved, Decider, Rejected
+from delf.protocols.connection import Allowed, NeedsApproval
+from delf.protocols.sandbox import Returned
+from delf.settings import PluginSettings, SecretStr
+from delf_engine.approvals.channels import CallbackChannel, NamedChannel
+from delf_engine.approvals.decision import Answer
+from delf_engine.approvals.pending import PendingRequests
+from delf_engine.approvals.shared import Approvals
+from delf_engine.config import AgentConfig
+from delf_engine.journal.in_process import InProcessJournal
+from support.gates import gate_bench
+
+
+class MailSettings(PluginSettings):
+    """Where the mail goes."""
+
+    server: str = "mail.us.example"
+    login: SecretStr = SecretStr("smtp://ann:secret-word@mail.us.example/out")
+
+
+class Mail(Connection):
+    """Mail."""
+
+    Settings = MailSettings
+
+    @action(effect="write")
+    async def send(self, to: list[str], body: str = "hello") -> str:
+        """Send a mail."""
+        return "sent"
+
+
+def remembering(remember="task", covers="call"):
+    return lambda request: Approved(remember=remember, covers=covers)
+
+
+def told(bench):
+    return [event for event in bench.events if isinstance(event, ApprovalRemembered)]
+
+
+async def test_the_same_call_passes_and_no_other():
+    bench = await gate_bench(Mail(), decide=remembering())
+    await bench.call("mail.send", ["ann@us.example"])
+    await bench.call("mail.send", ["ann@us.example"], "hello")
+    assert len(bench.asked) == 1
+    await bench.call("mail.send", ["eve@far.example", "ann@us.example"])
+    assert len(bench.asked) == 2
+
+
+async def test_with_the_action_any_arguments_pass():
+    bench = await gate_bench(Mail(), decide=remembering(covers="action"))
+    for to in (["ann@us.example"], ["eve@far.example"], []):
+        assert isinstance(await bench.call("mail.send", to), Returned)
+    assert len(bench.asked) == 1
+
+
+async def test_each_call_that_passes_tells_by_whom_and_when_that_was_decided():
+    bench = await gate_bench(Mail(), decide=remembering(covers="action"))
+    for to in ("a", "b", "c"):
+        await bench.call("mail.send", [to])
+    asked, decided = bench.events[:2]
+    assert isinstance(asked, ApprovalRequested)
+    assert isinstance(decided, ApprovalDecided)
+    assert (decided.remember, decided.covers) == ("task", "action")
+    second, third = told(bench)
+    assert (second.call_id, third.call_id) == (2, 3)
+    for event in (second, third):
+        assert (event.action, event.by) == ("mail.send", "test")
+        assert (event.from_task, event.from_request) == ("task_1", asked.request_id)
+        assert asked.at <= event.decided_at <= event.at
+
+
+@pytest.mark.parametrize("covers", ["call", "action"])
+async def test_until_it_is_revoked_it_holds_for_later_tasks(covers):
+    journal = InProcessJournal()
+    first = await gate_bench(Mail(), decide=remembering("until_revoked", covers), journal=journal)
+    await first.call("mail.send", ["ann@us.example"])
+    second = await gate_bench(Mail(), journal=journal, task_id="task_2")
+    assert isinstance(await second.call("mail.send", ["ann@us.example"]), Returned)
+    (event,) = told(second)
+    assert (event.from_task, event.from_request) == ("task_1", first.asked[0].request_id)
+    (decision,) = await journal.remembered()
+    assert (decision.action, decision.by, decision.project) == (
+        "mail.send",
+        "test",
+        "/home/ada/shop",
+    )
+    assert decision.arguments == (None if covers == "action" else {"to": ["ann@us.example"]})
+    await journal.revoke(decision.request_id, "cli")
+    for bench in (second, first):
+        answer = await bench.call("mail.send", ["ann@us.example"])
+        assert isinstance(answer, Returned) == (bench is first), "somebody is asked again"
+    assert len(first.asked) == 2
+    assert len(second.asked) == 1
+    with pytest.raises(UnknownRequestError):
+        await journal.revoke(decision.request_id, "cli")
+
+
+@pytest.mark.parametrize(
+    "other", [{"project": "/home/ada/bank"}, {"key": "bob"}], ids=["project", "key"]
+)
+async def test_it_holds_neither_for_another_project_nor_for_another_key(other):
+    journal = InProcessJournal()
+    first = await gate_bench(
+        Mail(), decide=remembering("until_revoked", "action"), journal=journal, key="ann"
+    )
+    await first.call("mail.send", ["x"])
+    for options, passes in (({}, True), (other, False)):
+        given = {"key": "ann", **options}
+        later = await gate_bench(Mail(), journal=journal, task_id=f"task_{passes}", **given)
+        assert isinstance(await later.call("mail.send", ["x"]), Returned) == passes
+        assert len(later.asked) == (not passes)
+
+
+def answered_by(pending, key, decision):
+    """Somebody answers through the journal or the page, with the key of a server."""
+
+    async def decide(request):
+        pending.answer(request.request_id, Answer(decision, Decider(name=str(key), key=key)))
+
+    return decide
+
+
+@pytest.mark.parametrize(
+    ("by", "holds"), [("ann", True), (None, True), ("bob", False)], ids=["own", "local", "other"]
+)
+async def test_a_keys_word_holds_for_its_own_later_tasks_only(by, holds):
+    journal, pending = InProcessJournal(), PendingRequests()
+    decide = answered_by(pending, by, Approved(remember="until_revoked", covers="action"))
+    shared = Approvals(
+        config=AgentConfig(approval_timeout=5, wait_approvals=True),
+        channels=(NamedChannel("page", CallbackChannel(decide)),),
+        pending=pending,
+        journal=journal,
+        project="/shop",
+    )
+    first = await gate_bench(Mail(), shared=shared, journal=journal, key="ann")
+    for to in ("x", "y"):
+        assert isinstance(await first.call("mail.send", [to]), Returned)
+    assert len(told(first)) == 1, "in the task that was looked at it holds"
+    for key in ("ann", "bob", None):
+        later = await gate_bench(
+            Mail(), journal=journal, key=key, task_id=f"task_{key}", project="/shop"
+        )
+        passes = holds and key == "ann"
+        assert isinstance(await later.call("mail.send", ["z"]), Returned) == passes
+
+
+class Renamed(Mail):
+    """Mail, by another class."""
+
+    @classmethod
+    def type_name(cls):
+        return "mail"
+
+
+class MoreParameters(Mail):
+    """Mail with one parameter more."""
+
+    @classmethod
+    def type_name(cls):
+        return "mail"
+
+    @action(effect="write")
+    async def send(self, to: list[str], body: str = "hello", bcc: str = "") -> str:
+        """Send a mail."""
+        return "sent"
+
+
+class Final(Mail):
+    """Mail that cannot be called back."""
+
+    @classmethod
+    def type_name(cls):
+        return "mail"
+
+    @action(effect="irreversible")
+    async def send(self, to: list[str], body: str = "hello") -> str:
+        """Send a mail."""
+        return "sent"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        Renamed,
+        MoreParameters,
+        Final,
+        lambda: Mail(server="mail.far.example"),
+        lambda: Mail(login="smtp://ann:secret-word@mail.far.example/out"),
+    ],
+    ids=["another class", "another parameter", "another effect", "another setting", "other host"],
+)
+@pytest.mark.parametrize("covers", ["call", "action"])
+async def test_of_an_action_that_has_changed_nothing_is_remembered(changed, covers):
+    journal = InProcessJournal()
+    first = await gate_bench(Mail(), decide=remembering("until_revoked", covers), journal=journal)
+    await first.call("mail.send", ["x"])
+    again = await gate_bench(
+        Mail(login="smtp://ann:new-word@mail.us.example/out"), journal=journal, task_id="task_2"
+    )
+    assert isinstance(await again.call("mail.send", ["x"]), Returned), "with another password"
+    later = await gate_bench(changed(), journal=journal, task_id="task_3")
+    assert not isinstance(await later.call("mail.send", ["x"]), Returned)
+
+
+async def test_a_new_version_of_an_action_is_another_action():
+    (send,) = await Mail().actions()
+    assert dataclasses.replace(send, version="1").digest != send.digest
+    assert dataclasses.replace(send, summary="Send or burn a mail.").digest != send.digest
+    (same,) = await Mail().actions()
+    assert same.digest == send.digest
+
+
+@pytest.mark.parametrize("first_asks", [True, False])
+async def test_what_the_connection_asks_about_passes_where_that_was_approved(first_asks):
+    class Guarded(Mail):
+        """Mail with a rule of its own."""
+
+        def check(self, call):
+            if "far" in call.arguments["to"][0] or first_asks:
+                return NeedsApproval(reason="a stranger")
+            return Allowed()
+
+        @classmethod
+        def type_name(cls):
+            return "mail"
+
+    bench = await gate_bench(Guarded(), decide=remembering(covers="action"))
+    await bench.call("mail.send", ["ann@us.example"])
+    await bench.call("mail.send", ["eve@far.example"])
+    assert len(bench.asked) == (1 if first_asks else 2)
+
+
+async def test_where_the_journal_cannot_be_read_somebody_is_asked(caplog):
+    class Torn(InProcessJournal):
+        async def remembered(self):
+            raise DelfError("the disk is gone")
+
+    journal = Torn()
+    bench = await gate_bench(Mail(), decide=remembering("until_revoked"), journal=journal)
+    for _ in range(2):
+        assert isinstance(await bench.call("mail.send", ["x"]), Returned)
+    assert len(bench.asked) == 2
+    assert "remembered decisions cannot be read" in caplog.text
+
+
+async def test_in_the_mode_strict_nothing_that_was_remembered_passes():
+    journal = InProcessJournal()
+    first = await gate_bench(Mail(), decide=remembering("until_revoked", "action"), journal=journal)
+    await first.call("mail.send", ["x"])
+    later = await gate_bench(Mail(), journal=journal, task_id="task_2", mode="strict")
+    assert not isinstance(await later.call("mail.send", ["x"]), Returned)
+
+
+async def test_a_no_in_this_task_goes_before_a_yes_from_another():
+    journal = InProcessJournal()
+    said = [Rejected(reason="not today")]
+    bench = await gate_bench(Mail(), decide=lambda _: said.pop(), journal=journal)
+    await bench.call("mail.send", ["x"])
+    other = await gate_bench(
+        Mail(), decide=remembering("until_revoked"), journal=journal, task_id="task_2"
+    )
+    await other.call("mail.send", ["x"])
+    assert not isinstance(await bench.call("mail.send", ["x"]), Returned)

@@ -1,0 +1,54 @@
+"""A request for approval has its fields in one place; whoever shows it takes them from there."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from delf.events import ApprovalRequested
+from delf.protocols.approval import ApprovalRequest
+from delf.protocols.facts import facts_data
+from delf.protocols.journal import RequestRecord, TaskRecord
+from delf_cli.answering import request_data
+from delf_engine.views.requests import request_view
+from delf_serve.schemas import Request
+
+FIELDS = {item.name for item in dataclasses.fields(ApprovalRequest)} - {"fit"}
+ASKED = ApprovalRequested(
+    task_id="t1",
+    task="Pay.",
+    seq=3,
+    at=5.0,
+    request_id="req_1",
+    action="bank.pay",
+    arguments={"to": "ada"},
+    effect="write",
+    digest="d",
+    flow="the text of a page",
+    worker="payer",
+    origins={"to": {"kind": "result", "trust": "outside", "text": "from web.read"}},
+)
+
+
+def test_the_journal_keeps_every_field_of_a_request():
+    own = {item.name for item in dataclasses.fields(ApprovalRequested)}
+    assert own - {"seq", "at", "fit"} == FIELDS
+
+
+def test_a_program_sees_every_field_of_a_request():
+    assert set(request_view(ASKED)) == FIELDS | {"message", "facts"}
+
+
+def test_the_command_line_and_the_page_see_every_field_of_a_request():
+    task = TaskRecord(task_id="t1", task="Pay.", started_at=1.0, state="running")
+    data = request_data(RequestRecord(requested=ASKED, decided=None, task=task))
+    assert set(data) == FIELDS | {"message", "facts", "state", "since", "decided"}
+    sent = Request(**data).model_dump()
+    assert set(sent) == set(data) | {"can_decide", "can_reject", "why_not"}
+    assert (sent["flow"], sent["worker"]) == ("the text of a page", "payer")
+    assert sent["origins"]["to"]["trust"] == "outside"
+    assert sent["facts"] == facts_data(ASKED)
+
+
+def test_each_field_of_a_request_is_described_where_it_is_defined():
+    described = {name: item.description for name, item in Request.model_fields.items()}
+    assert [name for name in FIELDS if not described[name]] == []

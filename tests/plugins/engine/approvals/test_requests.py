@@ -1,0 +1,344 @@
+"""Requests for approval: who may answer, and what happens to them."""
+
+import asyncio
+
+import pytest
+
+from delf.errors import DelfError, UnknownRequestError
+from delf.events import ApprovalDecided, ApprovalRequested
+from delf.protocols.approval import (
+    AlreadyDone,
+    ApprovalRequest,
+    Approved,
+    Decider,
+    Decision,
+    Edited,
+    Expired,
+    Rejected,
+)
+from delf.tools.function import tool
+from delf_engine.approvals.asking import NOBODY
+from delf_engine.approvals.channels import CallbackChannel, NamedChannel
+from delf_engine.approvals.decision import Answer
+from delf_engine.approvals.identity import call_digest
+from delf_engine.approvals.pending import PendingRequests
+from delf_engine.approvals.policy import TaskApprovals
+from delf_engine.approvals.shared import Approvals
+from delf_engine.calls.call import Call
+from delf_engine.config import AgentConfig
+from delf_engine.journal.in_process import InProcessJournal
+from delf_engine.journal.log import TaskLog
+from delf_engine.task import TaskRequest
+from delf_engine.toolset import load_toolset
+from delf_engine.waiting import Permit, TaskClock
+from support.until import until
+
+
+@tool(effect="write")
+def pay(n: int) -> str:
+    """Pay."""
+    return f"paid {n}"
+
+
+class Bench:
+    """A task's approvals with all that they need."""
+
+    def __init__(self, tools, channels=(), seen=None, **options):
+        self.pending = PendingRequests()
+        self.journal = InProcessJournal()
+        self.log = TaskLog("task_1", self.journal, [seen or self._seen])
+        self.asked: asyncio.Queue[ApprovalRequested] = asyncio.Queue()
+        self.decided: asyncio.Queue[ApprovalDecided] = asyncio.Queue()
+        self.permit = Permit(options.pop("places", None) or asyncio.Semaphore(5))
+        options.setdefault("approval_timeout", 5.0)
+        config = AgentConfig(**options)
+        shared = Approvals(config=config, channels=tuple(channels), pending=self.pending)
+        order = TaskRequest(task="a task", timeout=60)
+        clock = TaskClock(60)
+        self.approvals = TaskApprovals(shared, order, self.log, self.permit, clock)
+        (self.bound,) = tools.actions
+
+    def _seen(self, event):
+        if isinstance(event, ApprovalRequested):
+            self.asked.put_nowait(event)
+        elif isinstance(event, ApprovalDecided):
+            self.decided.put_nowait(event)
+
+    def decide(self, n: int):
+        digest = call_digest("pay", {"n": n})
+        return asyncio.create_task(self._decision(n, digest))
+
+    async def _decision(self, n: int, digest: str) -> Decision:
+        self.call = Call(1, self.bound, {"n": n}, None, digest)
+        return (await self.approvals.decide(self.call)).decision
+
+    def events(self, kind):
+        return [event for event in self.log.events if isinstance(event, kind)]
+
+
+@pytest.fixture
+async def tools():
+    return await load_toolset([pay])
+
+
+async def test_where_nobody_can_be_asked_it_is_rejected_at_once(tools):
+    assert await Bench(tools).decide(1) == Rejected(reason=NOBODY)
+
+
+async def test_or_it_waits_for_an_answer(tools):
+    bench = Bench(tools, wait_approvals=True)
+    work = bench.decide(1)
+    name = (await bench.asked.get()).request_id
+    bench.pending.answer(name, Answer(Approved(), Decider(name="cli"), 7))
+    assert await work == Approved()
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.request_id, decided.by, decided.note) == (name, "cli", 7)
+
+
+async def await_what_is_cancelled(request):
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+class Broken:
+    decide = staticmethod(await_what_is_cancelled)
+
+
+class Yes:
+    async def decide(self, request):
+        return Approved()
+
+
+class Down:
+    async def decide(self, request):
+        raise ConnectionRefusedError("connection refused")
+
+
+async def test_a_no_tells_of_the_channels_that_failed(tools):
+    bench = Bench(tools, [NamedChannel("webask", Down()), NamedChannel("pager", Down())])
+    said = await bench.decide(1)
+    assert isinstance(said, Rejected)
+    told = "nobody could be asked (webask failed: connection refused; pager failed: connection"
+    assert told in said.reason
+
+
+@pytest.mark.parametrize("callback", [await_what_is_cancelled])
+async def test_with_nobody_behind_it_that_is_a_no(tools, callback, caplog):
+    bench = Bench(tools, [NamedChannel("on_confirm", CallbackChannel(callback))])
+    said = await asyncio.wait_for(bench.decide(1), 5)
+    assert isinstance(said, Rejected)
+    assert "nobody could be asked" in said.reason
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by) == ("rejected", "nobody")
+    assert "approval channel" in caplog.text
+
+
+class Sure(Approved):
+    """A yes of another kind, which nobody here knows."""
+
+
+def fails(_request):
+    raise ConnectionError("the pager is down")
+
+
+async def waits(_request):
+    await asyncio.get_running_loop().create_future()
+
+
+NO_DECISION = {
+    "it fails": fails,
+    "it waits": waits,
+    "one": lambda _: 1,
+    "a word": lambda _: "approved",
+    "data": lambda _: {"decision": "approved"},
+    "a class": lambda _: Approved,
+    "another kind": lambda _: Sure(),
+    "forever": lambda _: Approved(remember="forever"),
+    "everything": lambda _: Approved(covers="everything"),
+    "edited to nothing": lambda _: Edited(arguments=None),
+    "edited to a list": lambda _: Edited(arguments=[("n", 1)]),
+    "edited to numbers": lambda _: Edited(arguments={1: 2}),
+    "done already": lambda _: AlreadyDone(result=1),
+}
+
+
+class Says:
+    """A channel with one answer."""
+
+    def __init__(self, answer):
+        self._answer = answer
+
+    async def decide(self, request):
+        answer = self._answer(request)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+
+@pytest.mark.parametrize(
+    "answer", [*NO_DECISION.values(), lambda _: True], ids=[*NO_DECISION, "true"]
+)
+async def test_a_channel_that_does_not_decide_approves_nothing(tools, answer):
+    bench = Bench(tools, [NamedChannel("pager", Says(answer))], approval_timeout=0.2)
+    decision = await bench.decide(1)
+    assert isinstance(decision, (Rejected, Expired))
+    (decided,) = bench.events(ApprovalDecided)
+    assert decided.decision in ("rejected", "expired")
+
+
+@pytest.mark.parametrize("answer", NO_DECISION.values(), ids=NO_DECISION)
+async def test_nor_does_on_confirm_with_anything_but_true(tools, answer):
+    channel = NamedChannel("on_confirm", CallbackChannel(answer))
+    decision = await Bench(tools, [channel], approval_timeout=0.2).decide(1)
+    assert isinstance(decision, (Rejected, Expired))
+
+
+@pytest.mark.parametrize("remember", ["forever", "session", True, None])
+async def test_an_answer_through_the_agent_is_well_formed_or_refused(tools, remember):
+    pending = PendingRequests()
+    pending.open(request())
+    with pytest.raises(DelfError, match="are invalid"):
+        pending.decide("req_1", Approved(remember=remember))
+    assert pending.find("req_1") is not None
+
+
+def request(**changes) -> ApprovalRequest:
+    fields = {
+        "request_id": "req_1",
+        "task_id": "task_1",
+        "task": "a task",
+        "action": "pay",
+        "permission": "pay",
+        "effect": "write",
+        "arguments": {"n": 1},
+        "description": None,
+        "digest": "d",
+    }
+    return ApprovalRequest(**{**fields, **changes})
+
+
+async def test_an_answer_for_other_arguments_is_refused(tools):
+    pending = PendingRequests()
+    answer = pending.open(request())
+    with pytest.raises(DelfError, match="is for another call"):
+        pending.answer("req_1", Answer(Approved()), digest="other")
+    assert pending.find("req_1") is not None
+    pending.answer("req_1", Answer(Approved()), digest="d")
+    assert (await answer).decision == Approved()
+
+
+async def test_a_script_is_not_edited():
+    pending = PendingRequests()
+    pending.open(request(code="print(1)"))
+    with pytest.raises(DelfError, match="a script cannot be edited") as caught:
+        pending.answer("req_1", Answer(Edited(arguments={})))
+    assert "reject it" in caught.value.hint
+    assert pending.find("req_1") is not None
+
+
+@pytest.mark.parametrize(
+    ("outcome_unknown", "decision", "said"),
+    [
+        (True, Edited(arguments={}), "a call that was begun cannot be changed"),
+        (False, AlreadyDone(result=1), "only an interrupted call can be settled"),
+    ],
+)
+async def test_an_answer_that_a_request_cannot_have_leaves_it_waiting(
+    outcome_unknown, decision, said
+):
+    pending = PendingRequests()
+    pending.open(request(outcome_unknown=outcome_unknown))
+    with pytest.raises(DelfError, match=said):
+        pending.answer("req_1", Answer(decision))
+    assert pending.find("req_1") is not None
+
+
+async def test_of_two_answers_the_first_counts():
+    pending = PendingRequests()
+    answer = pending.open(request())
+    pending.answer("req_1", Answer(Approved(), Decider(name="one")))
+    with pytest.raises(UnknownRequestError, match="it was answered"):
+        pending.answer("req_1", Answer(Rejected(reason="no"), Decider(name="two")))
+    assert (await answer).who.name == "one"
+
+
+async def test_what_was_taken_as_an_answer_counts(tools):
+    """Even when the request expires in the same moment: whoever gave it was told that it does."""
+
+    class Late:
+        async def decide(self, request):
+            bench.pending.answer(request.request_id, Answer(Approved(), Decider(name="cli")))
+            await asyncio.Event().wait()
+
+    bench = Bench(tools, [NamedChannel("late", Late())], approval_timeout=1e-9)
+    assert await bench.decide(1) == Approved()
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by) == ("approved", "cli")
+
+
+# -- the moment in which a request is seen ------------------------------------------------
+
+
+async def test_it_can_be_answered_in_the_moment_in_which_it_is_seen(tools):
+    def answer_at_once(event):
+        if isinstance(event, ApprovalRequested):
+            bench.pending.answer(event.request_id, Answer(Approved(), Decider(name="bob")))
+
+    bench = Bench(tools, seen=answer_at_once, wait_approvals=True)
+    assert await asyncio.wait_for(bench.decide(1), 5) == Approved()
+    kinds = [type(event) for event in bench.log.events]
+    assert kinds == [ApprovalRequested, ApprovalDecided]
+
+
+async def test_a_request_that_cannot_be_journalled_waits_for_nobody(tools):
+    bench = Bench(tools, wait_approvals=True)
+
+    async def full(event):
+        raise OSError("the disk is full")
+
+    bench.journal.append = full
+    with pytest.raises(OSError, match="full"):
+        await bench.decide(1)
+    assert bench.pending.list() == []
+
+
+async def pending_name(bench) -> str:
+    name = (await bench.asked.get()).request_id
+    await until(lambda: bench.pending.find(name) is not None)
+    return name
+
+
+async def ended(work) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        await work
+
+
+async def test_it_is_in_the_journal_before_the_task_has_a_place_again(tools):
+    places = asyncio.Semaphore(1)
+    bench = Bench(tools, wait_approvals=True, places=places)
+    async with bench.permit.taken():
+        work = bench.decide(1)
+        name = await pending_name(bench)
+        await places.acquire()  # another task runs meanwhile
+        bench.pending.answer(name, Answer(Approved(remember="task"), Decider(name="bob")))
+        decided = await bench.decided.get()
+        assert (decided.decision, decided.by) == ("approved", "bob")
+        assert not work.done()
+        places.release()
+        assert await work == Approved(remember="task")
+        assert len(bench.events(ApprovalDecided)) == 1
+        assert await bench.decide(1) == Approved(reason="remembered")
+
+
+@pytest.mark.parametrize(("given_up", "source"), [(False, "sandbox_died"), (True, "given_up")])
+async def test_where_nobody_answered_that_is_told(tools, given_up, source):
+    bench = Bench(tools, wait_approvals=True)
+    work = bench.decide(1)
+    name = await pending_name(bench)
+    bench.call.given_up = given_up
+    work.cancel()
+    await ended(work)
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.source) == ("expired", source)
+    assert decided.reason == "the call was given up before anybody answered"
+    with pytest.raises(UnknownRequestError, match="it was cancelled"):
+        bench.pending.answer(name, Answer(Approved()))

@@ -1,0 +1,457 @@
+"""What an action may know of the task that calls it, and the child tasks that it has done."""
+
+import asyncio
+import os
+import signal
+import textwrap
+
+import pytest
+
+from delf import Agent, Approved, CallContext, Connection, ToolException, action, tool
+from delf import events as ev
+from delf.errors import UndecidedCallError
+from delf.messages import ModelReply
+from delf.specs import JournalSpec
+from delf_devkit.testing.models import USAGE, script
+from delf_engine.journal.in_process import InProcessJournal
+from support.forks import kill_oldest_guest
+from support.program import run
+
+
+def task_of(request) -> str:
+    """What a child is to do."""
+    return str(request.messages[-1].parts[-1].text).rpartition("Task:\n")[2].strip()
+
+
+class Office(Connection):
+    """An office."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.seen = []
+        self.results = []
+        self.extra = {}
+
+    @action(effect="read")
+    async def look(self, what: str, context: CallContext) -> str:
+        """Look at something."""
+        self.seen.append(context)
+        return what
+
+    @action(effect="write")
+    async def hand_over(self, task: str, *, context: CallContext, times: int = 1) -> list:
+        """Let somebody else do it."""
+        self.seen.append(context)
+        work = (context.delegate(task, **self.extra) for _ in range(times))
+        results = await asyncio.gather(*work)
+        self.results += results
+        return [result.text or result.error for result in results]
+
+    @action(effect="read")
+    def peek(self, context: CallContext) -> str:
+        """Look at the task, in a thread."""
+        return context.task_id
+
+
+class Bench:
+    def __init__(self, host, model):
+        self.host, self.model = host, model
+        self.journal = Recorded()
+        self.office = Office(confirm=False)
+        host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: self.journal)
+
+    def agent(self, *tools, **options):
+        return Agent(
+            tools=[self.office, *tools],
+            llm="scripted",
+            host=self.host,
+            journal="test",
+            retry_count=0,
+            **options,
+        )
+
+    async def run(self, *scripts, tools=(), **options):
+        self.model.writes(*scripts)
+        async with self.agent(*tools, **options) as agent:
+            return await agent.arun("the parent's task")
+
+
+class Recorded(InProcessJournal):
+    """Knows in which order the events of all tasks came."""
+
+    def __init__(self):
+        super().__init__()
+        self.order = []
+
+    async def append(self, event):
+        await super().append(event)
+        self.order.append(event)
+
+    def of(self, task_id, kind=object):
+        return [e for e in self.order if e.task_id == task_id and isinstance(e, kind)]
+
+
+@pytest.fixture
+def bench(delf_host, scripted_model):
+    return Bench(delf_host, scripted_model)
+
+
+async def test_what_a_tool_refuses_to_a_child_fails_it(bench):
+    @tool(confirm=False)
+    async def refund() -> str:
+        """Refund."""
+        raise ToolException("at most 100")
+
+    await bench.run("await office.hand_over('refund')", "await refund()", tools=[refund])
+    (child,) = bench.office.results
+    assert not child.status
+    assert "at most 100" in child.error
+
+
+# -- the parameter ------------------------------------------------------------------------------
+
+
+async def test_neither_model_nor_script_sees_the_parameter(bench):
+    (look, hand_over, _) = await bench.office.actions()
+    assert look.signature == "(what: str) -> str"
+    assert hand_over.signature == "(task: str, times: int = 1) -> list"
+    assert list(look.schema()["properties"]) == ["what"]
+    response = await bench.run(
+        "try:\n    await office.look('x', context=1)\nexcept ToolArgumentError as e:\n    print(e)"
+    )
+    assert "unknown argument 'context'" in response.text
+    assert "context" not in bench.model.prompts[0].partition("office")[2].partition("\n\n")[0]
+
+
+async def test_an_action_is_told_of_its_task(bench, tmp_path, monkeypatch):
+    (tmp_path / "notes.txt").write_text("hello")
+    monkeypatch.chdir(tmp_path)
+    response = await bench.run(
+        "add_to_output_files('out.txt', 'x')\nprint(await office.look('x'), await office.peek())",
+        files=[str(tmp_path / "notes.txt")],
+        output_dir=str(tmp_path / "out"),
+    )
+    (context,) = bench.office.seen
+    assert response.text == f"x {response.trace.task_id}"
+    assert (context.task_id, context.task) == (response.trace.task_id, "the parent's task")
+    assert (context.connection, context.call_id, context.depth) == ("office", 1, 0)
+    assert context.folder == tmp_path
+    assert context.input_files == {"notes.txt": tmp_path / "notes.txt"}
+    assert {name: p.read_text() for name, p in context.output_files.items()} == {"out.txt": "x"}
+
+
+# -- a child task ---------------------------------------------------------------------------------
+
+
+PARENT = "print(await office.hand_over('the child'))"
+
+
+async def test_a_child_task_shares_journal_and_trace(bench):
+    response = await bench.run(PARENT, "print('child says hi', await office.look('deep'))")
+    assert response.text == "['child says hi deep']"
+    (result,) = bench.office.results
+    assert (result.status, result.text, result.error) == (True, "child says hi deep", None)
+    (call,) = response.trace.tool_calls
+    assert call.children == [result.task_id]
+    assert [line.label for line in response.trace.timeline if line.kind == "task"] == ["the child"]
+    (started,) = bench.journal.of(result.task_id, ev.TaskStarted)
+    assert (started.task, started.parent) == ("the child", response.trace.task_id)
+    assert bench.office.seen[1].depth == 1
+
+
+def costing(code, cost):
+    return ModelReply(text=script(code), model="scripted", usage=USAGE, cost_usd=cost)
+
+
+async def test_its_cost_is_the_parents_and_the_budget_is_one(bench):
+    bench.model.says(costing(PARENT, 0.25), costing("print('hi')", 0.5))
+    async with bench.agent(budget_usd=2.0) as agent:
+        response = await agent.arun("x")
+        assert agent.total_cost_usd == 0.75
+    (end,) = bench.journal.of(response.trace.task_id, ev.ChildFinished)
+    assert (end.status, end.cost_usd) == (True, 0.5)
+    assert response.cost_usd == response.trace.total_cost_usd == 0.75
+    (finished,) = bench.journal.of(response.trace.task_id, ev.TaskFinished)
+    assert finished.cost_usd == 0.75
+
+
+async def test_it_can_have_tools_model_files_and_instructions_of_its_own(bench, tmp_path):
+    @tool(confirm=False)
+    async def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    (tmp_path / "own.txt").write_text("own file")
+    bench.office.extra = {
+        "tools": [add],
+        "system_prompt": "Be brief.",
+        "files": [tmp_path / "own.txt"],
+    }
+    response = await bench.run(PARENT, "print(await add(1, 2), open('own.txt').read())")
+    assert response.text == "['3 own file']"
+    assert "office" not in bench.model.prompts[1]
+    assert any("Be brief." in message.text for message in bench.model.requests[1].messages)
+
+
+async def test_the_same_people_are_asked(bench):
+    @tool(effect="write")
+    async def pay(n: int) -> str:
+        """Pay."""
+        return f"paid {n}"
+
+    asked = []
+
+    def person(request):
+        asked.append((request.task, request.action))
+        return Approved(remember="until_revoked")
+
+    response = await bench.run(
+        "print(await office.hand_over('one'), await pay(1))",
+        "print(await pay(1))",
+        tools=[pay],
+        on_confirm=person,
+    )
+    assert response.text == "['paid 1'] paid 1"
+    assert asked == [("one", "pay")]
+
+
+async def test_depth_is_limited(bench):
+    bench.model.default = f"```python\n{PARENT}\n```"
+    response = await bench.run(max_depth=2)
+    assert "tasks deep" in response.text
+    assert len({e.task_id for e in bench.journal.order}) == 3
+
+
+async def test_a_child_needs_no_second_place(bench):
+    response = await bench.run(
+        "print(await office.hand_over('child', times=3))", *["print(1)"] * 3, max_tasks=1
+    )
+    assert response.text == "['1', '1', '1']"
+
+
+async def test_it_is_cancelled_with_its_parent(bench):
+    begun = asyncio.Event()
+
+    @tool(effect="read", confirm=False)
+    async def wait() -> None:
+        """Wait."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    bench.model.writes(PARENT, "await wait()")
+    async with bench.agent(wait) as agent:
+        work = asyncio.create_task(agent.arun("x"))
+        await begun.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+    (child,) = [e for e in bench.journal.order if isinstance(e, ev.ChildStarted)]
+    (end,) = bench.journal.of(child.child_id, ev.TaskFinished)
+    assert end.error == "the task was stopped"
+    (told,) = bench.journal.of(child.task_id, ev.ChildFinished)
+    assert not told.status
+
+
+# -- resumed --------------------------------------------------------------------------------------
+
+CHILD = "a = await write('one')\nb = await write('two')\nprint(a + b)"
+
+
+def writer(written):
+    @tool(effect="write", confirm=False)
+    async def write(text: str) -> int:
+        """Write."""
+        written.append(text)
+        return len(text)
+
+    return write
+
+
+async def test_a_parent_that_was_killed_goes_on_with_its_child(bench):
+    """From after every second event of both: the child goes on, and nothing is written twice."""
+    first = await bench.run(PARENT, CHILD, tools=[writer([])])
+    assert first.text == "['6']"
+    order, parent = list(bench.journal.order), first.trace.task_id
+    for length in range(1, len(order), 2):
+        kept = order[:length]
+        if not any(e.task_id == parent for e in kept):
+            continue
+        ended = {e.call_id for e in kept if isinstance(e, ev.CallFinished) and e.action == "write"}
+        begun = [e for e in kept if isinstance(e, ev.CallStarted) and e.action == "write"]
+        written = [e.arguments["text"] for e in begun if e.call_id in ended]
+        bench.journal = Recorded()
+        for event in kept:
+            await bench.journal.append(event)
+        bench.office = Office(confirm=False)
+        bench.model.replies.clear()
+        said = sum(isinstance(e, ev.ModelReplied) for e in kept)
+        bench.model.writes(*[PARENT, CHILD][said:])
+        asked = []
+
+        def person(request, asked=asked):
+            asked.append(request.action)
+            return Approved()
+
+        async with bench.agent(writer(written), on_confirm=person) as agent:
+            response = await agent.aresume(parent)
+        assert response.text == first.text, f"after {length} events: {response.error}"
+        assert written == ["one", "two"]
+        if any(isinstance(e, ev.ChildStarted) for e in kept):
+            assert "office.hand_over" not in asked
+        assert len({e.task_id for e in bench.journal.order}) <= 2
+
+
+async def test_an_action_cannot_hide_that_its_child_has_no_end(bench):
+    """Nobody says whether the child's call was made, so child and parent wait to be resumed."""
+
+    @tool(effect="write", confirm=False)
+    async def careless(context: CallContext) -> str:
+        """Take whatever comes."""
+        try:
+            return (await context.delegate("the child")).text
+        except Exception:
+            return "never mind"
+
+    tools = [careless, writer([])]
+    first = await bench.run("print(await careless())", "print(await write('one'))", tools=tools)
+    assert first.text == "3"
+    order, parent = list(bench.journal.order), first.trace.task_id
+    kept = [e for e in order if isinstance(e, ev.CallStarted) and e.action == "write"]
+    bench.journal = Recorded()
+    for event in order[: order.index(kept[0]) + 1]:
+        await bench.journal.append(event)
+    async with bench.agent(*tools) as agent:
+        response = await agent.aresume(parent)
+    assert isinstance(response.exception, UndecidedCallError)
+    assert not any(isinstance(e, ev.TaskFinished) for e in bench.journal.order)
+    ends = [e.cancellation for e in bench.journal.order if isinstance(e, ev.CallFinished)]
+    assert ends == ["cut_off"], "that is no end of it"
+
+
+WORKER = """
+import asyncio, os, signal, sys
+from delf import Agent, CallContext, AlreadyDone, tool
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel, script
+
+journal, done, kill_at = sys.argv[1], sys.argv[2], int(sys.argv[3])
+
+
+@tool(effect="write", confirm=False)
+async def write(n: int) -> int:
+    "Write."
+    with open(done, "a") as file:
+        file.write(f"{n}\\\\n")
+    lines = open(done).read().split()
+    if len(lines) == kill_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return n
+
+
+@tool(effect="write", confirm=False)
+async def hand_over(task: str, context: CallContext) -> str:
+    "Let a child do it."
+    result = await context.delegate(task)
+    return result.text
+
+
+def answer(request):
+    if "the child" in request.messages[-1].text:
+        return script("print(sum([await write(n) for n in range(5)]))")
+    return script("await write(100)\\\\nprint(await hand_over('the child'), await write(200))")
+
+
+def person(request):
+    assert request.outcome_unknown
+    n = request.arguments["n"]
+    assert request.action == "write", request.action
+    return AlreadyDone(result=n) if str(n) in open(done).read().split() else True
+
+
+async def main():
+    host = TestHost.discover(environ=dict(os.environ))
+    model = ScriptedModel(default=answer)
+    host.provide(model.spec, lambda *_: model)
+    options = dict(llm="scripted", host=host, journal="sql", on_confirm=person)
+    async with Agent(tools=[write, hand_over], **options) as agent:
+        if len(sys.argv) > 4:
+            response = await agent.aresume(sys.argv[4])
+        else:
+            response = await agent.arun("the parent", listeners=[
+                lambda e: print(e.task_id, flush=True) if e.seq == 1 else None])
+        print("END", response.text, response.error)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("kill_at", [2, 4, 6])
+@pytest.mark.slow
+def test_a_killed_process_leaves_a_child_that_goes_on(tmp_path, kill_at):
+    pytest.importorskip("delf_journal_sql")
+    worker, done = tmp_path / "worker.py", tmp_path / "done"
+    worker.write_text(textwrap.dedent(WORKER).replace("\\\\n", "\\n"))
+    environ = {**os.environ, "DELF_JOURNAL_SQL_URL": f"sqlite:///{tmp_path / 'journal.db'}"}
+
+    def work(*arguments):
+        command = [worker, "journal", str(done), *map(str, arguments)]
+        return run(command, env=environ, text=True)
+
+    killed = work(kill_at)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    task_id = killed.stdout.split()[0]
+    resumed = work(-1, task_id)
+    assert "END 10 200 None" in resumed.stdout, resumed.stdout + resumed.stderr
+    assert sorted(map(int, done.read_text().split())) == [0, 1, 2, 3, 4, 100, 200]
+
+
+STEPS = "for n in range(4):\n    print(await step(TASK, n))"
+
+
+@pytest.mark.parametrize("dies_in", ["0", "1"])
+@pytest.mark.parametrize("places", [1, 100])
+async def test_children_go_on_when_the_sandbox_of_their_parent_dies(bench, dies_in, places):
+    """Each call of each is made once, and the parent ends as one whose sandbox lives."""
+    made, deaths = [], []
+
+    @tool(confirm=False)
+    async def step(task: str, n: int) -> str:
+        """Do a step."""
+        made.append((task, n))
+        if not deaths and task == dies_in and n == 2:
+            deaths.append(kill_oldest_guest())
+        await asyncio.sleep(0.05)
+        return f"{task}{n}"
+
+    bench.model.writes(
+        "import asyncio\nprint(await asyncio.gather(office.hand_over('0'), office.hand_over('1')))"
+    )
+    for _ in range(2):
+        bench.model.says(lambda request: script(STEPS.replace("TASK", repr(task_of(request)))))
+    async with bench.agent(step, sandbox="local", max_tasks=places) as agent:
+        response = (await agent.arun("the parent's task")).raise_for_status()
+    assert deaths
+    assert all(deaths)
+    assert response.text == "[['00\\n01\\n02\\n03'], ['10\\n11\\n12\\n13']]"
+    assert sorted(made) == [(task, n) for task in "01" for n in range(4)]
+    ends = [e for e in bench.journal.order if isinstance(e, ev.TaskFinished)]
+    assert [e.status for e in ends] == [True] * 3
+    assert sum(isinstance(e, ev.ChildStarted) for e in bench.journal.order) == 2
+
+
+async def test_children_of_a_script_that_is_over_are_stopped(bench):
+    """A script that goes over a limit does not run again, so nobody comes for them."""
+
+    @tool(confirm=False)
+    async def forever() -> None:
+        """Wait."""
+        await asyncio.Event().wait()
+
+    code = "import asyncio\nasyncio.ensure_future(office.hand_over('x'))\nawait asyncio.sleep(0.3)\nwhile True: pass"
+    bench.model.writes(code, "await forever()")
+    async with bench.agent(forever, sandbox="local", sandbox_config={"cpu_seconds": 1}) as agent:
+        response = await agent.arun("the parent's task")
+    assert not response.status
+    (child,) = (e for e in bench.journal.order if isinstance(e, ev.ChildStarted))
+    (end,) = bench.journal.of(child.child_id, ev.TaskFinished)
+    assert end.state == "stopped"

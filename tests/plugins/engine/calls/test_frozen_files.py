@@ -1,0 +1,176 @@
+"""A file that a call names is read once: what is sent is what a person was asked about."""
+
+import asyncio
+
+import pytest
+
+from delf import Agent, CallContext, Connection, action
+from delf.events import ApprovalDecided, CallStarted
+from delf.protocols.approval import Approved
+from delf.protocols.connection import Allowed
+from delf.protocols.facts import FactKind, facts
+from delf.specs import JournalSpec
+from delf_engine.journal.in_process import InProcessJournal
+
+
+class Post(Connection):
+    """A post office."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.sent = []
+
+    @action(effect="irreversible", sinks=["to"])
+    async def send(self, to: str, files: list[str], context: CallContext) -> str:
+        """Send files."""
+        for name in files:
+            self.sent.append(await asyncio.to_thread(context.read_file, name, 1000))
+        return "sent"
+
+
+class ShowingPost(Post):
+    """A post office that shows what it would send."""
+
+    def check(self, call):
+        sizes = [
+            len(call.context.read_file(name, 1000)) for name in call.arguments.get("files", ())
+        ]
+        return Allowed(preview=f"{sizes} bytes")
+
+
+SEND = "print(await post.send('bob', ['report.txt']))"
+WRITE = "add_to_output_files('report.txt', 'as asked')\n"
+
+
+@pytest.fixture(params=[Post, ShowingPost], ids=["without a check", "with a check"])
+def post(request):
+    return request.param(name="post")
+
+
+@pytest.fixture
+def report(tmp_path):
+    path = tmp_path / "report.txt"
+    path.write_text("as asked")
+    return path
+
+
+def agent_with(post, host, decide, **options):
+    return Agent(tools=[post], llm="scripted", host=host, on_confirm=decide, **options)
+
+
+async def test_an_input_file_that_changes_while_a_person_is_asked(
+    post, report, delf_host, scripted_model
+):
+    def decide(request):
+        report.write_text("something else")
+        return True
+
+    scripted_model.writes(SEND)
+    async with agent_with(post, delf_host, decide, files=[str(report)]) as agent:
+        assert (await agent.arun("Send it.")).text == "sent"
+    assert post.sent == [b"as asked"]
+
+
+async def test_a_request_names_the_files_with_their_sizes(post, report, delf_host, scripted_model):
+    told = []
+
+    def decide(request):
+        told.extend(fact for fact in facts(request) if fact.kind is FactKind.FILE)
+        return True
+
+    scripted_model.writes(SEND)
+    async with agent_with(post, delf_host, decide, files=[str(report)]) as agent:
+        assert (await agent.arun("Send it.")).text == "sent"
+    assert [(fact.text, fact.note) for fact in told] == [("report.txt", "8 bytes")]
+
+
+async def test_an_input_file_that_vanishes_while_a_person_is_asked(
+    post, report, delf_host, scripted_model
+):
+    def decide(request):
+        report.unlink()
+        return True
+
+    scripted_model.writes(SEND)
+    async with agent_with(post, delf_host, decide, files=[str(report)]) as agent:
+        assert (await agent.arun("Send it.")).text == "sent"
+    assert post.sent == [b"as asked"]
+
+
+async def test_a_file_of_the_task_that_is_written_again_while_a_person_is_asked(
+    post, delf_host, scripted_model, tmp_path
+):
+    (tmp_path / "out").mkdir()
+
+    def decide(request):
+        (tmp_path / "out/report.txt").write_text("something else")
+        return True
+
+    scripted_model.writes(WRITE + SEND)
+    options = {"output_dir": str(tmp_path / "out")}
+    async with agent_with(post, delf_host, decide, **options) as agent:
+        assert (await agent.arun("Send it.")).text == "sent"
+    assert post.sent == [b"as asked"]
+
+
+async def test_an_approval_for_a_file_holds_for_its_content_only(
+    post, report, delf_host, scripted_model
+):
+    asked = []
+
+    def decide(request):
+        asked.append(request.files_digest)
+        return Approved(remember="task")
+
+    class Changing(type(post)):
+        async def actions(self):
+            return await super().actions()
+
+        @action(effect="read")
+        async def change(self, text: str) -> None:
+            """Change the file."""
+            report.write_text(text)
+
+    changing = Changing(name="post")
+    script = f"{SEND}\n{SEND}\nawait post.change('something else')\n{SEND}"
+    scripted_model.writes(script)
+    async with agent_with(changing, delf_host, decide, files=[str(report)]) as agent:
+        assert (await agent.arun("Send it.")).status
+    assert changing.sent == [b"as asked", b"as asked", b"something else"]
+    assert len(asked) == 2
+    assert asked[0] != asked[1]
+
+
+async def test_a_resumed_task_asks_again_about_a_file_that_has_changed(
+    post, report, delf_host, scripted_model
+):
+    class Journal(InProcessJournal):
+        def clear(self):
+            self._tasks.clear()
+
+    journal, asked = Journal(), []
+    delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)
+
+    def decide(request):
+        asked.append(request.files_digest)
+        return True
+
+    scripted_model.writes(SEND)
+    options = {"files": [str(report)], "journal": "test"}
+    async with agent_with(post, delf_host, decide, **options) as agent:
+        await agent.arun("Send it.")
+        (record,) = await journal.find()
+        events = list(await journal.read(record.task_id))
+        decided = next(n for n, event in enumerate(events) if isinstance(event, ApprovalDecided))
+        assert any(isinstance(event, CallStarted) for event in events[decided:])
+        for content, questions in (("as asked", 0), ("something else", 1)):
+            report.write_text(content)
+            journal.clear()
+            post.sent.clear()
+            asked.clear()
+            for event in events[: decided + 1]:
+                await journal.append(event)
+            response = await agent.aresume(record.task_id)
+            assert response.text == "sent", response.error
+            assert len(asked) == questions
+            assert post.sent == [content.encode()]

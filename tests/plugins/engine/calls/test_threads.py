@@ -1,0 +1,112 @@
+"""Plain functions run in threads, from one line."""
+
+import asyncio
+import threading
+
+import pytest
+
+from delf_engine.calls.threads import ToolThreads
+
+
+@pytest.fixture
+def threads():
+    made = ToolThreads(2)
+    yield made
+    made.close()
+
+
+async def keep_busy(threads):
+    """An event that ends what both threads do, and the tasks that wait for them."""
+    held, began, running = threading.Event(), threading.Semaphore(0), 0
+
+    def hold():
+        began.release()
+        return held.wait(60)
+
+    busy = []
+    while running < 2:
+        busy.append(asyncio.create_task(threads.run(hold)))
+        running += await asyncio.to_thread(began.acquire, timeout=1)
+    return held, busy
+
+
+async def test_functions_run_beside_the_loop_and_each_other(threads):
+    meeting = threading.Barrier(2, timeout=10)
+
+    def meet():
+        meeting.wait()
+        return threading.get_ident()
+
+    seen = await asyncio.gather(threads.run(meet), threads.run(meet))
+    assert len({*seen, threading.get_ident()}) == 3
+
+
+async def test_no_more_run_at_once_than_it_has_threads(threads):
+    running, most, lock = set(), [], threading.Lock()
+
+    def work():
+        with lock:
+            running.add(threading.get_ident())
+            most.append(len(running))
+        with lock:
+            running.discard(threading.get_ident())
+
+    await asyncio.gather(*(threads.run(work) for _ in range(200)))
+    assert len(most) == 200
+    assert max(most) <= 2
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyError, SystemExit, asyncio.CancelledError])
+async def test_what_a_function_raises_is_raised(threads, error):
+    def fail():
+        raise error("no")
+
+    with pytest.raises(error):
+        await threads.run(fail)
+    assert await threads.run(lambda: 1) == 1
+
+
+async def test_a_function_that_was_given_up_before_it_began_is_never_called(threads):
+    held, called = threading.Event(), []
+    busy = [asyncio.create_task(threads.run(lambda: held.wait(10))) for _ in range(3)]
+    late = asyncio.create_task(threads.run(lambda: called.append(1)))
+    await asyncio.sleep(0)
+    late.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await late
+    held.set()
+    assert await asyncio.gather(*busy) == [True] * 3
+    assert await threads.run(lambda: 1) == 1
+    assert not called
+
+
+async def test_nothing_begins_after_the_end(threads):
+    held, busy = await keep_busy(threads)
+    called = []
+    late = asyncio.create_task(threads.run(lambda: called.append(1)))
+    await asyncio.sleep(0)
+    threads.close()
+    held.set()
+    await asyncio.wait(busy)
+    assert not called
+    with pytest.raises(RuntimeError):
+        await threads.run(lambda: 1)
+    late.cancel()
+
+
+async def test_where_no_thread_can_be_started_functions_wait_for_those_that_run(monkeypatch):
+    threads, start = ToolThreads(8), threading.Thread.start
+    one, free = threading.Lock(), threading.Event()
+
+    def only_one(thread):
+        if not one.acquire(blocking=False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", only_one)
+    first = asyncio.create_task(threads.run(lambda: free.wait(60)))
+    others = [asyncio.create_task(threads.run(lambda n=n: n)) for n in range(5)]
+    await asyncio.sleep(0)
+    free.set()
+    assert await asyncio.gather(first, *others) == [True, 0, 1, 2, 3, 4]
+    threads.close()

@@ -1,0 +1,319 @@
+"""What is recorded, in which order: log, journal, observers."""
+
+import asyncio
+import typing
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from delf import events as ev
+from delf.errors import TaskLeftError
+from delf.events import SAFE
+from delf.messages import Usage
+from delf_engine.journal.in_process import InProcessJournal
+from delf_engine.journal.log import TaskLog
+from delf_engine.journal.observers import ObserverFeed
+from delf_engine.redact import Redactor
+from support.until import until
+
+
+class Journal(InProcessJournal):
+    """Notes what was kept, and lets others run while it keeps."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = []
+
+    async def append(self, event):
+        await asyncio.sleep(0)
+        await super().append(event)
+        self.kept.append(event)
+
+
+# -- log ------------------------------------------------------------------------------------
+
+
+async def test_events_are_journalled_before_listeners_see_them():
+    journal, seen = Journal(), []
+
+    def listener(event):
+        assert journal.kept[-1] is event
+        seen.append(event.seq)
+
+    log = TaskLog("t", journal, [listener])
+    await asyncio.gather(*(log.record(ev.Warned, message=str(n)) for n in range(10)))
+    assert seen == list(range(1, 11))
+    assert [e.message for e in log.events] == [str(n) for n in range(10)]
+
+
+async def test_an_event_that_is_not_kept_is_not_seen():
+    journal, seen = Journal(), []
+
+    async def full(event):
+        raise OSError("full")
+
+    log = TaskLog("t", journal, [seen.append])
+    journal.append = full
+    with pytest.raises(OSError, match="full"):
+        await log.record(ev.Warned, message="x")
+    assert seen == log.events == []
+
+
+async def test_a_failing_listener_disturbs_nobody(caplog):
+    def broken(event):
+        raise ValueError("broken")
+
+    seen = []
+    log = TaskLog("t", Journal(), [broken, seen.append])
+    await log.record(ev.Warned, message="x")
+    assert len(seen) == 1
+    assert "a listener failed on Warned" in caplog.text
+
+
+async def test_prints_keep_their_place_and_are_gathered():
+    log = TaskLog("t", Journal(), [])
+    log.say("a")
+    log.say("b\n")
+    await log.record(ev.Warned, message="x")
+    log.say("c")
+    await until(lambda: len(log.events) >= 3)
+    assert [getattr(e, "text", None) or e.message for e in log.events] == ["ab\n", "x", "c"]
+    assert [e.seq for e in log.events] == [1, 2, 3]
+
+
+async def test_an_event_is_kept_although_its_recorder_was_cancelled():
+    """Else a call would have a beginning and no end: what happened is told in any case."""
+    journal, go_on = Journal(), asyncio.Event()
+    append = journal.append
+
+    async def slow(event):
+        await append(event)
+        await go_on.wait()
+
+    journal.append = slow
+    log = TaskLog("t", journal, [])
+    first = asyncio.ensure_future(log.record(ev.Warned, message="1"))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(log.record(ev.Warned, message="2"))
+    await asyncio.sleep(0)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    go_on.set()
+    await first
+    await log.record(ev.Warned, message="3")
+    assert [e.message for e in journal.kept] == ["1", "2", "3"]
+    assert [e.seq for e in log.events] == [1, 2, 3]
+
+
+def is_closed(kind):
+    """Whether values of a type are numbers, truths or words of a closed set."""
+    if kind in (int, float, bool, type(None), Usage):
+        return True
+    if typing.get_origin(kind) is typing.Literal:
+        return True
+    parts = [part for part in typing.get_args(kind) if part is not ...]
+    return kind is not dict and bool(parts) and all(map(is_closed, parts))
+
+
+def test_fields_that_cannot_hold_a_secret_are_left_as_they_are_and_no_others():
+    digests = {"digest", "action_digest", "shown_digest", "files_digest"}
+    closed, open_ = set(digests), set()
+    for cls in typing.get_args(ev.Event):
+        for name, kind in typing.get_type_hints(cls).items():
+            (closed if is_closed(kind) else open_).add(name)
+    assert closed - SAFE == set()
+    assert SAFE & open_ == digests
+
+
+class Fragile(Journal):
+    """A journal that fails, or hangs once it has kept an event, where a test says so."""
+
+    def __init__(self, keeps: bool = True) -> None:
+        super().__init__()
+        self._keeps = keeps
+        self.hangs: asyncio.Event | None = None
+        self.fails = False
+
+    async def append(self, event):
+        if self.fails:
+            raise OSError("the disk is full")
+        if self.hangs is not None and not self._keeps:
+            self.hangs.set()
+            await asyncio.Event().wait()
+        if event not in self.kept:
+            await super().append(event)
+        if self.hangs is not None:
+            self.hangs.set()
+            await asyncio.Event().wait()
+
+
+async def cancelled_midway(log, journal, kind, *, fails=False, **fields):
+    """Cancel a record whose event the journal was given, and which it may fail to keep."""
+    journal.hangs = asyncio.Event()
+    recording = asyncio.ensure_future(log.record(kind, **fields))
+    await journal.hangs.wait()
+    recording.cancel()
+    journal.hangs, journal.fails = None, fails
+    with pytest.raises(asyncio.CancelledError):
+        await recording
+
+
+ENDS = {
+    "finished": lambda log: log.record(ev.TaskFinished, status=True, text="", duration_ms=1.0),
+    "postponed": lambda log: log.record(
+        ev.TaskPostponed, error="away", code="X", tries=1, not_before=1.0
+    ),
+    "ended": lambda log: log.end(),
+}
+
+
+@pytest.mark.parametrize("how", list(ENDS))
+async def test_record_raises_after_the_end_of_a_task(how):
+    journal = Journal()
+    log = TaskLog("t", journal, [])
+    await ENDS[how](log)
+    kept = list(journal.kept)
+    log.say("late")
+    log.record_soon(ev.Warned, message="late")
+    with pytest.raises(TaskLeftError, match="no Warned is kept"):
+        await log.record(ev.Warned, message="late")
+    assert journal.kept == kept
+
+
+@pytest.mark.parametrize("how", list(ENDS))
+async def test_record_that_waited_for_its_turn_raises_after_the_end(how):
+    """The end was recorded before it, and it is not dropped without a word."""
+    journal = Journal()
+    log = TaskLog("t", journal, [])
+    for number in range(3):
+        log.say(f"{number}")
+    ending = asyncio.ensure_future(ENDS[how](log))
+    await asyncio.sleep(0)
+    late = asyncio.ensure_future(log.record(ev.Warned, message="late"))
+    await ending
+    results = await asyncio.gather(late, return_exceptions=True)
+    is_kept = any(isinstance(event, ev.Warned) for event in journal.kept)
+    assert isinstance(results[0], TaskLeftError) != is_kept
+
+
+async def test_left_task_keeps_the_outcomes_of_calls_alone():
+    journal = Journal()
+    log = TaskLog("t", journal, [])
+    log.say("before")
+    log.leave()
+    log.say("after")
+    with pytest.raises(TaskLeftError):
+        await log.record(ev.Warned, message="late")
+    fields = {"call_id": 1, "action": "pay", "status": "ok", "duration_ms": 1.0}
+    await log.record(ev.CallFinished, ends_call=True, **fields)
+    await log.end()
+    assert [type(event) for event in journal.kept] == [ev.Printed, ev.CallFinished]
+    assert journal.kept[0].text == "before"
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_event_of_a_cancelled_record_is_kept_before_the_next(keeps):
+    """Also by a journal that had not come to it."""
+    journal = Fragile(keeps)
+    log = TaskLog("t", journal, [])
+    await cancelled_midway(log, journal, ev.Warned, message="first")
+    await log.record(ev.Warned, message="second")
+    assert [event.message for event in journal.kept] == ["first", "second"]
+    assert [event.seq for event in journal.kept] == [1, 2]
+    assert log.events == journal.kept
+
+
+async def test_nothing_is_kept_after_an_event_that_the_journal_lost():
+    """A record that was cancelled has its number: no later event may take it, nor leave a gap."""
+    journal = Fragile(keeps=False)
+    log = TaskLog("t", journal, [])
+    await cancelled_midway(log, journal, ev.Warned, fails=True, message="first")
+    with pytest.raises(OSError, match="full"):
+        await log.record(ev.Warned, message="second")
+    assert (journal.kept, log.events) == ([], [])
+    journal.fails = False
+    await log.record(ev.Warned, message="third")
+    assert [event.message for event in journal.kept] == ["first", "third"]
+
+
+async def test_buffered_output_survives_a_journal_that_fails_for_a_while():
+    journal = Fragile()
+    journal.fails = True
+    log = TaskLog("t", journal, [])
+    log.clock_read([1, 2])
+    log.say("printed ")
+    log.record_soon(ev.CallGivenUp, call_id=1, action="pay")
+    with pytest.raises(OSError, match="full"):
+        await log.record(ev.Warned, message="refused")
+    log.say("later")
+    journal.fails = False
+    await log.record(ev.Warned, message="end")
+    found = [type(event) for event in journal.kept]
+    assert found == [ev.ClockRead, ev.Printed, ev.CallGivenUp, ev.Printed, ev.Warned]
+    assert journal.kept[0].readings == (1, 2)
+    assert "".join(e.text for e in journal.kept if isinstance(e, ev.Printed)) == "printed later"
+    assert [event.seq for event in journal.kept] == [1, 2, 3, 4, 5]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be busy
+@given(st.lists(st.sampled_from(["say", "record", "yield"]), max_size=30))
+def test_no_order_of_saying_and_recording_loses_or_swaps_anything(steps):
+    async def play():
+        log, expected = TaskLog("t", Journal(), []), ""
+        for number, step in enumerate(steps):
+            if step == "say":
+                log.say(f"s{number} ")
+                expected += f"s{number} "
+            elif step == "record":
+                await log.record(ev.Warned, message=f"r{number} ")
+                expected += f"r{number} "
+            else:
+                await asyncio.sleep(0)
+        await log.record(ev.Warned, message="end")
+        return log.events, expected + "end"
+
+    events, expected = asyncio.run(play())
+    assert "".join(getattr(e, "text", "") or e.message for e in events) == expected
+
+
+def started(task, seq=1, **fields):
+    return ev.TaskStarted(task_id=task, seq=seq, at=1.0, task=f"do {task}", **fields)
+
+
+# -- observers ------------------------------------------------------------------------------
+
+
+class Observer:
+    def __init__(self, fails_at=None):
+        self.seen, self.closed, self.fails_at = [], 0, fails_at
+
+    async def observe(self, event):
+        await asyncio.sleep(0)
+        if event.seq == self.fails_at:
+            raise ValueError("broken")
+        self.seen.append(event.seq)
+
+    async def aclose(self):
+        self.closed += 1
+
+
+async def test_observers_get_everything_in_order_before_they_are_closed():
+    observer = Observer()
+    feed = ObserverFeed("o", observer, Redactor())
+    for n in range(1, 50):
+        feed(started("a", seq=n))
+    await feed.aclose()
+    assert observer.seen == list(range(1, 50))
+    assert observer.closed == 1
+
+
+async def test_an_observer_that_fails_is_left_out(caplog):
+    observer = Observer(fails_at=3)
+    feed = ObserverFeed("o", observer, Redactor())
+    for n in range(1, 10):
+        feed(started("a", seq=n))
+    await feed.aclose()
+    assert observer.seen == [1, 2]
+    assert "the observer 'o' failed" in caplog.text

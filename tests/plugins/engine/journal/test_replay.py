@@ -1,0 +1,115 @@
+"""Calls of a script that runs once more: each is answered when it was, however many wait."""
+
+import asyncio
+import random
+
+import pytest
+
+from delf import events as ev
+from delf.errors import ReplayMismatch
+from delf.messages import Usage
+from delf_engine.journal.replay import Replay
+
+
+def replay_of(calls, ends):
+    """A script's replay.
+
+    Args:
+        calls: The digests of its calls.
+        ends: The numbers of those that ended.
+    """
+    head = {"task_id": "t", "action": "look"}
+    script = ev.ScriptGenerated(task_id="t", seq=1, at=1.0, code="x", attempt=1)
+    start = {"arguments": {}, "effect": "read"}
+    made = [
+        ev.CallStarted(seq=n, at=1.0, call_id=n, digest=digest, **start, **head)
+        for n, digest in enumerate(calls, 1)
+    ]
+    end = {"status": "ok", "duration_ms": 1.0}
+    ended = [ev.CallFinished(seq=n, at=1.0, call_id=n, result=n, **end, **head) for n in ends]
+    replay = Replay([script, *made, *ended])
+    assert replay.begin_script(1) is not None
+    return replay
+
+
+async def answers(replay, *digests):
+    """The numbers of calls that are made together, in the order of their answers."""
+    order = []
+
+    async def call(digest):
+        past = await replay.call(digest)
+        order.append(None if past is None else past.call_id)
+
+    async with asyncio.timeout(10):
+        await asyncio.gather(*map(call, digests))
+    return order
+
+
+async def test_many_calls_are_answered_in_the_order_in_which_they_were():
+    numbers = list(range(1, 2001))
+    ends = random.Random(1).sample(numbers, len(numbers))
+    replay = replay_of(map(str, numbers), ends)
+    assert await answers(replay, *map(str, random.Random(2).sample(numbers, 2000))) == ends
+
+
+async def test_equal_calls_are_answered_in_the_order_in_which_they_came():
+    assert await answers(replay_of("aba", [3, 1, 2]), "a", "a", "b") == [3, 1, 2]
+
+
+async def test_unanswered_calls_go_on_after_all_answers_and_new_ones_after_all_calls():
+    replay = replay_of("abc", [3, 2])
+    first = asyncio.ensure_future(answers(replay, "new", "a", "b", "c"))
+    assert await first == [3, 2, 1, None]
+
+
+async def test_new_calls_wait_for_recorded_ones_without_an_answer():
+    replay = replay_of("ab", [])
+    new = asyncio.ensure_future(replay.call("new"))
+    assert (await replay.call("a")).call_id == 1
+    assert not new.done()
+    assert (await replay.call("b")).call_id == 2
+    assert await new is None
+
+
+async def test_a_call_that_was_given_up_while_it_waited_wakes_nobody():
+    replay = replay_of("ab", [2, 1])
+    waiting = asyncio.ensure_future(replay.call("a"))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert (await replay.call("b")).call_id == 2
+
+
+async def test_calls_whose_turn_does_not_come_wait_for_the_end_of_the_tasks_time():
+    replay = replay_of("abc", [3, 2])
+    waiting = [asyncio.ensure_future(replay.call(digest)) for digest in ("a", "b", "new")]
+    await asyncio.sleep(0)
+    assert "before look (call 3) came again" in replay.unfinished().message
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
+    assert replay.unfinished() is None
+
+
+async def test_a_call_that_is_alone_is_told_at_once():
+    replay = replay_of("ab", [2, 1])
+    with pytest.raises(ReplayMismatch, match=r"makes look \(call 1\) .* has look \(call 2\)"):
+        await replay.call("a", alone=True)
+
+
+def test_what_was_written_of_an_answer_counts_only_where_the_whole_is_not_there():
+    head = {"task_id": "t", "at": 1.0, "purpose": "generate"}
+    asked = ev.ModelCalled(seq=1, model="m", **head)
+    wrote = ev.ModelWrote(seq=2, text="par", **head)
+    whole = {"text": "part", "usage": Usage(), "cost_usd": None, "duration_ms": 1.0}
+    replied = ev.ModelReplied(seq=3, model="m", **whole, **head)
+
+    def answers_of(*events):
+        replay = Replay(events)
+        return [reply.text for reply in iter(lambda: replay.reply("generate"), None)]
+
+    assert answers_of(asked, wrote) == ["par"]
+    assert answers_of(asked, wrote, replied) == ["part"]
+    assert answers_of(asked, replied, wrote) == ["part"]
+    assert answers_of(asked, replied, wrote, asked, wrote) == ["part", "par"]

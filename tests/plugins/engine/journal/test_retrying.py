@@ -1,0 +1,88 @@
+"""Which failures of a task are worth another try."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from delf.errors import (
+    ApprovalRejectedError,
+    BudgetExceededError,
+    CodeGenerationError,
+    ConfigurationError,
+    ConnectionUnavailableError,
+    DelfError,
+    LLMExecutionError,
+    ReplayMismatch,
+    SandboxExecutionError,
+    SandboxUnavailableError,
+    TaskStoppedError,
+    TaskTimeoutError,
+    ToolExecutionError,
+    UnrecordedCallError,
+)
+from delf.events import TaskPostponed, TaskQueued, TaskStarted
+from delf_engine.journal.retrying import as_untried, next_try
+
+BEGUN = (
+    TaskQueued(task_id="t", seq=1, at=1.0, task="Do it.", queue="q"),
+    TaskStarted(task_id="t", seq=2, at=2.0, task="Do it."),
+)
+
+
+def postponed(tries: int) -> TaskPostponed:
+    told: Any = {"error": "away", "code": "ERR", "tries": tries, "not_before": 9.0}
+    return TaskPostponed(task_id="t", seq=2 + tries, at=3.0, **told)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LLMExecutionError("no answer"),
+        LLMExecutionError("busy", status=429),
+        LLMExecutionError("broken", status=503),
+        ConnectionUnavailableError("the shop does not answer"),
+        SandboxUnavailableError("docker does not answer"),
+    ],
+)
+def test_what_was_away_is_tried_again(error: DelfError) -> None:
+    assert next_try(error, BEGUN, 1, 5.0) == 5.0
+    behind = ToolExecutionError("a tool failed")
+    behind.__cause__ = error
+    assert next_try(behind, BEGUN, 1, 5.0) == 5.0
+    assert next_try(error, BEGUN, 0, 5.0) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApprovalRejectedError("a person said no"),
+        BudgetExceededError("nothing is left"),
+        TaskStoppedError("cancelled"),
+        TaskTimeoutError("too long"),
+        ConfigurationError("no such model"),
+        CodeGenerationError("no script"),
+        SandboxExecutionError("the script failed"),
+        ReplayMismatch("another script"),
+        UnrecordedCallError("not in the journal"),
+        LLMExecutionError("no such key", status=401),
+        LLMExecutionError("too much", status=400),
+    ],
+)
+def test_what_would_fail_again_is_not(error: DelfError) -> None:
+    assert next_try(error, BEGUN, 5, 5.0) is None
+
+
+def test_tries_are_counted_and_wait_twice_as_long_each_up_to_an_hour() -> None:
+    away = ConnectionUnavailableError("away")
+    waits = [
+        next_try(away, (*BEGUN, *map(postponed, range(1, tried + 1))), 9, 100.0)
+        for tried in range(10)
+    ]
+    assert waits == [100, 200, 400, 800, 1600, 3200, 3600, 3600, 3600, None]
+
+
+def test_what_is_recorded_stays() -> None:
+    assert as_untried((*BEGUN, postponed(1))) == list(BEGUN)
+    assert as_untried(BEGUN) == list(BEGUN)

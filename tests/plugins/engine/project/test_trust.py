@@ -1,0 +1,262 @@
+"""A project's files have no effect before they were trusted, and its texts say who gave them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from delf import Agent, load_project
+from delf.environment import source_of
+from delf.errors import ConfigurationError, FolderNotTrustedError
+from delf.trust.decisions import remember
+from delf_engine.project.folder import read_folder
+
+
+@pytest.fixture(autouse=True)
+def nobody_vouches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DELF_TRUST")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "shop"
+    found.mkdir()
+    return found
+
+
+def trust(folder: Path) -> None:
+    found = read_folder(folder, None, {})
+    remember(found.root, found.items)
+
+
+def files(folder: Path, **environ: str) -> set[str]:
+    return set(read_folder(folder, None, environ).items)
+
+
+ALL = {
+    "delf.toml": "[agent]\ntimeout = 5\n",
+    ".env": "A=1\n",
+    "pricing.json": '{"gpt-*": {"input": 0, "output": 0}}',
+    "workers/a.worker": "---\n---\nHi.\n",
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_file_needs_trust_and_is_asked_about_again_when_it_changes(folder, name):
+    load_project(folder, environ={})
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(ALL[name])
+    with pytest.raises(FolderNotTrustedError) as caught:
+        load_project(folder, environ={})
+    assert (caught.value.files, caught.value.changed) == ((name,), False)
+    trust(folder)
+    load_project(folder, environ={})
+    path.write_text(ALL[name].replace("5", "6").replace("=1", "=2").replace("0", "1") + "\n")
+    changed = {"workers/a.worker": "---\n---\nHo.\n"}
+    path.write_text(changed.get(name, path.read_text()))
+    with pytest.raises(FolderNotTrustedError) as caught:
+        load_project(folder, environ={})
+    assert (caught.value.files, caught.value.changed) == ((name,), True)
+
+
+def test_comments_and_layout_may_change(folder):
+    (folder / "delf.toml").write_text("[agent]\ntimeout = 5\nllm = 'x'\n")
+    (folder / ".env").write_text("A=1\nB=2\n")
+    trust(folder)
+    (folder / "delf.toml").write_text('# mine\nagent = {llm = "x",   timeout = 5}\n')
+    (folder / ".env").write_text("# mine\n\nB=2\nexport A='1'\n")
+    assert load_project(folder, environ={}).agent.timeout == 5
+
+
+def test_a_program_vouches_for_its_own_folder(folder, monkeypatch):
+    (folder / "delf.toml").write_text("[agent]\ntimeout = 5\nllm = 'scripted'\n")
+    assert load_project(folder, environ={}, trust=True).agent.timeout == 5
+    assert Agent.from_project(folder, trust=True, journal="none").config.timeout == 5
+    for path in (folder, folder / "delf.toml"):
+        with pytest.raises(FolderNotTrustedError, match="is not trusted yet"):
+            Agent.from_project(path)
+    monkeypatch.setenv("DELF_TRUST", str(folder))
+    assert load_project(folder, environ={}).agent.timeout == 5
+
+
+def test_the_folder_cannot_vouch_for_itself(folder):
+    (folder / ".env").write_text(f"DELF_TRUST={folder}\n")
+    (folder / "delf.toml").write_text("")
+    with pytest.raises(FolderNotTrustedError):
+        load_project(folder, environ={})
+
+
+# -- which files ----------------------------------------------------------------------------------
+
+NAMED = """
+[agent]
+llm = "recorded:answers.jsonl"
+files = ["data.json"]
+output_dir = "out"
+
+[connections.tickets]
+type = "mcp"
+config = "${NOWHERE:-conf/mcp.json}"
+tokens = "tokens.json"
+
+[connections.api]
+type = "openapi"
+spec = "./api.yaml"
+
+[connections.tool]
+type = "mcp"
+command = "./server"
+args = ["run.py", "-v", "rows.csv"]
+
+[connections.shop]
+type = "sql"
+url = "sqlite:///shop.db"
+
+[connections.outside]
+type = "openapi"
+spec = "../other.json"
+
+[plugins.audit]
+path = "trail.json"
+"""
+
+
+def test_the_files_that_say_what_is_done_are_those_that_it_names(folder):
+    (folder / "delf.toml").write_text(NAMED)
+    (folder / ".env").write_text("DELF_MORE_CONFIG=more.json\n")
+    (folder / "conf").mkdir()
+    (folder.parent / "other.json").write_text("{}")
+    for name in ("answers.jsonl", "data.json", "conf/mcp.json", "tokens.json", "api.yaml", "run.py",
+                 "rows.csv", "shop.db", "trail.json", "more.json", "beside.py"):  # fmt: skip
+        (folder / name).write_text("{}")
+    (folder / "server").write_text("#!/bin/sh\n")
+    (folder / "server").chmod(0o755)
+    assert files(folder) == {
+        "delf.toml",
+        ".env",
+        "answers.jsonl",
+        "conf/mcp.json",
+        "api.yaml",
+        "run.py",
+        "server",
+        "more.json",
+        "beside.py",  # a program is started, which may load it
+    }
+    text = NAMED.replace('type = "mcp"\ncommand = "./server"\nargs', 'type = "api"\nrest')
+    (folder / "delf.toml").write_text(text.replace('"run.py", "-v", ', ""))
+    assert "beside.py" not in files(folder), "no program is started"
+    assert "conf/mcp.json" in files(folder)
+    assert "conf/mcp.json" not in files(folder, NOWHERE="elsewhere.json")
+
+
+def test_workers_are_those_that_are_found_with_the_python_beside_them(folder):
+    (folder / "delf.toml").write_text("[connections.workers]\nfolders = ['agents', '../others']\n")
+    for name in ("workers/a.worker", "workers/tools.py", "workers/b/worker.worker",
+                 "workers/b/tools.py", "workers/b/notes.txt", "workers/generated/c/worker.worker",
+                 "workers/none/tools.py", "agents/d.worker", "agents/helper.py",
+                 "elsewhere/e.worker", "../others/f.worker"):  # fmt: skip
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    assert files(folder) == {
+        "delf.toml",
+        "workers/a.worker",
+        "workers/tools.py",
+        "workers/b/worker.worker",
+        "workers/b/tools.py",
+        "workers/b/notes.txt",  # instructions may take it in
+        "workers/generated/c/worker.worker",
+        "agents/d.worker",
+        "agents/helper.py",
+    }
+
+
+def test_a_folder_of_python_without_workers_is_not_looked_at(folder):
+    (folder / "workers").mkdir()
+    (folder / "workers/jobs.py").write_text("")
+    assert files(folder) == set()
+
+
+def test_the_env_file_is_that_of_the_root_or_else_that_of_the_folder_below(folder):
+    (folder / "below").mkdir()
+    (folder / "delf.toml").write_text("")
+    (folder / "below/.env").write_text("A=below\n")
+    assert files(folder / "below") == {"delf.toml", "below/.env"}
+    assert files(folder) == {"delf.toml"}
+    trust(folder)
+    with pytest.raises(FolderNotTrustedError):
+        load_project(folder / "below", environ={})
+    trust(folder / "below")
+    for place in (folder, folder / "below"):
+        load_project(place, environ={})
+    (folder / ".env").write_text("A=root\n")
+    assert files(folder / "below") == {"delf.toml", ".env"}
+
+
+# -- who gave what --------------------------------------------------------------------------------
+
+
+def test_what_is_of_a_model_says_who_gave_it(folder):
+    (folder / "delf.toml").write_text(
+        "[agent]\nllm = {model = 'm', base_url = 'http://f', api_key = '${K}'}\n"
+        "providers = {openai = 'k'}\n"
+    )
+    (folder / ".env").write_text('DELF_LLM__HEADERS={"X": "y"}\nDELF_API_KEY_FOR={"h": "k"}\n')
+    variables = {"K": "k", "DELF_LLM__SETTINGS": '{"live_model": "wss://e"}'}
+    agent = load_project(
+        folder,
+        environ=variables,
+        overrides=["agent.llm.base_url=http://typed", "agent.providers.google=g"],
+        trust=True,
+    ).agent
+    llm = agent.main_llm
+    texts = (llm.model, llm.base_url, llm.api_key, *(llm.headers or {}).values())
+    assert [source_of(text) for text in texts] == ["project", "command line", "project", "project"]
+    assert source_of(llm.settings["live_model"]) == "environment"
+    assert {name: source_of(key) for name, key in agent.providers.items()} == {
+        "openai": "project",
+        "google": "command line",
+    }
+    assert {source_of(key) for key in agent.api_key_for.values()} == {"project"}
+    flagged = load_project(
+        folder, environ=variables, flags={"llm": {"base_url": "http://flag"}}, trust=True
+    )
+    assert source_of(flagged.agent.main_llm.base_url) == "command line"
+
+
+def test_options_of_plugins_say_it_too(folder):
+    (folder / "delf.toml").write_text("[plugins.audit]\nbase_url = 'http://f'\nmodel = 'm'\n")
+    found = load_project(
+        folder,
+        environ={"DELF_AUDIT_MODEL": "n"},
+        overrides=["plugins.audit.api_key=k"],
+        trust=True,
+    ).plugin_options["audit"]
+    assert {name: source_of(value) for name, value in found.items()} == {
+        "base_url": "project",
+        "model": "environment",
+        "api_key": "command line",
+    }
+
+
+@pytest.mark.parametrize("name", ["workers/tools.py", "workers/b.worker"])
+def test_no_link_out_of_the_folder_is_followed_to_what_decides(folder, tmp_path, name):
+    (folder / "workers").mkdir()
+    (folder / "workers/a.worker").write_text("---\n---\nHi.\n")
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2")
+    secret.chmod(0)
+    (folder / name).symlink_to(secret)
+    with pytest.raises(ConfigurationError, match="is a link out of its folder"):
+        read_folder(folder, None, {})
+
+
+def test_what_decides_has_a_size_in_all(folder):
+    (folder / "workers").mkdir()
+    (folder / "workers/a.worker").write_text("---\n---\nHi.\n")
+    with (folder / "workers/tools.py").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ConfigurationError, match="have more than 500,000,000 bytes"):
+        read_folder(folder, None, {})

@@ -1,0 +1,97 @@
+import pytest
+
+from delf.errors import (
+    AgentConfirmationError,
+    ConfigurationError,
+    FixedAttributeError,
+    ModelConfigurationError,
+)
+from delf.llm import LLMConfig
+from delf_engine.config import LLM_FIELDS, AgentConfig, llm_config, make_config
+
+
+def test_every_field_says_what_it_is():
+    for name, field in AgentConfig.model_fields.items():
+        assert field.description, name
+    assert set(LLM_FIELDS) <= set(AgentConfig.model_fields)
+
+
+def test_models_by_name_table_or_object():
+    config = make_config(
+        {"light_llm": "small", "heavy_llm": {"model": "big"}, "vision_llm": LLMConfig("eye")}
+    )
+    assert (config.quick_llm, config.main_llm) == (LLMConfig("small"), LLMConfig("big"))
+    assert config.vision_llm == LLMConfig("eye")
+    assert llm_config(None) is None
+
+
+def test_one_model_is_for_everything():
+    config = make_config({"llm": "m"})
+    assert config.main_llm == config.quick_llm == LLMConfig("m")
+
+
+def test_one_text_is_a_list_of_one():
+    config = make_config({"allowed_libs": "numpy", "files": "a.csv", "approvals": "web"})
+    assert (config.allowed_libs, config.files, config.approvals) == (
+        ("numpy",),
+        ("a.csv",),
+        ("web",),
+    )
+
+
+def test_an_error_says_where_what_and_what_is_allowed():
+    with pytest.raises(
+        ConfigurationError, match=r"^Agent: unknown key 'timeot'; did you mean 'timeout'\?"
+    ):
+        make_config({"timeot": 1})
+    with pytest.raises(ConfigurationError, match=r"^here: timeout: Input should be greater than 0"):
+        make_config({"timeout": -1}, where="here")
+    with pytest.raises(
+        AgentConfirmationError, match="approval_mode: Input should be 'interactive', 'approve_all'"
+    ):
+        make_config({"approval_mode": "maybe"})
+    with pytest.raises(ModelConfigurationError, match=r"^Agent: llm: unknown key 'modle'"):
+        make_config({"llm": {"modle": "m"}})
+    with pytest.raises(ConfigurationError, match="llm: Input should be"):
+        make_config({"llm": 3})
+
+
+def test_keys_are_never_shown():
+    config = make_config(
+        {"providers": {"openai": "sk-1"}, "llm": {"model": "m", "api_key": "sk-2"}}
+    )
+    for shown in (repr(config), repr(config.model_dump()), config.model_dump_json()):
+        assert "sk-" not in shown
+    assert config.model_dump()["providers"] == {"openai": "**********"}
+    assert (config.providers, config.main_llm.api_key) == ({"openai": "sk-1"}, "sk-2")
+    with pytest.raises(ConfigurationError) as caught:
+        make_config({"providers": {"openai": ["sk-1"]}})
+    assert "sk-" not in caught.value.describe()
+
+
+def test_it_is_frozen():
+    with pytest.raises(FixedAttributeError, match=r"AgentConfig\.timeout cannot be set"):
+        make_config({}).timeout = 3
+
+
+def test_a_channel_that_is_given_is_told_to_be_named() -> None:
+    with pytest.raises(AgentConfirmationError) as caught:
+        make_config({"approvals": [object()]})
+    hint = str(caught.value.hint)
+    assert "names of approval channels" in hint
+    assert "Give a function as on_confirm, and options in plugins.approval-NAME" in hint
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [("5m", 300), ("90s", 90), ("1.5h", 5400), ("1 d", 86_400), ("12", 12), (7, 7)],
+)
+@pytest.mark.parametrize("name", ["timeout", "approval_timeout", "lease"])
+def test_a_time_may_have_a_unit(name, given, seconds):
+    assert getattr(AgentConfig.model_validate({name: given}), name) == seconds
+
+
+@pytest.mark.parametrize("given", ["5x", "m", "-5m", "0m", "five"])
+def test_what_is_no_time_is_refused_with_its_place(given):
+    with pytest.raises(ConfigurationError, match="timeout"):
+        make_config({"timeout": given})

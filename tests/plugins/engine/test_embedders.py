@@ -1,0 +1,164 @@
+"""Embedders: found by the names that they serve, one object for each, any number of texts."""
+
+import pytest
+
+from delf.errors import ConfigurationError, PluginError
+from delf.protocols.context import PluginContext
+from delf.specs import EmbedderSpec
+from delf.testing import TestHost
+from delf_engine.embedders import Embedders
+
+
+class Counting:
+    """Gives each text its length as a vector, and remembers what it was given."""
+
+    batch_size = 2
+    dimension = 1
+
+    def __init__(self, model="counting", factor=1.0, context=None):
+        self.model = model
+        self.factor = factor
+        self.context = context
+        self.given = []
+        self.closed = 0
+
+    async def embed(self, texts, kind="passage"):
+        self.given.append((list(texts), kind))
+        return [[self.factor * len(text)] for text in texts]
+
+    async def aclose(self):
+        self.closed += 1
+
+
+def embedders_of(host, tmp_path, default=None, options=None, **fields):
+    context = PluginContext(data_dir=tmp_path, **fields)
+    return Embedders(host, options or {}, context, default)
+
+
+@pytest.fixture
+def host():
+    return TestHost.discover(environ={}, no_plugins=True)
+
+
+def add(host, name, *serves, factory=Counting, by_name=False):
+    made = []
+
+    def remember(*args, **kwargs):
+        made.append(factory(*args, **kwargs))
+        return made[-1]
+
+    remember.__signature__ = __import__("inspect").signature(factory)
+    host.provide(
+        EmbedderSpec(name=name, summary="Made up.", factory="a:b", serves=serves, by_name=by_name),
+        remember,
+    )
+    return made
+
+
+def test_one_object_for_each_name(host, tmp_path):
+    made = add(host, "mini", "mini-*")
+    embedders = embedders_of(host, tmp_path)
+    assert embedders.get("mini-1") is embedders.get("mini-1")
+    assert embedders.get("mini-2") is not embedders.get("mini-1")
+    assert [item.model for item in made] == ["mini-1", "mini-2"]
+
+
+def test_the_only_one_is_meant_when_none_is_named(host, tmp_path):
+    made = add(host, "mini", "mini-*")
+    assert embedders_of(host, tmp_path).get().model == "counting"
+    assert [item.model for item in made] == ["counting"], "its own default, not the spec's name"
+
+
+def test_the_agents_own_is_meant_when_none_is_named(host, tmp_path):
+    add(host, "mini")
+    add(host, "maxi", "maxi-*")
+    assert embedders_of(host, tmp_path, default="maxi-3").get().model == "maxi-3"
+
+
+def test_several_and_none_named(host, tmp_path):
+    add(host, "mini")
+    add(host, "maxi")
+    with pytest.raises(PluginError, match="several embedders are installed: maxi, mini") as caught:
+        embedders_of(host, tmp_path).get()
+    assert 'embedder = "…"' in (caught.value.hint or "")
+
+
+def test_one_that_sends_texts_away_is_used_only_by_its_name(host, tmp_path):
+    add(host, "far", "far-*", by_name=True)
+    with pytest.raises(PluginError, match="no embedder is installed"):
+        embedders_of(host, tmp_path).get()
+    add(host, "near")
+    assert embedders_of(host, tmp_path).get().model == "counting"
+    assert embedders_of(host, tmp_path).get("far-1").model == "far-1"
+
+
+def test_none_installed(host, tmp_path):
+    with pytest.raises(PluginError, match="no embedder is installed"):
+        embedders_of(host, tmp_path).get()
+    with pytest.raises(PluginError, match="serves the embedder 'mini'"):
+        embedders_of(host, tmp_path).get("mini")
+
+
+def test_the_longest_pattern_wins(host, tmp_path):
+    add(host, "general", "*")
+    add(host, "mini", "mini-*")
+    embedders = embedders_of(host, tmp_path)
+    assert embedders.spec("mini-3").name == "mini"
+    assert embedders.spec("other").name == "general"
+
+
+def test_two_that_fit_equally_well(host, tmp_path):
+    add(host, "one", "m-*")
+    add(host, "two", "m-*")
+    with pytest.raises(PluginError, match="embedder 'm-1' is given by") as caught:
+        embedders_of(host, tmp_path).get("m-1")
+    assert "[plugins] prefer" in (caught.value.hint or "")
+
+
+def test_a_known_one_that_is_blocked_is_named(host, tmp_path):
+    with pytest.raises(PluginError, match=r"plugin 'model-http' .* is disabled: disabled by --no"):
+        embedders_of(host, tmp_path).get("http:bge-small")
+
+
+def test_options_are_those_of_its_plugin(host, tmp_path):
+    made = add(host, "mini")
+    embedders_of(host, tmp_path, options={"test-embedder-mini": {"factor": 3.0}}).get()
+    assert made[0].factor == 3.0
+    with pytest.raises(ConfigurationError, match="unexpected keyword argument 'size'"):
+        embedders_of(host, tmp_path, options={"test-embedder-mini": {"size": 3}}).get()
+
+
+def test_it_is_given_a_context_where_it_takes_one(host, tmp_path):
+    made = add(host, "mini")
+    embedders_of(host, tmp_path, environ={"KEY": "value"}, providers={"openai": "sk-1"}).get()
+    assert made[0].context.environ == {"KEY": "value"}
+    assert made[0].context.data_dir == tmp_path
+    assert "sk-1" not in repr(made[0].context)
+
+
+def test_the_usual_one_that_was_blocked_is_named(tmp_path):
+    blocked = "embed-static embed-sentence-transformers"
+    host = TestHost.discover(environ={"DELF_DISABLE_PLUGINS": blocked})
+    with pytest.raises(PluginError, match="'embed-static' is disabled: disabled by DELF_DIS"):
+        embedders_of(host, tmp_path).get("unheard-of-model")
+
+
+async def test_long_lists_are_split(host, tmp_path):
+    made = add(host, "mini")
+    embedder = embedders_of(host, tmp_path).get()
+    vectors = await embedder.embed(["a", "bb", "ccc", "dddd", "eeeee"], "query")
+    assert [list(row) for row in vectors] == [[1.0], [2.0], [3.0], [4.0], [5.0]]
+    assert [(len(texts), kind) for texts, kind in made[0].given] == [(2, "query")] * 2 + [
+        (1, "query")
+    ]
+    assert len(await embedder.embed([])) == 0
+    assert len(made[0].given) == 3, "nothing was asked for nothing"
+
+
+async def test_what_was_made_is_closed_once(host, tmp_path):
+    made = add(host, "mini")
+    embedders = embedders_of(host, tmp_path)
+    embedders.get()
+    await embedders.aclose()
+    await embedders.aclose()
+    assert [item.closed for item in made] == [1]

@@ -1,0 +1,238 @@
+"""Output files: whole or not at all, never over what was there, one after another."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from delf import Agent, CallContext, tool
+from delf.errors import ConfigurationError, ToolExecutionError
+from delf.events import FileWritten
+from delf.specs import FormatSpec
+from delf.values.encoding import dumps
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
+from delf_engine.formats import Formats
+from delf_engine.journal.in_process import InProcessJournal
+from delf_engine.journal.log import TaskLog
+from delf_engine.output import OutputFiles, OutputFolder, check_output_folder
+
+
+def test_a_file_from_before_is_never_touched(tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    (tmp_path / "README-2.md").symlink_to("/nowhere")
+    folder = OutputFolder(str(tmp_path))
+    path = folder.write("README.md", b"one")
+    assert path == str(tmp_path / "README-3.md")
+    assert folder.write("README.md", b"two") == path
+    assert (tmp_path / "README.md").read_text() == "mine"
+    assert (tmp_path / "README-3.md").read_text() == "two"
+    assert folder.files == {"README.md": path}
+
+
+def test_a_task_that_goes_on_replaces_what_it_wrote_before(tmp_path):
+    first = OutputFolder(str(tmp_path)).write("a.csv", b"one")
+    second = OutputFolder(None, written={"a.csv": first})
+    assert second.write("a.csv", b"two") == first
+    assert os.listdir(tmp_path) == ["a.csv"]
+
+
+def test_a_task_that_was_stopped_right_after_a_file_does_not_write_it_twice(tmp_path):
+    first = OutputFolder(str(tmp_path)).write("a.csv", b"one")
+    assert OutputFolder(str(tmp_path), written={}).write("a.csv", b"one") == first
+    assert OutputFolder(str(tmp_path), written={}).write("a.csv", b"two") != first
+    assert sorted(os.listdir(tmp_path)) == ["a-2.csv", "a.csv"]
+
+
+async def test_a_writer_that_fails_in_a_way_of_its_own_is_a_problem(
+    delf_host: TestHost, tmp_path: Path
+) -> None:
+    class Broken:
+        async def write(self, parts: object) -> bytes:
+            raise RuntimeError("as ever")
+
+    delf_host.provide(
+        FormatSpec(name="broken", factory="x:y", summary="x", endings=(), writes=(".brk",)), Broken
+    )
+    log = TaskLog("task_1", InProcessJournal(), ())
+    files = OutputFiles(OutputFolder(str(tmp_path)), Formats(delf_host), log)
+    files.take("a.brk", dumps({"sheet": [[1]]}), is_rows=True)
+    assert await files.all_written() == ["'a.brk' cannot be made: RuntimeError: as ever"]
+
+
+def test_names_that_differ_only_by_case_or_encoding_do_not_hide_each_other(tmp_path):
+    folder = OutputFolder(str(tmp_path))
+    assert folder.write("Report.csv", b"1") == str(tmp_path / "Report.csv")
+    assert folder.write("report.CSV", b"2") == str(tmp_path / "report-2.CSV")
+    composed, decomposed = "caf\u00e9.txt", "cafe\u0301.txt"
+    assert folder.write(decomposed, b"1") == folder.write(composed, b"2")
+    assert (tmp_path / composed).read_bytes() == b"2"
+    assert set(folder.files) == {"Report.csv", "report.CSV", composed}
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644)])
+def test_a_file_is_as_open_as_the_user_has_files(tmp_path, mask, mode):
+    code = (
+        "import os, sys; from delf_engine.output import OutputFolder; "
+        f"os.umask({mask}); OutputFolder({str(tmp_path)!r}).write('a.csv', b'1')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert (tmp_path / "a.csv").stat().st_mode & 0o777 == mode
+
+
+def test_a_folder_that_became_a_link_is_not_followed_either(tmp_path):
+    out, other = tmp_path / "out", tmp_path / "other"
+    other.mkdir()
+    folder = OutputFolder(str(out))
+    folder.write("a/b.txt", b"1")
+    (out / "a").rename(tmp_path / "before")
+    (out / "a").symlink_to(other)
+    with pytest.raises(ValueError, match="leaves the output folder"):
+        folder.write("a/b.txt", b"2")
+    assert list(other.iterdir()) == []
+
+
+def test_a_link_among_the_folders_is_not_followed_out(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/link").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="leaves the output folder"):
+        OutputFolder(str(tmp_path / "out")).write("link/new/a", b"x")
+    assert sorted(os.listdir(tmp_path)) == ["out"]
+
+
+def test_nothing_half_written_is_left(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "link", full)
+    with pytest.raises(OSError, match="No space"):
+        OutputFolder(str(tmp_path)).write("a", b"x")
+    assert os.listdir(tmp_path) == []
+
+
+def test_where_files_cannot_be_linked(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", unsupported)
+    (tmp_path / "a").write_text("mine")
+    assert OutputFolder(str(tmp_path)).write("a", b"x") == str(tmp_path / "a-2")
+    assert (tmp_path / "a").read_text() == "mine"
+    assert (tmp_path / "a-2").read_text() == "x"
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "a\0b"])
+def test_a_folder_that_cannot_be_used_is_said_at_the_start(tmp_path, name):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="output folder"):
+        check_output_folder(str(tmp_path / name))
+
+
+def test_a_folder_that_is_not_there_yet_is_fine(tmp_path):
+    check_output_folder(str(tmp_path / "a/b"))
+    check_output_folder(None)
+    assert os.listdir(tmp_path) == []
+
+
+# -- in a task ------------------------------------------------------------------------------
+
+
+class Counting:
+    """Makes files that say how many rows they have."""
+
+    async def parts(self, path):
+        return []
+
+    async def read(self, path, part):
+        return []
+
+    async def write(self, parts):
+        if "bad" in parts:
+            raise ToolExecutionError("these rows do not fit")
+        return b",".join(b"%s:%d" % (name.encode(), len(rows)) for name, rows in parts.items())
+
+
+@pytest.fixture
+def taking(tmp_path):
+    host = TestHost.discover(no_plugins=True, environ={})
+    spec = FormatSpec(name="n", summary="", factory="a:b", endings=(), writes=(".n",))
+    host.provide(spec, Counting)
+    log = TaskLog("task_1", InProcessJournal(), [])
+    files = OutputFiles(OutputFolder(str(tmp_path)), Formats(host), log)
+    return files, log
+
+
+async def test_files_are_written_in_order_and_recorded(taking, tmp_path):
+    files, log = taking
+    for number in range(20):
+        files.take("a.txt", b"x" * number)
+    assert await files.all_written() == []
+    assert (tmp_path / "a.txt").read_bytes() == b"x" * 19
+    assert [event.size for event in log.events if isinstance(event, FileWritten)] == [*range(20)]
+    assert files.files == {"a.txt": str(tmp_path / "a.txt")}
+
+
+async def test_rows_become_files_by_the_plugin_of_their_ending(taking, tmp_path):
+    files, _ = taking
+    files.take("a.n", dumps({"Sheet1": [["a"], [1]], "More": []}), is_rows=True)
+    assert await files.all_written() == []
+    assert (tmp_path / "a.n").read_bytes() == b"Sheet1:2,More:0"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "problem"),
+    [
+        ("a.n", dumps({"bad": []}), "'a.n': these rows do not fit"),
+        (
+            "a.n",
+            b'{"a":[' + b"[]," * 4_000_000 + b"[]]}",
+            "'a.n' cannot be written: its rows have more than 5,000,000 values",
+        ),
+        ("a.n", dumps([1]), "'a.n' cannot be written: its rows are malformed"),
+        ("a.n", dumps({"a": [{"b": 1}]}), "'a.n' cannot be written: its rows are malformed"),
+        ("a.n", b"{", "'a.n' cannot be written: "),
+        ("a.m", dumps({"a": []}), "'a.m': no plugin makes .m files"),
+    ],
+)
+async def test_what_cannot_be_made_is_told_once(taking, tmp_path, name, data, problem):
+    files, log = taking
+    files.take(name, data, is_rows=True)
+    (told,) = await files.all_written()
+    assert told.startswith(problem)
+    assert await files.all_written() == []
+    assert (log.events, files.files, os.listdir(tmp_path)) == ([], {}, [])
+
+
+async def test_files_of_calls_have_a_limit_together(
+    delf_host: TestHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delf_engine.output.MOST_OF_CALLS", 10)
+    log = TaskLog("task_1", InProcessJournal(), ())
+    files = OutputFiles(OutputFolder(str(tmp_path)), Formats(delf_host), log)
+    for name in ("a.txt", "b.txt", "c.txt"):
+        files.take_from_call(name, b"sixteen"[:4])
+    (problem,) = await files.all_written()
+    assert "'c.txt' is not kept" in problem
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_an_action_adds_files_to_its_task(plain: bool, delf_host: TestHost) -> None:
+    def paint(context: CallContext) -> str:
+        context.add_output_file("lamp.png", b"\x89PNG")
+        return "painted"
+
+    async def paint_soon(context: CallContext) -> str:
+        return paint(context)
+
+    model = ScriptedModel()
+    delf_host.provide(model.spec, model.factory)
+    call = "paint()" if plain else "await paint_soon()"
+    model.writes(f"print({call})")
+    made = tool(paint if plain else paint_soon, confirm=False)
+    with Agent(tools=[made], llm="scripted", host=delf_host) as agent:
+        response = agent.run("Paint.")
+    assert response.text == "painted"
+    assert Path(response.files["lamp.png"]).read_bytes() == b"\x89PNG"

@@ -1,0 +1,53 @@
+"""Which prefilter chooses, and when."""
+
+from pathlib import Path
+
+import pytest
+
+from delf.errors import PluginError
+from delf.protocols.context import PluginContext
+from delf.protocols.prefilter import Selection
+from delf.specs import PrefilterSpec
+from delf_devkit.testing.hosts import TestHost
+from delf_engine.prefilters import Prefilters
+
+
+@pytest.fixture
+def host():
+    return TestHost([])
+
+
+def prefilters(host, mode):
+    return Prefilters(host, {}, PluginContext(data_dir=Path()), mode)
+
+
+class NamedPrefilter:
+    def __init__(self, name):
+        self.name = name
+
+    async def select(self, task, catalog, ask):
+        return Selection(names=(self.name,))
+
+
+@pytest.mark.parametrize("mode", ["filter", "search"])
+def test_a_mode_that_was_asked_for_is_forced(host, mode):
+    for name in ("filter", "search"):
+        spec = PrefilterSpec(name=name, summary="s", factory="x:y", modes=(name,))
+        host.provide(spec, lambda name=name: NamedPrefilter(name))
+    choice = prefilters(host, mode).choose()
+    assert (choice.made().name, choice.forced) == (mode, True)
+
+
+def test_auto_takes_a_prefilter_that_asks_no_model_and_no_other(host):
+    for name, asks in (("search", True), ("semantic", False)):
+        chosen = prefilters(host, "auto").choose()
+        assert chosen is None
+        spec = PrefilterSpec(name=name, summary="s", factory="x:y", modes=(name,), asks=asks)
+        host.provide(spec, lambda name=name: name)
+    chosen = prefilters(host, "auto").choose()
+    assert (chosen.mode, chosen.forced) == ("semantic", False)
+
+
+def test_a_mode_that_no_plugin_serves_is_an_error(host):
+    with pytest.raises(PluginError, match="no plugin serves prefilter_mode 'semantic'"):
+        prefilters(host, "semantic")

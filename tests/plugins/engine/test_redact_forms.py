@@ -1,0 +1,80 @@
+"""Secrets are found in every form, and nothing else is."""
+
+from __future__ import annotations
+
+import base64
+import json
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from delf_engine.redact import REDACTED, RedactedStream, Redactor
+from delf_engine.secrets import worth_hiding
+
+ODD = 'pä"ß\\ wörd/9'
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        ODD,
+        quote(ODD),
+        quote(ODD, safe=""),
+        quote(ODD, safe="").lower(),
+        quote_plus(ODD),
+        json.dumps(ODD)[1:-1],
+        json.dumps(ODD, ensure_ascii=False)[1:-1],
+        ODD.encode().hex(),
+        ODD.encode().hex().upper(),
+        json.dumps(ODD)[1:-1].replace("/", "\\/"),
+    ],
+)
+def test_every_spelling(form: str) -> None:
+    assert Redactor([ODD]).text(f"it is <{form}>") == f"it is <{REDACTED}>"
+
+
+@pytest.mark.parametrize("rest", [b"!", b"\xff\x00"])
+def test_bytes(rest: bytes) -> None:
+    data = f"it is {ODD}".encode() + rest
+    assert Redactor([ODD]).value(data) == f"it is {REDACTED}".encode() + rest
+
+
+@pytest.mark.parametrize("before", ["", "u", "u:", "u:x", "u:xy"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_base64_wherever_it_begins(before: str, encode) -> None:
+    secret = "p?ssw>rd~1-8f3a"
+    encoded = encode(f"{before}{secret} and more".encode()).decode()
+    cleaned = Redactor([secret]).text(f"Basic {encoded}")
+    assert REDACTED in cleaned
+    left = cleaned.removeprefix("Basic ").split(REDACTED)
+    assert sum(map(len, left)) <= len(encoded) - len(secret) * 8 // 6 + 4
+
+
+@pytest.mark.parametrize(
+    "word", ["", "      ", "abc12", "password", "Secret", "postgres", "123456"]
+)
+def test_what_never_counts(word: str) -> None:
+    assert not worth_hiding([word])
+
+
+def test_the_end_of_a_line_is_no_part_of_a_secret() -> None:
+    assert worth_hiding(["key-of-a-file-1\n"]) == {"key-of-a-file-1"}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "passed"),
+    [
+        (["done: ", "ask", "ed\n"], ["done: ", "a", "sked\n"]),
+        (["key: sk-8f3a", "-91c2!"], ["key: ", f"{REDACTED}!"]),
+        (["sk-8f3a-91c2", "sk-8"], [REDACTED, ""]),
+    ],
+)
+def test_in_pieces_only_what_could_begin_one_waits(pieces: list[str], passed: list[str]) -> None:
+    stream = RedactedStream(Redactor(["sk-8f3a-91c2"]))
+    assert [stream.feed(piece) for piece in pieces] == passed
+    assert stream.end() == ("sk-8" if pieces[-1] == "sk-8" else "")
+
+
+def test_without_secrets_nothing_waits() -> None:
+    stream = RedactedStream(Redactor())
+    assert (stream.feed("anything"), stream.end()) == ("anything", "")

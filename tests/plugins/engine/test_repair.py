@@ -1,0 +1,57 @@
+"""The text of a script that is not Python is mended only where it is clear what it would be."""
+
+import ast
+
+import pytest
+
+from delf_engine.repair import repaired
+
+MENDED = {
+    "typographic quotes": ("print(“a”, ‘b’)", "ab"),
+    "an apostrophe within them": ("print(“It’s”)", "It’s"),
+    "quotes within them": ('print(“say "hi"”)', 'say "hi"'),
+    "signs": ("print(1\u00a0−\u00a02, 3 ≥ 2, 2 × 3)", "-1True6"),
+    "prompts": (">>> x = 1\n>>> if x:\n...     print(x)\n...\n1", "1"),
+    "an installation": ("!pip install x\nprint(1)", "1"),
+    "an installation in a block": ("if 1:\n    %pip install x\nprint(1)", "1"),
+    "the same quotes": ('d = {\'a\': 1}\nprint(f"{d["a"]}")', "1"),
+    "the same quotes side by side": ('d = {\'a\': 1}\nprint(f"{d["a"]}" \'b\' f"{2}")', "1b2"),
+    "the same quotes, nested": ('d = {\'a\': 1}\nprint(f"<{f"{d["a"]:>{2 + 1}}"}>")', "<  1>"),
+    "a backslash": ("print(f\"{'-'.join(['a', 'b'])}{\"\\t\".join('cd')}\")", "a-bc\td"),
+    "braces and conversions": ("d = {'a': 'x'}\nprint(f\"{{{d[\"a\"]!r}}}\")", "{'x'}"),
+    "what shows itself": ('d = {\'a\': 1}\nprint(f"{d["a"] = }")', 'd["a"] = 1'),
+    "several lines": ('print(f"{\n1 +\n1}")', "2"),
+}
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_is_mended(name):
+    code, printed = MENDED[name]
+    mended = repaired(code)
+    assert mended.count("\n") == code.count("\n")
+    said = []
+    exec(mended, {"print": lambda *parts: said.extend(map(str, parts))})
+    assert "".join(said) == printed
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["print('“a” – ≥')", "x = 'It’s'  # “so”", "print(f'{1}')", "# >>> x\nprint(1)", ""],
+)
+def test_what_parses_stays(code):
+    assert repaired(code) is code
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["!rm -rf /", "SELECT 1 FROM a", "print(“a)", "print(‘It’s’)", "def f(:", "!ls\nprint(1)"],
+)
+def test_what_is_not_clear_stays(code):
+    assert repaired(code) == code
+    with pytest.raises(SyntaxError):
+        ast.parse(repaired(code))
+
+
+def test_what_is_too_long_stays():
+    code = "(" * 200_000 + "“"
+    assert repaired(code) is code

@@ -1,0 +1,97 @@
+"""Arguments that can mean one thing only are taken as that; all others are refused."""
+
+import datetime as dt
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from delf.errors import ToolRefusedError
+from delf.tools.action import action_from_function
+from delf_engine.calls.tolerance import fitting, respelled
+
+
+class Event(BaseModel):
+    title: str
+    people: list[str] = []
+    kind: Literal["call", "Meeting"] = "call"
+
+
+async def call(
+    to: list[str],
+    day: dt.date | None = None,
+    state: Literal["open", "paid", "Paid"] = "open",
+    ids: list[int] | None = None,
+    note: str | list[str] = "",
+    event: Event | None = None,
+) -> None:
+    """Take many things."""
+
+
+async def make(event: Event) -> None:
+    """Take one record."""
+
+
+def taken(function: Any, **given: Any) -> dict[str, Any]:
+    return fitting(action_from_function(function), given)[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    [
+        ({"to": "a@b.c"}, "to", ["a@b.c"]),
+        ({"to": '["a", "b"]'}, "to", ["a", "b"]),
+        ({"to": ["a"], "state": "OPEN"}, "state", "open"),
+        ({"to": ["a"], "state": " open "}, "state", "open"),
+        ({"to": ["a"], "day": dt.datetime(2026, 1, 2, 9, 30)}, "day", dt.date(2026, 1, 2)),
+        ({"to": ["a"], "day": "2026-01-02T09:30:00"}, "day", dt.date(2026, 1, 2)),
+        ({"to": {"TO": ["a"], "state": "paid"}}, "state", "paid"),
+        (
+            {"to": ["a"], "event": {"Title": "t", "people": "p"}},
+            "event",
+            Event(title="t", people=["p"]),
+        ),
+    ],
+)
+def test_is_taken(given, name, value):
+    assert taken(call, **given)[name] == value
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"to": "a@b.c, d@e.f"}, "to"),
+        ({"to": "a;b"}, "to"),
+        ({"to": ["a"], "state": "PAID"}, "state"),  # two are like it
+        ({"to": ["a"], "state": "opened"}, "state"),
+        ({"to": ["a"], "ids": "$58"}, "ids"),
+        ({"to": ["a"], "ids": "5"}, "ids"),
+        ({"to": {"recipient": "a"}}, "to"),
+        ({"to": ["a"], "day": "tomorrow"}, "day"),
+    ],
+)
+def test_is_refused(given, named):
+    with pytest.raises(ToolRefusedError, match=f"argument '{named}"):
+        taken(call, **given)
+
+
+def test_what_fits_is_not_looked_at():
+    assert taken(call, to=["a, b"], note="Open")["note"] == "Open"
+
+
+def test_the_fields_of_the_only_record():
+    assert taken(make, title="t", kind="MEETING") == {"event": Event(title="t", kind="Meeting")}
+    with pytest.raises(ToolRefusedError):
+        taken(make, title="t", place="here")
+
+
+def test_names_in_other_spellings():
+    assert respelled({"customerId": 1, "Day": 2}, ["customer_id", "day"]) == {
+        "customer_id": 1,
+        "day": 2,
+    }
+    assert respelled({"customerId": 1, "customer_id": 2}, ["customer_id"]) == {
+        "customerId": 1,
+        "customer_id": 2,
+    }
+    assert respelled({"aB": 1}, ["a_b", "ab"]) == {"aB": 1}

@@ -1,0 +1,67 @@
+"""Places among the tasks that run: given up while a person decides, and taken again."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from delf_engine.waiting import Permit
+
+
+async def turns():
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def ask(permit, answer):
+    async with permit.given_up():
+        await answer.wait()
+
+
+@pytest.fixture
+async def places():
+    """One place."""
+    return asyncio.Semaphore(1)
+
+
+async def other(places, entered, go_on):
+    async with Permit(places).taken():
+        entered.set()
+        await go_on.wait()
+
+
+async def give_up(call):
+    call.cancel()
+    with suppress(asyncio.CancelledError):
+        await call
+
+
+async def test_a_task_whose_call_was_given_up_waits_for_its_place(places):
+    permit, entered, go_on = Permit(places), asyncio.Event(), asyncio.Event()
+    async with permit.taken():
+        call = asyncio.create_task(ask(permit, asyncio.Event()))
+        beside = asyncio.create_task(other(places, entered, go_on))
+        await entered.wait()
+        await give_up(call)
+        back = asyncio.create_task(permit.regained())
+        await turns()
+        assert not back.done()
+        go_on.set()
+        await asyncio.gather(back, beside)
+        assert places.locked()
+    assert not places.locked()
+
+
+async def test_a_task_that_ends_meanwhile_takes_no_place(places):
+    permit, entered, go_on = Permit(places), asyncio.Event(), asyncio.Event()
+    async with permit.taken():
+        late = asyncio.create_task(ask(permit, asyncio.Event()))
+        call = asyncio.create_task(ask(permit, asyncio.Event()))
+        beside = asyncio.create_task(other(places, entered, go_on))
+        await entered.wait()
+        await give_up(call)
+    go_on.set()
+    await beside
+    await give_up(late)
+    await turns()
+    assert not places.locked()

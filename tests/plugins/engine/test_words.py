@@ -1,0 +1,122 @@
+"""What models and people read: stubs, the task with its context, preview, output folder."""
+
+from dataclasses import replace
+
+import pytest
+
+from delf import Connection, action
+from delf.errors import ConnectionConfigurationError, ToolDefinitionError
+from delf.tools.function import tool
+from delf_engine.approvals.plan import named_actions
+from delf_engine.output import OutputFolder
+from delf_engine.task import TaskContext
+from delf_engine.toolset import check_connection_names, load_toolset
+
+
+class Shop(Connection):
+    """A shop with "quotes" and
+    more lines."""
+
+    @action(effect="read")
+    async def find(self, status: str, limit: int = 10) -> list[dict]:
+        """Find orders.
+
+        Args:
+            status: open or closed.
+        """
+        return []
+
+    @action(effect="write")
+    async def close(self, number: int) -> None:
+        """Close an order."""
+
+
+@tool
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+# -- context ------------------------------------------------------------------------------
+
+
+def test_what_belongs_to_the_task_comes_before_it():
+    context = TaskContext(facts=["likes tea"], live={"sql": "users(id)"}, files=["/in.csv"])
+    text = context.message("the task").text
+    (known,) = context.known()
+    assert "likes tea" in known.text
+    places = [text.index(part) for part in ("users(id)", "/in.csv", "the task")]
+    assert places == sorted(places)
+
+
+# -- toolset --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["print", "rerun", "add_to_output_files", "asyncio", "ToolError", "open", "list"]
+)
+def test_names_that_scripts_need_are_refused(name):
+    with pytest.raises(ToolDefinitionError, match="scripts need that name"):
+        check_connection_names([Shop(name=name)])
+
+
+async def test_two_tools_of_one_name_are_refused():
+    with pytest.raises(ToolDefinitionError, match="two tools are named 'shop'"):
+        await load_toolset([Shop(), Shop()])
+
+
+async def test_names_in_allow_are_checked_once_the_actions_are_known():
+    shop = Shop()
+    shop.allow = ("fnd",)
+    with pytest.raises(ConnectionConfigurationError, match="did you mean 'find'"):
+        await load_toolset([shop])
+
+
+async def test_a_group_with_the_name_of_an_action_is_refused_once_the_actions_are_known():
+    class Dynamic(Shop):
+        async def actions(self):
+            found = await super().actions()
+            return [replace(item, permission="find") for item in found]
+
+    with pytest.raises(ToolDefinitionError, match="'close' is in the group 'find'"):
+        await load_toolset([Dynamic(name="shop")])
+
+
+async def test_a_part_of_the_tools():
+    tools = await load_toolset([Shop(), add])
+    part = tools.showing(frozenset({"shop.find", "add", "other"}))
+    assert [bound.name for bound in part.shown] == ["shop.find", "add"]
+    choice = part.choice()
+    assert ([tool.name for tool in choice.shown], choice.left_out) == (["shop.find", "add"], 1)
+    assert choice.describe("shop.close").signature == "(number: int) -> None"
+    assert len(part) == len(tools) == 3
+    assert [entry.name for entry in part.catalog()] == ["shop.find", "shop.close", "add"]
+    assert [c.name for c in part.connections] == ["shop", "add"]
+
+
+# -- preview --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("await shop.close(1)", ("shop.close",)),
+        ("f = shop.close\nx = [add]", ("shop.close", "add")),
+        ("await shop.find('x')", ()),
+        ("x = = 1", ()),
+        ("'shop.close'", ()),
+        ("\0", ()),
+    ],
+)
+async def test_actions_that_ask_are_named(code, names):
+    named = named_actions(code, await load_toolset([Shop(), add]))
+    assert tuple(bound.name for bound in named) == names
+
+
+# -- output folder --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["../a", "/a", "a/../../b", "", ".", "a\0"])
+def test_no_name_leaves_the_folder(tmp_path, name):
+    with pytest.raises(ValueError, match="name"):
+        OutputFolder(str(tmp_path)).write(name, b"x")
