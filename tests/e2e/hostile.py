@@ -437,16 +437,16 @@ def main() -> None:
 
 def _measure_once() -> None:
     """What sandboxes confine is tried out here, not again in each checkout: seconds each."""
-    from delf.plugins import sandboxes
+    from delf_engine.sandboxes import backends
 
-    measure, known = sandboxes.measure, dict[type, Any]()
+    measure, known = backends.measure, dict[type, Any]()
 
     async def once(backend: SandboxBackend, *, thorough: bool = False) -> Any:
         if (kind := type(backend)) not in known:
             known[kind] = await measure(backend, thorough=thorough)
         return known[kind]
 
-    sandboxes.measure = once
+    backends.measure = once
     _run(("doctor",))
 
 

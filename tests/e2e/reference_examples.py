@@ -127,8 +127,8 @@ def main(folder: Path) -> None:
     """Run all blocks, one after the other."""
     sys.path.remove(str(Path(__file__).parent))
     warnings.simplefilter("ignore")
-    for name in ("agent", "engine.runtime", "engine.views.trace"):
-        importlib.import_module(f"delf.{name}")
+    for name in ("agent", "runtime", "views.trace"):
+        importlib.import_module(f"delf_engine.{name}")
     for name in (
         "drive.connection",
         "gmail.connection",
@@ -143,7 +143,7 @@ def main(folder: Path) -> None:
         "sql.gate",
         "web.search.connection",
     ):
-        importlib.import_module(f"delf_{name}")
+        importlib.import_module(f"delf_engine.{name}")
     for name in ("google.oauth2.credentials", "httpcore", "anyio"):
         importlib.import_module(name)
     importlib.import_module("delf.plugins.host").PluginHost.discover().records()

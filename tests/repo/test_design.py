@@ -7,7 +7,8 @@ import pytest
 from support.workspace import CORE, ROOT
 
 SOURCE = CORE / "src/delf"
-HOMES = (SOURCE, ROOT / "libs/cli/src", ROOT / "plugins/cli/src")
+ENGINE = ROOT / "plugins/engine/src/delf_engine"
+HOMES = (SOURCE, ENGINE.parent, ROOT / "libs/cli/src", ROOT / "plugins/cli/src")
 PAGE = (ROOT / "docs/design.md").read_text(encoding="utf-8")
 REASONS = (ROOT / "docs/decisions.md").read_text(encoding="utf-8")
 WALKS = dict(re.findall(r"^### (.+?)\n```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
@@ -28,8 +29,10 @@ def test_each_step_is_a_module(walk: str) -> None:
 
 
 def test_the_walks_go_through_every_room_of_the_engine() -> None:
-    rooms = {path.name for path in (SOURCE / "engine").iterdir() if (path / "__init__.py").exists()}
-    walked = {step.split("/")[1] for walk in WALKS for step in steps(walk) if "engine/" in step}
+    rooms = {path.name for path in ENGINE.iterdir() if (path / "__init__.py").exists()}
+    walked = {
+        step.split("/")[1] for walk in WALKS for step in steps(walk) if "delf_engine/" in step
+    }
     assert rooms - walked <= {"secrets"}
 
 
@@ -37,7 +40,7 @@ def test_every_module_that_the_page_names_exists() -> None:
     named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", PAGE + REASONS))
     homes = (
         *HOMES,
-        SOURCE / "engine",
+        ENGINE,
         ROOT,
         *ROOT.glob("plugins/*/src/*"),
         *ROOT.glob("libs/*/src/*"),

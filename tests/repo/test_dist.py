@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 BIN = Path(sys.executable).parent
 STANDARD = (
-    "approval-terminal", "chat", "cli", "files", "journal-sql", "llm", "model-http", "sandbox-local",
-    "strategy-codegen",
+    "approval-terminal", "chat", "cli", "engine", "files", "journal-sql", "llm", "model-http",
+    "sandbox-local", "strategy-codegen",
 )  # fmt: skip
 OF_THE_DEMO = ("demo", "model-recorded", "serve", "sql")
 BUILT = (*STANDARD, "devkit", "model-recorded")
@@ -47,6 +47,13 @@ def run(*command: object, cwd: Path, **environ: str) -> str:
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
+
+
+def _fails(*command: object, cwd: Path) -> str:
+    words = [str(part) for part in command]
+    result = subprocess.run(words, cwd=cwd, capture_output=True, text=True)
+    assert result.returncode != 0
+    return result.stderr
 
 
 def _packages() -> list[Path]:
@@ -106,6 +113,7 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
         "error: no command 'run' is installed",
         "hint: pip install delf-plugin-cli",
     ]
+    assert "OptionalDependencyError" in _fails(python, "-c", "from delf import Agent", cwd=tmp_path)
     install("delf-core[standard]", "delf-plugin-model-recorded")
     listed = run(venv / "bin/delf", "plugins", cwd=tmp_path)
     for name in (*STANDARD, "model-recorded"):

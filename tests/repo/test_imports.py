@@ -50,7 +50,7 @@ def test_import_delf_is_bare() -> None:
 
 
 def test_the_agent_needs_no_terminal_and_no_settings() -> None:
-    heavy = {"rich", "click", "pydantic", "pydantic_settings", "pluggy"}
+    heavy = {"rich", "click", "pydantic", "pydantic_settings"}
     assert not _roots(imported_by("from delf import Agent, tool")) & heavy
 
 

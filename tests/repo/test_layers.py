@@ -1,6 +1,5 @@
 """The layers: import-linter's contracts for the core, and what plugins may import."""
 
-import ast
 import functools
 import re
 import subprocess
@@ -10,66 +9,10 @@ from pathlib import Path
 import grimp
 import pytest
 
-from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Library, imports_of, place, tree_of
+from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Library, imports_of, place
 
-# L0 and L1 of the layers: what a plugin is written against.
-CONTRACTS = frozenset(
-    {
-        "delf.answers",
-        "delf.attributes",
-        "delf.environment",
-        "delf.errors",
-        "delf.events",
-        "delf.hookspecs",
-        "delf.llm",
-        "delf.machine",
-        "delf.messages",
-        "delf.network",
-        "delf.notes",
-        "delf_engine.outputs",
-        "delf.packages",
-        "delf_engine.sandboxes.isolation",
-        "delf.protocols",
-        "delf_engine.retention",
-        "delf.settings",
-        "delf.specs",
-        "delf.tools",
-        "delf.types",
-        "delf.values",
-    }
-)
-# The program that a command belongs to.
-PROGRAM = frozenset({"delf.terminal"})
-CHANGES = "delf_engine.changes"
-VIEWS = "delf_engine.views"
-# What commands share: tasks are run, looked at and decided about, in whatever process.
-SHARED = PROGRAM | {
-    "delf_engine.agent", "delf_engine.background", "delf_engine.config", "delf.trust", "delf_engine.approvals", "delf_engine.redact", "delf_engine.views", "delf_engine.waiting", "delf_engine.secrets", CHANGES,
-    "delf.plugins", "delf_engine.project", "delf.records", "delf_engine.response", "delf_engine.agent_context", "delf_engine.task_options",
-}  # fmt: skip
-RUN_TASKS = PROGRAM | {
-    "delf.plugins",
-    "delf_engine.agent_context",
-    "delf_engine.sync",
-    CHANGES,
-    VIEWS,
-}
-# Those that need more than the contracts and what commands share.
-MORE: dict[str, frozenset[str]] = {
-    "approval-slack": frozenset({"delf.terminal"}),
-    "approval-terminal": PROGRAM | {CHANGES},
-    "chat": RUN_TASKS,
-    "cli": SHARED | {"delf_engine.journal.observers", "delf_engine.models"},
-    "demo": frozenset({"delf.trust"}),
-    "devkit": frozenset({"delf_engine.redact", "delf.plugins", "delf_engine.response"}),
-    "filesystem": PROGRAM,
-    "mcp": PROGRAM,
-    "routines": PROGRAM | {"delf.plugins", "delf.trust"},
-    "runner-dbos": PROGRAM
-    | {"delf.plugins", "delf_engine.project", "delf_engine.agent_context", "delf_engine.sync"},
-    "serve": RUN_TASKS,
-    "workers": PROGRAM | {"delf_engine.views.prompts", "delf.trust"},
-}
+ENGINE = "delf-plugin-engine"
+"""The one plugin that others may import, if their ``pyproject.toml`` requires it."""
 
 
 def test_the_contracts_of_import_linter_hold() -> None:
@@ -117,8 +60,8 @@ def test_the_core_imports_no_plugin() -> None:
 
 
 def test_the_core_imports_by_name_only_what_somebody_else_named() -> None:
-    """A spec's factory, a class in ``delf.toml``, names of ``delf``; the program, and the kit."""
-    named = {"__init__.py", "cli/start.py", "plugins/loader.py", "project/connections.py"}
+    """A spec's factory, names of ``delf``; the program, and the kit."""
+    named = {"__init__.py", "cli/start.py", "plugins/loader.py"}
     found = {
         path.relative_to(CORE / "src/delf").as_posix()
         for path in (CORE / "src").rglob("*.py")
@@ -149,30 +92,60 @@ def test_the_guest_needs_the_standard_library_only() -> None:
 
 
 @pytest.mark.parametrize("plugin", [*LIBRARIES, *PLUGINS], ids=lambda plugin: plugin.module)
-def test_a_plugin_imports_contracts_only(plugin: Library) -> None:
-    allowed = CONTRACTS | MORE.get(plugin.name, frozenset())
+def test_a_plugin_imports_the_core_libraries_and_what_it_requires(plugin: Library) -> None:
     found = [
         f"{place(path, node)} imports {name}"
         for path in sorted((plugin.folder / "src").rglob("*.py"))
         for node, name in imports_of(path)
-        if not _may_import(plugin, name, allowed)
+        if not _may_import(plugin, name)
     ]
     assert not found, "\n".join(found)
 
 
-def _may_import(plugin: Library, name: str, allowed: frozenset[str]) -> bool:
+def _may_import(plugin: Library, name: str) -> bool:
     root, _, rest = name.partition(".")
+    needs_engine = root == "delf_engine" or (root == "delf" and rest in _exports_of_engine())
+    if needs_engine:
+        return plugin.name == "engine" or ENGINE in _needs(plugin)
     if root.startswith("delf_"):
         return root in {plugin.module, *(library.module for library in LIBRARIES)}
-    if root != "delf" or rest in _public_names():
-        return True
-    return any(f"{name}.".startswith(f"{open_}.") for open_ in allowed)
+    return True
 
 
 @functools.cache
-def _public_names() -> frozenset[str]:
-    """What `from delf import …` gives: the API, open to commands that run tasks."""
-    for node in tree_of(CORE / "src/delf/__init__.py").body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return frozenset(ast.literal_eval(node.value))
-    return frozenset()
+def _exports_of_engine() -> frozenset[str]:
+    engine = next(each for each in PLUGINS if each.name == "engine")
+    return frozenset(engine.metadata["project"]["entry-points"]["delf.exports"])
+
+
+NO_ENGINE = """
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.metadata import distribution
+
+class Absent(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "delf_engine":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from delf.plugins.host import PluginHost
+from delf.specs import (
+    ConnectionSpec, EmbedderSpec, FormatSpec, JournalSpec, ModelSpec, SandboxSpec,
+)
+
+host = PluginHost.discover(environ={})
+unfit = [record.name for record in host.records() if record.state == "failed"]
+assert unfit == ["engine"], unfit
+for kind in (ConnectionSpec, EmbedderSpec, FormatSpec, JournalSpec, ModelSpec, SandboxSpec):
+    for spec in host.specs(kind):
+        plugin = next(each for each in host.records() if spec in each.specs)
+        requires = distribution(plugin.distribution).requires or ()
+        if not any(line.startswith("delf-plugin-engine") for line in requires):
+            host.resolve(spec)
+"""
+
+
+def test_capabilities_work_without_the_engine() -> None:
+    result = subprocess.run([sys.executable, "-c", NO_ENGINE], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

@@ -38,8 +38,6 @@ def stub() -> str:
             continue
         for name, target in record.plugin.exports:
             module = target.partition(":")[0]
-            if not name[:1].isupper():
-                continue
             made = host.exported(name)
             options = _options_of(made)
             if options is None:
@@ -86,7 +84,7 @@ def _options_of(made: Any) -> Any:
     if not inspect.isclass(made) or not inspect.isfunction(begin):
         return None
     found = re.fullmatch(r"Unpack\[(\w+)\]", str(begin.__annotations__.get("options", "")))
-    return None if found is None else getattr(sys.modules[begin.__module__], found[1])
+    return None if found is None else getattr(sys.modules[begin.__module__], found[1], None)
 
 
 def _class(made: Any, name: str, module: str, options: Any, imports: _Imports) -> str:

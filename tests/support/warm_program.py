@@ -30,9 +30,9 @@ from typing import Any, NoReturn
 
 def preload() -> None:
     """Import what most runs of the program import."""
-    for name in ("agent", "engine.views.trace", "tools.typeddicts"):
-        importlib.import_module(f"delf.{name}")
-    importlib.import_module("delf_engine.runtime")
+    importlib.import_module("delf.tools.typeddicts")
+    for name in ("agent", "runtime", "views.trace"):
+        importlib.import_module(f"delf_engine.{name}")
     for name in (
         "approval_terminal.channel",
         "approval_terminal.command",

@@ -1,7 +1,8 @@
 """delf: a task in plain words becomes a short script that calls your tools, safely.
 
-Every public name is imported on first use, so that ``import delf`` stays quick. Installed plugins
-give further ones: ``from delf import Gmail``.
+Every public name is imported on first use, so that ``import delf`` stays quick. The names here are
+the contracts for plugins. Installed plugins give further ones by entry points: the engine
+``from delf import Agent``, a connection ``from delf import Gmail``.
 """
 
 from __future__ import annotations
@@ -54,18 +55,9 @@ if TYPE_CHECKING:
     from delf.tools.connection import Connection
     from delf.tools.context import CallContext
     from delf.tools.function import Tool, tool
-    from delf_engine.agent import Agent
-    from delf_engine.agent_context import plugin_context
-    from delf_engine.config import AgentConfig
-    from delf_engine.project.project import load_project
-    from delf_engine.response import Response
-    from delf_engine.views.records import StreamEvent
-    from delf_engine.views.snapshot import StreamSnapshot
-    from delf_engine.views.trace import Trace
 
 _HOMES: Final = {
     "Action": "delf.tools.action",
-    "Agent": "delf_engine.agent",
     "Allowed": "delf.protocols.connection",
     "ApprovalRequest": "delf.protocols.approval",
     "Approved": "delf.protocols.approval",
@@ -74,27 +66,18 @@ _HOMES: Final = {
     "Connection": "delf.tools.connection",
     "Edited": "delf.protocols.approval",
     "Verdict": "delf.protocols.connection",
-    "AgentConfig": "delf_engine.config",
     "LLMConfig": "delf.llm",
     "Refused": "delf.protocols.connection",
     "Rejected": "delf.protocols.approval",
-    "Response": "delf_engine.response",
     "AlreadyDone": "delf.protocols.approval",
-    "StreamEvent": "delf_engine.views.records",
-    "StreamSnapshot": "delf_engine.views.snapshot",
     "ProposedCall": "delf.protocols.connection",
     "Tool": "delf.tools.function",
-    "Trace": "delf_engine.views.trace",
     "action": "delf.tools.action",
-    "load_project": "delf_engine.project.project",
-    "plugin_context": "delf_engine.agent_context",
     "tool": "delf.tools.function",
 }
 
 __all__ = [
     "Action",
-    "Agent",
-    "AgentConfig",
     "AgentConfirmationError",
     "AgentStateError",
     "Allowed",
@@ -126,12 +109,9 @@ __all__ = [
     "Refused",
     "Rejected",
     "ReplayMismatch",
-    "Response",
     "SandboxExecutionError",
     "SandboxLimitError",
     "SandboxUnavailableError",
-    "StreamEvent",
-    "StreamSnapshot",
     "TaskStoppedError",
     "TaskTimeoutError",
     "Tool",
@@ -139,15 +119,12 @@ __all__ = [
     "ToolException",
     "ToolExecutionError",
     "ToolRefusedError",
-    "Trace",
     "UnknownRequestError",
     "UnknownTaskError",
     "UnrecordedCallError",
     "Verdict",
     "__version__",
     "action",
-    "load_project",
-    "plugin_context",
     "tool",
 ]
 
@@ -172,15 +149,18 @@ def __getattr__(name: str) -> Any:
 
 
 def _exported(name: str) -> Any:
-    """A public name that an installed plugin gives."""
-    if name[:1].isupper():  # others are asked for by tools that look at every module
+    """Import a public name that an installed plugin gives."""
+    known = list(__all__)
+    if not name.startswith("_"):  # such names are asked for by tools that look at every module
+        from delf.packages.official import packages
         from delf.plugins.host import PluginHost
 
         with contextlib.suppress(AttributeError):
             return PluginHost.discover().exported(name)
+        known += packages("exports")
     from delf.errors import did_you_mean
 
-    raise AttributeError(f"module 'delf' has no attribute {name!r}{did_you_mean(name, __all__)}")
+    raise AttributeError(f"module 'delf' has no attribute {name!r}{did_you_mean(name, known)}")
 
 
 def __dir__() -> list[str]:

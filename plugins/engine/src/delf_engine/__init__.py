@@ -1,0 +1,1 @@
+"""The engine: an agent, its loop, the gate of calls, approvals, and replay of a journal."""

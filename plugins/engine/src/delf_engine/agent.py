@@ -566,7 +566,8 @@ class Agent(FixedAttributes, Generic[T]):
         """Let a task be done in the background; a kill does not lose it once this returns.
 
         Requests for approval go to ``on_confirm`` and :meth:`get_pending_approvals`. With
-        ``queue`` a runner does it: :class:`~delf_engine.task_options.HandingIn` has what goes along.
+        ``queue`` a runner does it, with the options of
+        :class:`~delf_engine.task_options.HandingIn`.
 
         Args:
             task: What to do, in plain words.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class AgentOptions(TypedDict, total=False):
-    """The fields of :class:`delf_engine.config.AgentConfig` as keywords; None leaves a field's default.
+    """Fields of :class:`~delf_engine.config.AgentConfig` as keywords; None leaves the default.
 
     ``docs/configuration.md`` explains each. A model is a name, or an ``LLMConfig``.
     """

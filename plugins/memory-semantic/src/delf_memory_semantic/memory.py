@@ -7,7 +7,6 @@ from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from delf import plugin_context
 from delf.attributes import FixedAttributes
 from delf.errors import AgentStateError, MemorySetupError, PluginError
 from delf_memory_semantic.database import StoredFact
@@ -40,6 +39,8 @@ class Memory(FixedAttributes):
         namespace: str = "default",
         embedding_model: str | None = _MODEL,
     ) -> None:
+        from delf import plugin_context
+
         context = plugin_context(namespace=namespace)
         url = None if path is None else str(path)
         if url is not None and "://" not in url:

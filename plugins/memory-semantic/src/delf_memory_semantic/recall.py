@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypedDict, Unpack
 import numpy as np
 from pydantic import Field
 
-from delf import Connection, action, plugin_context
+from delf import Connection, action
 from delf.errors import DelfError, ToolRefusedError
 from delf.machine.contexts import shared_task
 from delf.protocols.context import PluginContext
@@ -170,6 +170,8 @@ class Recall(Connection):
 
     def _used_context(self) -> PluginContext:
         if self._context is None:
+            from delf import plugin_context
+
             self._context = plugin_context()
         return self._context
 

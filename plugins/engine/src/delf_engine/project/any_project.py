@@ -1,7 +1,7 @@
 """``AnyProject``: what an agent takes from a project, whoever keeps its settings.
 
-:mod:`delf_engine.project.project` reads those of ``delf.toml``, ``DELF_*`` and ``--set``. A program that
-keeps settings elsewhere gives an object of its own.
+:mod:`delf_engine.project.project` reads settings from ``delf.toml``, ``DELF_*`` and ``--set``. A
+program that keeps settings elsewhere gives an object of its own.
 """
 
 from __future__ import annotations

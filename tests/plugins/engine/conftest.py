@@ -1,4 +1,4 @@
-"""Fixtures for the core's tests."""
+"""Fixtures for the engine's tests."""
 
 from support.model_fixtures import openai_server
 
