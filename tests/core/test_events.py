@@ -27,6 +27,7 @@ SAMPLES = {
     "Mapping[str, Any] | None": None,
     "Mapping[str, str]": {"a": "b"},
     "Mapping[str, Effect]": {"a": "read"},
+    "Mapping[str, int]": {"report.pdf": 512},
     "Any": [1, {"a": (2,)}],
     "Usage": Usage(input_tokens=3, cached_tokens=1, output_tokens=2),
     "tuple[ToolCall, ...]": (ToolCall(id="1", name="run", arguments="{}", token="t"),),
