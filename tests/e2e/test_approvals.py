@@ -254,11 +254,11 @@ def test_a_few_letters_are_enough_to_look_and_not_to_decide(here, what):
         run.end()
 
 
-def test_on_a_terminal_a_shortened_id_is_asked_about(here, journal):
+def test_on_a_terminal_a_decision_shows_the_request_first(here, journal):
     with running(here, SEND, env=journal) as run:
         name = run.request()
-        command = [DELF, "approvals", "approve", name[4:11]]
-        for answer, status in (("n", 1), ("y", 0)):
+        for text, answer, status in ((name, "n", 1), (name[4:11], "n", 1), (name, "y", 0)):
+            command = [DELF, "approvals", "approve", text]
             with TerminalProcess(command, env=environment() | journal, cwd=here) as terminal:
                 terminal.expect("[y/N]: ")
                 for line in ("● cannot be undone", "to = 'ada'", "copies = 2", "says: say hi"):
@@ -268,6 +268,19 @@ def test_on_a_terminal_a_shortened_id_is_asked_about(here, journal):
                 assert terminal.wait() == status
         assert run.end()[0] == 0
     assert sent(here) == ["ada 2"]
+
+
+def test_on_a_terminal_an_edit_shows_the_call_as_it_would_be_made(here, journal):
+    with running(here, SEND, env=journal) as run:
+        command = [DELF, "approvals", "edit", run.request(), "copies=7"]
+        with TerminalProcess(command, env=environment() | journal, cwd=here) as terminal:
+            terminal.expect("[y/N]: ")
+            assert "copies = 7" in terminal.text
+            assert "copies = 2" not in terminal.text
+            terminal.send("y\n")
+            assert terminal.wait() == 0
+        assert run.end()[0] == 0
+    assert sent(here) == ["ada 7"]
 
 
 def test_without_a_journal_for_several_processes(here):

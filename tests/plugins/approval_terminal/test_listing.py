@@ -13,13 +13,16 @@ from delf_approval_terminal import listing
 def show(monkeypatch, capsys):
     monkeypatch.setattr(listing, "columns", lambda: 80)
 
-    def show(**asked):
+    def show(*, as_table=False, **asked):
         requested = ApprovalRequested(
             task_id="t", seq=1, at=0.0, request_id="r", call_id=1, digest="d", effect="write",
             **{"action": "bank.pay", "arguments": {}, **asked},
         )  # fmt: skip
         task = TaskRecord(task_id="t", task="Pay.", started_at=0.0, state="running")
-        listing.show(RequestRecord(requested=requested, decided=None, task=task))
+        record = RequestRecord(requested=requested, decided=None, task=task)
+        if as_table:
+            return listing.table([record])
+        listing.show(record)
         return capsys.readouterr().out.splitlines()
 
     return show
@@ -38,3 +41,20 @@ def test_what_the_script_left_out_is_shown(show):
     lines = show(arguments={"to": "ada"}, defaults={"to": "all", "bcc": "eve"})
     assert "  bcc (left out by the script) = 'eve'" in lines
     assert not any("'all'" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("asked", "mark"),
+    [
+        ({}, "  -  "),
+        ({"outcome_unknown": True}, "! outcome unknown"),
+        ({"changed": True}, "! changed"),
+        ({"made_before": 1}, "! made before"),
+        ({"reason": "too much", "made_before": 1}, "! made before, warning"),
+        ({"arguments": {"to": "ada\u202e"}}, "! hidden"),
+        ({"flow": "to: mail.read", "origins": {}}, "! others words"),
+    ],
+)
+def test_the_list_marks_what_is_dangerous_or_unusual(show, asked, mark):
+    (_, row) = show(as_table=True, **asked)
+    assert mark in row

@@ -17,6 +17,7 @@ from delf.specs import JournalSpec
 from delf.testing import PluginContract
 from delf_devkit.testing.hosts import TestHost
 from delf_engine.journal.in_process import InProcessJournal
+from delf_llm.attachments import Attachments
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply
 
@@ -274,3 +275,15 @@ await llm.call(text, file_data=["notes.txt", ("b.txt", text.encode())])
         agent.run("ask").raise_for_status()
     assert b"the key is" in server.requests[1].body
     assert b"sk-planted-secret" not in server.requests[1].body
+
+
+async def test_files_are_those_of_the_call_and_not_read_again(tmp_path: Path) -> None:
+    read: list[str] = []
+
+    def of_the_call(name: str, most: int) -> bytes:
+        read.append(name)
+        return b"as asked"
+
+    attachments = Attachments({"/in/notes.txt": "notes.txt"}, of_the_call)
+    (part,) = await attachments.parts(["/in/notes.txt"])
+    assert (part.data, read) == (b"as asked", ["notes.txt"])

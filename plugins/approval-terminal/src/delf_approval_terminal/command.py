@@ -54,7 +54,7 @@ def approvals() -> None:
     """Look at calls that wait for approval in any process, and decide about them.
 
     You may shorten an ID if it stays unique. A decision needs at least six characters of it. At
-    a terminal, a decision with a shortened ID asks you once more. The first answer counts, from
+    a terminal, a decision shows the request and asks you once more. The first answer counts, from
     here, from the terminal of the run, or from its program.
 
     \b
@@ -233,12 +233,14 @@ def _answer(
 ) -> None:
     """Send a decision and say what happened to it.
 
-    A whole id is meant; of a shorter one, a person at a terminal is asked.
+    A person at a terminal is first shown all facts, those of the edited call where they edit it.
     """
     found = ask_journal(ctx, lambda journal: answering.find_request(journal, text))
-    is_whole = check_names(text, found.requested.request_id)
-    if not is_whole and sys.stdin.isatty() and found.waits:
-        for line in listing.facts_of(found):
+    check_names(text, found.requested.request_id)
+    if sys.stdin.isatty() and found.waits:
+        decision = decide(found.requested.arguments)
+        edited = decision.arguments if isinstance(decision, Edited) else {}
+        for line in listing.facts_of(found, edited):
             click.echo(line, err=True)
         if not click.confirm(f"{found.requested.request_id}: decide so?", err=True):
             click.echo("nothing was decided", err=True)

@@ -6,12 +6,13 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import click
 
 from delf.protocols.approval import RememberedDecision
-from delf.protocols.facts import facts
+from delf.protocols.facts import FactKind, as_edited, facts
 from delf.protocols.journal import RequestRecord
 from delf_approval_terminal.render import fact_lines
 from delf_cli.answering import state_of_request
@@ -23,6 +24,8 @@ _LONGEST: Final = 60
 _INDENT: Final = "  "
 _NOT_WRAPPED: Final = 1_000_000
 """Columns where the output is not a terminal."""
+_IN_THE_LINE: Final = (FactKind.QUESTION, FactKind.EFFECT, FactKind.ACTION)
+"""Facts that a line of the list tells by itself."""
 _COLOURS: Final = {"waiting": "yellow", "approved": "green", "edited": "green", "rejected": "red"}
 
 
@@ -31,7 +34,7 @@ def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
     asked = record.requested
     arguments = {**asked.arguments, **(edited or {})}
     if asked.code is not None:
-        return f"script with {', '.join(asked.actions)}"
+        return one_line(f"script with {', '.join(asked.actions)}")
     shown = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
     who = f"{asked.worker}: " if asked.worker else ""
     call = one_line(f"{who}{asked.action}({shown})")
@@ -46,11 +49,24 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
             name,
             _age(record.requested.at),
             record.requested.effect,
+            _marks(record),
             line(record),
         )
         for name, record in zip(names, records, strict=True)
     ]
-    return runs_table(rows, ("id", "waits", "effect", "call"))
+    return runs_table(rows, ("id", "waits", "effect", "look at", "call"))
+
+
+def _marks(record: RequestRecord) -> str:
+    """Name what is dangerous or unusual about a request, the heaviest first; ``-`` for nothing."""
+    found = [
+        fact
+        for fact in facts(record.requested, record.votes)
+        if fact.required and fact.weight != "information" and fact.kind not in _IN_THE_LINE
+    ]
+    found.sort(key=lambda fact: fact.weight != "danger")
+    named = dict.fromkeys(fact.kind.value.replace("_", " ") for fact in found)
+    return f"! {', '.join(named)}" if named else "-"
 
 
 def remembered_line(decision: RememberedDecision) -> str:
@@ -97,9 +113,16 @@ def show(record: RequestRecord) -> None:
         click.echo(piece)
 
 
-def facts_of(record: RequestRecord) -> Iterator[str]:
-    """Yield all that a person has to know before they decide, in lines."""
-    asked = record.requested
+def facts_of(
+    record: RequestRecord, edited: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[str]:
+    """Yield all that a person has to know before they decide, in lines.
+
+    Args:
+        record: The request.
+        edited: Arguments that a person changes.
+    """
+    asked = as_edited(record.requested, {**record.requested.arguments, **edited})
     if asked.outcome_unknown:
         yield "Approve makes the call again, settle says that it did happen, reject gives it up."
     question, effect, *found = facts(asked, record.votes)

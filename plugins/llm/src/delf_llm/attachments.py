@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
-from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePath
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, Final
 
 from delf.errors import ToolException, did_you_mean
@@ -30,11 +30,14 @@ class Attachments:
     """Turns ``file_data`` into parts of a message.
 
     Args:
-        files: The input files that may be read, names to paths of the host. No other file is.
+        files: The input files that may be read: what scripts call them, to their names. No other
+            file is.
+        read: Reads one for the call, by its name: what a person was asked about.
     """
 
-    def __init__(self, files: Mapping[str, str]) -> None:
+    def __init__(self, files: Mapping[str, str], read: Callable[[str, int], bytes]) -> None:
         self._files = dict(files)
+        self._read = read
 
     async def parts(self, items: Sequence[Any]) -> tuple[Part, ...]:
         """The parts of a message.
@@ -51,39 +54,30 @@ class Attachments:
         parts: list[Part] = []
         left = MAX_BYTES
         for number, item in enumerate(items, 1):
-            name, data = await self._load(item, number, left)
+            name, data = await self._load(item, number)
             left -= len(data)
             if left < 0:
                 raise _too_large()
             parts.append(_part(name, data))
         return tuple(parts)
 
-    async def _load(self, item: Any, number: int, left: int) -> tuple[str, bytes]:
+    async def _load(self, item: Any, number: int) -> tuple[str, bytes]:
         name, data = _taken_apart(item, number)
         if data is not None:
             return name, data
-        path = self._files.get(name)
-        if path is None:
-            known = sorted({PurePath(file).name for file in self._files.values()})
+        file = self._files.get(name)
+        if file is None:
+            known = sorted({*self._files.values()})
             listed = ", ".join(known[:20]) or "none"
             raise ToolException(
                 f"file_data: there is no input file {name[:200]!r}{did_you_mean(name, known)}. "
                 f"Input files: {listed}. The content of another file can be given as bytes"
             )
         try:
-            data = await asyncio.to_thread(_read, Path(path), left)
+            data = await asyncio.to_thread(self._read, file, MAX_BYTES)
         except OSError as error:
             raise ToolException(f"file_data: {name!r} cannot be read: {error.strerror}") from error
-        return PurePath(path).name, data
-
-
-def _read(path: Path, limit: int) -> bytes:
-    with path.open("rb") as file:
-        # A byte more than may be read tells that there is more.
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise _too_large()
-    return data
+        return PurePath(file).name, data
 
 
 def _too_large() -> ToolException:

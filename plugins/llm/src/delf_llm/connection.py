@@ -27,7 +27,7 @@ class LLM(Connection):
 
     def __init__(self, files: Sequence[InputFile], formats: FileFormats) -> None:
         super().__init__(name="llm")
-        self._files = {name: file.path for file in files for name in (file.name, file.visible)}
+        self._files = {name: file.name for file in files for name in (file.name, file.visible)}
 
     async def actions(self) -> Sequence[Action]:
         """Its one action as it is shown: in every prompt, so in few words."""
@@ -62,5 +62,5 @@ class LLM(Connection):
             return (await context.ask([user(prompt)])).text
         from delf_llm.attachments import Attachments
 
-        parts = await Attachments(self._files).parts(file_data)
+        parts = await Attachments(self._files, context.read_file).parts(file_data)
         return (await context.ask([user(prompt, parts)], llm=context.vision_llm)).text

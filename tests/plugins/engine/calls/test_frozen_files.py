@@ -97,6 +97,70 @@ async def test_an_input_file_that_vanishes_while_a_person_is_asked(
     assert post.sent == [b"as asked"]
 
 
+async def test_a_file_that_was_not_there_when_a_person_was_asked_is_not_sent(
+    report, delf_host, scripted_model
+):
+    class LosingPost(Post):
+        @action(effect="read")
+        async def lose(self) -> None:
+            """Lose the file."""
+            report.unlink()
+
+    post = LosingPost(name="post")
+
+    def decide(request):
+        report.write_text("never shown")
+        return True
+
+    scripted_model.writes(
+        f"await post.lose()\ntry:\n    {SEND}\nexcept Exception as error:\n    print(error)"
+    )
+    async with agent_with(post, delf_host, decide, files=[str(report)]) as agent:
+        assert "could not be read when a person was asked" in (await agent.arun("Send it.")).text
+    assert post.sent == []
+
+
+async def test_a_file_that_the_script_writes_while_a_person_is_asked_is_not_sent(
+    delf_host, scripted_model
+):
+    post = Post(name="post")
+
+    async def decide(request):
+        await asyncio.sleep(0.3)  # the other branch of the script writes its file meanwhile
+        return True
+
+    script = """
+import asyncio
+async def write():
+    await asyncio.sleep(0.05)
+    add_to_output_files('report.txt', 'never shown')
+try:
+    print(await asyncio.gather(post.send('bob', ['report.txt']), write()))
+except Exception as error:
+    print(error)
+"""
+    scripted_model.writes(script)
+    async with agent_with(post, delf_host, decide) as agent:
+        assert "could not be read when a person was asked" in (await agent.arun("Send it.")).text
+    assert post.sent == []
+
+
+async def test_a_file_that_is_swapped_for_a_link_while_a_person_is_asked(
+    post, report, delf_host, scripted_model, tmp_path
+):
+    (tmp_path / "secret").write_text("a secret")
+
+    def decide(request):
+        report.unlink()
+        report.symlink_to(tmp_path / "secret")
+        return True
+
+    scripted_model.writes("from pathlib import Path\nprint(await post.send('bob', ['report.txt']))")
+    async with agent_with(post, delf_host, decide, files=[str(report)]) as agent:
+        assert (await agent.arun("Send it.")).text == "sent"
+    assert post.sent == [b"as asked"]
+
+
 async def test_a_file_of_the_task_that_is_written_again_while_a_person_is_asked(
     post, delf_host, scripted_model, tmp_path
 ):

@@ -28,6 +28,8 @@ class Call:
         basis: What the preview was made from that a person has seen and approved.
         files: The content of the task's files that the call has read so far, its check included,
             by name. A file is read once, so what is used is what a person was asked about.
+        absent: The texts in its arguments that named no file which could be read when a person
+            was asked about it.
     """
 
     number: int
@@ -43,6 +45,7 @@ class Call:
     given_up: bool = False
     basis: str | None = None
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    absent: set[str] = field(default_factory=set[str])
 
     @property
     def files_digest(self) -> str | None:

@@ -7,7 +7,7 @@ import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final, cast
 
 from delf.errors import ToolRefusedError
@@ -119,19 +119,31 @@ class CallContexts:
         )
 
     async def freeze(self, call: Call) -> None:
-        """Read the task's files that a call names, before a person is asked about it."""
+        """Read the task's files that a call names, before a person is asked about it.
+
+        What cannot be read now is not read later either: nobody was asked about its content.
+        """
         known = self._files()
-        if not known:
-            return
         texts = _texts_in(call.arguments)
-        for name in sorted({*texts, *(text.rpartition("/")[2] for text in texts)} & {*known}):
+        named = {*texts, *(text.rpartition("/")[2] for text in texts)}
+        for name in sorted(named & {*known}):
             with contextlib.suppress(ToolRefusedError, OSError):  # the action says so itself
                 await asyncio.to_thread(read_once, call.files, known, name, _MOST_FROZEN)
+        call.absent = named - call.files.keys()
 
     def _read_file(
         self, call: Call, name: str, most: int, read: Callable[[], bytes] | None
     ) -> bytes:
         """Read a file for a call, once; called in threads."""
+        if (
+            read is None
+            and name not in call.files
+            and not call.absent.isdisjoint({name, Path(name).name})
+        ):
+            raise ToolRefusedError(
+                f"{name[:200]!r} could not be read when a person was asked about this call; "
+                "make the call again"
+            )
         return read_once(call.files, self._files(), name, most, read)
 
     def _files(self) -> dict[str, Path]:
@@ -194,8 +206,8 @@ def _texts_in(value: Any) -> set[str]:
     waiting: list[Any] = [value]
     while waiting:
         item = waiting.pop()
-        if isinstance(item, str):
-            found.add(item)
+        if isinstance(item, (str, PurePath)):
+            found.add(str(item))
         elif isinstance(item, Mapping):
             waiting += cast("Mapping[Any, Any]", item).values()
         elif isinstance(item, (list, tuple, set, frozenset)):
