@@ -30,7 +30,7 @@ async def look() -> str:
     first = not Path("looked.txt").exists()
     Path("looked.txt").touch()
     if first:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
     return "seen"
 '''
 TWELVE = """
@@ -138,7 +138,7 @@ class TestAgent:
 
             looks.append(1)
             if len(looks) == 1:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
             return "seen"
 
         scripted_model.writes("for n in range(12):\n    await write(n)\nprint(await look())")
@@ -188,7 +188,7 @@ class TestAgent:
             """Look; the first time it takes long."""
             looks.append(1)
             if len(looks) == 1:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
             return "seen"
 
         @tool(effect="write", confirm=False)

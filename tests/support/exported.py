@@ -81,7 +81,8 @@ class _Imports:
 def _options_of(made: Any) -> Any:
     """The typed dictionary of what a class is made with beside what it names."""
     begin = getattr(made, "__init__", None)
-    if not inspect.isclass(made) or not inspect.isfunction(begin):
+    is_generic = hasattr(made, "__parameters__") and made.__parameters__
+    if not inspect.isclass(made) or is_generic or not inspect.isfunction(begin):
         return None
     found = re.fullmatch(r"Unpack\[(\w+)\]", str(begin.__annotations__.get("options", "")))
     return None if found is None else getattr(sys.modules[begin.__module__], found[1], None)

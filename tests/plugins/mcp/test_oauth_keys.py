@@ -43,6 +43,5 @@ async def test_a_clients_key_goes_to_the_server_itself_and_its_issuer_only(kind,
 
 async def test_requests_without_a_key_go_anywhere():
     check = keeps_keys("tools", settings(client_secret="s"))
-    await check(
-        httpx2.Request("GET", "https://login.invalid/.well-known/oauth-authorization-server")
-    )
+    asked = httpx2.Request("GET", "https://login.invalid/.well-known/oauth-authorization-server")
+    assert await check(asked) is None

@@ -8,8 +8,6 @@ import delf.tools.connection
 import delf_calendar.connection
 import delf_docs.connection
 import delf_drive.connection
-import delf_engine.agent
-import delf_engine.options
 import delf_filesystem.connection
 import delf_gmail.connection
 import delf_google.settings
@@ -28,7 +26,6 @@ import delf_web.connection
 import delf_web.search.connection
 import delf_web.search.settings
 import delf_workers.connection
-from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from delf_chat.command import Chat as Chat
@@ -36,6 +33,7 @@ from delf_chat.command import ChatMessage as ChatMessage
 from delf_chat.command import ConversationCompressionError as ConversationCompressionError
 from delf_chat.command import arun_chat as arun_chat
 from delf_chat.command import run_chat as run_chat
+from delf_engine.agent import Agent as Agent
 from delf_engine.agent_context import plugin_context as plugin_context
 from delf_engine.config import AgentConfig as AgentConfig
 from delf_engine.project.project import load_project as load_project
@@ -100,68 +98,6 @@ class APITool(delf_openapi.connection.APITool):
         max_spec_bytes: int = ...,
         validate: delf_openapi.settings.Validation = ...,
         check_arguments: Literal['warn', 'raise'] = ...,
-    ) -> None: ...
-
-class Agent(delf_engine.agent.Agent):
-    def __init__(
-        self,
-        config: delf_engine.agent.AgentConfig | Sequence[Any] | None = ...,
-        *,
-        tools: Sequence[Any] | None = ...,
-        chat: delf_engine.agent.AgentChat | Mapping[str, Any] | bool | None = ...,
-        memory: delf_engine.agent.MemoryStore | delf_engine.agent.SupportsStore | str | None = ...,
-        strategy: str | delf_engine.agent.Strategy | None = ...,
-        on_confirm: Callable[[Any], Any] | None = ...,
-        output: type[delf_engine.agent.T] | Mapping[str, Any] | None = ...,
-        host: delf_engine.agent.PluginHost | None = ...,
-        project: delf_engine.agent.AnyProject | None = ...,
-        llm: str | delf_engine.options.LLMConfig | None = ...,
-        light_llm: str | delf_engine.options.LLMConfig | None = ...,
-        heavy_llm: str | delf_engine.options.LLMConfig | None = ...,
-        vision_llm: str | delf_engine.options.LLMConfig | None = ...,
-        system_prompt: str | None = ...,
-        providers: delf_engine.options.Mapping[str, str] | None = ...,
-        api_key_for: delf_engine.options.Mapping[str, str] | None = ...,
-        verbose: bool | None = ...,
-        prefilter_mode: str | None = ...,
-        tools_budget: int | None = ...,
-        embedder: str | None = ...,
-        memory_namespace: str | None = ...,
-        memory_scope: delf_engine.options.Literal['person', 'agent'] | None = ...,
-        memory_top_k: int | None = ...,
-        memory_threshold: float | None = ...,
-        learn: bool | None = ...,
-        reuse: delf_engine.options.Literal['off', 'offer', 'auto'] | None = ...,
-        retry_count: int | None = ...,
-        rerun_count: int | None = ...,
-        sandbox: str | None = ...,
-        sandbox_config: delf_engine.options.Mapping[str, delf_engine.options.Any] | None = ...,
-        min_isolation: delf_engine.options.Isolation | None = ...,
-        files: delf_engine.options.Sequence[str] | None = ...,
-        allowed_libs: delf_engine.options.Sequence[str] | None = ...,
-        budget_usd: float | None = ...,
-        allow_unpriced: bool | None = ...,
-        approval_mode: delf_engine.options.ApprovalMode | None = ...,
-        pre_approved: delf_engine.options.Sequence[str] | None = ...,
-        confirm_mode: delf_engine.options.ConfirmMode | None = ...,
-        flows: delf_engine.options.FlowMode | None = ...,
-        flow_rules: delf_engine.options.Sequence[str] | None = ...,
-        wait_approvals: bool | None = ...,
-        approvals: delf_engine.options.Sequence[str] | None = ...,
-        observers: delf_engine.options.Sequence[str] | None = ...,
-        approval_rules: delf_engine.options.Mapping[str, delf_engine.options.Any] | None = ...,
-        approval_timeout: float | None = ...,
-        timeout: float | None = ...,
-        stream: bool | None = ...,
-        max_tasks: int | None = ...,
-        max_depth: int | None = ...,
-        max_children: int | None = ...,
-        keep_prompts: bool | None = ...,
-        keep_tasks: int | None = ...,
-        record: str | None = ...,
-        journal: str | None = ...,
-        lease: float | None = ...,
-        output_dir: str | None = ...,
     ) -> None: ...
 
 class Calendar(delf_calendar.connection.Calendar):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from delf.errors import DelfError, UnknownRequestError
+from delf.errors import ConfigurationError, DelfError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import (
     AlreadyDone,
@@ -193,12 +193,9 @@ async def test_nor_does_on_confirm_with_anything_but_true(tools, answer):
 
 
 @pytest.mark.parametrize("remember", ["forever", "session", True, None])
-async def test_an_answer_through_the_agent_is_well_formed_or_refused(tools, remember):
-    pending = PendingRequests()
-    pending.open(request())
-    with pytest.raises(DelfError, match="are invalid"):
-        pending.decide("req_1", Approved(remember=remember))
-    assert pending.find("req_1") is not None
+def test_an_approval_for_an_unknown_time_is_refused_as_it_is_made(remember):
+    with pytest.raises(ConfigurationError, match="remember of Approved"):
+        Approved(remember=remember)
 
 
 def request(**changes) -> ApprovalRequest:

@@ -177,10 +177,6 @@ async def test_an_approved_call_is_made():
         ("yes", "no decision that can be taken: str is not a decision"),
         (1, "no decision that can be taken: int is not a decision"),
         (Expired(after_seconds=1), "nobody answered within 1 s"),
-        (
-            Approved(remember="forever"),
-            "on_confirm gave no decision that can be taken: the fields",
-        ),
         (Edited(arguments={"number": "x"}), "the edited arguments do not fit"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import builtins
 import itertools
@@ -349,7 +350,7 @@ def _line_of_script(depth: int) -> int:
     return 0
 
 
-class _NoValue:
+class _NoValue(abc.ABC):
     """A connection or an action: it can be called, and has no value of its own.
 
     A script that uses it as one forgot to call it, or called something else, and would go on as if
@@ -358,9 +359,9 @@ class _NoValue:
 
     __slots__ = ()
 
+    @abc.abstractmethod
     def misuse(self) -> TypeError:
         """Make the error for its use as a value."""
-        raise NotImplementedError
 
     def __bool__(self) -> bool:
         raise self.misuse()
