@@ -1,15 +1,19 @@
 """Every package has one shape, so that whoever knows one plugin knows them all."""
 
 import ast
+import inspect
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from delf import Memory
 from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
-from delf.packages.official import all_packages, packages
+from delf.packages.official import all_packages, package_of, packages
+from delf.plugins.embedders import Embedders
 from delf.plugins.host import PluginHost
+from delf.protocols.context import PluginContext
 from delf.specs import PrefilterSpec
 from support.exported import STUB, stub
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, nodes_of, place
@@ -65,8 +69,19 @@ def test_bundles_bring_every_plugin_once() -> None:
     }  # fmt: skip
     brought = [re.split(r"[\[>]", line)[0] for lines in extras.values() for line in lines]
     assert set(brought) <= set(_names())
-    left_out = OURS - set(brought)
-    assert left_out == {"delf-plugin-embed-sentence-transformers"}, "add it to a bundle"
+    assert set(brought) >= OURS, "add it to a bundle"
+
+
+def test_the_bundle_of_the_memory_brings_the_embedder_of_its_default() -> None:
+    extras = tomllib.loads((CORE / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    default = inspect.signature(Memory).parameters["embedding_model"].default
+    spec = Embedders(PluginHost.discover(), {}, PluginContext()).spec(default)
+    package = package_of("embedder", spec.name)
+    assert package is not None
+    assert any(line.startswith(package) for line in extras["memory"])
+    assert not any(line.startswith(package) for line in extras["all"]), "torch is large"
 
 
 def _names() -> list[str]:

@@ -47,8 +47,9 @@ MORE: Final[Mapping[str, tuple[type, ...]]] = {
         connection.SupportsPluginContext,
         connection.SupportsRenewal,
     ),
-    "embedder": (embedder.SupportsCheck,),
+    "embedder": (embedder.SupportsCheck, embedder.SupportsLoading),
     "format": (formats.SupportsWrite,),
+    "memory": (memory.SupportsMemoryWarmUp,),
     "journal": (
         journal.SharedJournal,
         journal.SupportsRemembered,

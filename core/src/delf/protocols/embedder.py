@@ -62,6 +62,26 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
+class SupportsLoading(Protocol):
+    """An embedder whose model is loaded first, which takes seconds."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """True once ``embed`` computes at once, or fails at once."""
+        ...
+
+    async def load(self) -> None:
+        """Load the model and wait for it; other callers wait for the same load.
+
+        A caller that is cancelled leaves the load to go on.
+
+        Raises:
+            DelfError: When the model cannot be loaded.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsCheck(Protocol):
     """An embedder that knows whether it could be used."""
 

@@ -65,6 +65,19 @@ class MemoryStore(Protocol):
 
 
 @runtime_checkable
+class SupportsMemoryWarmUp(Protocol):
+    """A store that loads what it searches with, such as an embedding model."""
+
+    async def warm_up(self) -> None:
+        """Load it, and return when it is loaded or cannot be.
+
+        An agent calls this when it starts. A search in the meantime waits for nothing: it finds
+        what it can, and notes what is missing.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsStore(Protocol):
     """Something for programs that has a store inside, such as a face without ``await``."""
 

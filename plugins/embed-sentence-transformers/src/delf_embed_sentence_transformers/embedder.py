@@ -7,9 +7,9 @@ import atexit
 import gc
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -65,6 +65,13 @@ def _load(name: str, device: str | None, download: bool) -> _Loaded:
         return found
 
 
+def _load_for(load: Future[_Loaded], name: str, device: str | None, download: bool) -> None:
+    try:
+        load.set_result(_load(name, device, download))
+    except BaseException as error:
+        load.set_exception(error)
+
+
 def _missing(name: str) -> ConfigurationError:
     return ConfigurationError(
         f"the embedding model {name!r} cannot be loaded: it is neither a folder nor in "
@@ -118,6 +125,8 @@ class SentenceTransformersEmbedder:
         self._batch_size = batch_size
         self._download = download
         self._model: _Loaded | None = None
+        self._load: Future[_Loaded] | None = None
+        self._lock = Lock()
 
     @property
     def model(self) -> str:
@@ -142,12 +151,37 @@ class SentenceTransformersEmbedder:
         Raises:
             ConfigurationError: When the model is not there, or is none.
         """
-        if self._model is None:
-            self._model = await asyncio.to_thread(_load, self._name, self._device, self._download)
+        await self.load()
+        loaded = self._model
+        if loaded is None:
+            raise ConfigurationError("the embedder was closed while it loaded its model")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
-            self._model.thread, _encode, self._model.model, self._name, list(texts), kind
+            loaded.thread, _encode, loaded.model, self._name, list(texts), kind
         )
+
+    @property
+    def is_loaded(self) -> bool:
+        """True once a text is embedded at once."""
+        return self._model is not None
+
+    async def load(self) -> None:
+        """Load the model, as :class:`delf.protocols.embedder.SupportsLoading` describes.
+
+        Raises:
+            ConfigurationError: When the model is not there, or is none.
+        """
+        if self._model is not None:
+            return
+        await self.check()  # a model that is not there is told before torch is imported
+        with self._lock:
+            if self._load is None or (self._load.done() and self._load.exception() is not None):
+                # A thread of its own: an event loop that ends does not wait for it.
+                self._load = Future()
+                arguments = (self._load, self._name, self._device, self._download)
+                Thread(target=_load_for, args=arguments, daemon=True, name="delf-load").start()
+            load = self._load
+        self._model = await asyncio.shield(asyncio.wrap_future(load))
 
     async def check(self) -> None:
         """Tell whether the model is there, without loading it.
@@ -160,7 +194,7 @@ class SentenceTransformersEmbedder:
 
     async def aclose(self) -> None:
         """Let the model go; it leaves the memory with the last agent that uses it."""
-        self._model = None
+        self._model = self._load = None
 
 
 def _encode(model: Any, name: str, texts: list[str], kind: EmbeddingKind) -> Any:

@@ -15,7 +15,7 @@ from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import SupportsClose
 from delf.protocols.context import PluginContext
-from delf.protocols.embedder import Embedder, EmbeddingKind, SupportsCheck, Vectors
+from delf.protocols.embedder import Embedder, EmbeddingKind, SupportsCheck, SupportsLoading, Vectors
 from delf.specs import EmbedderSpec
 
 _USUAL: Final = packages("embedder")[usual("embedder")]
@@ -135,6 +135,14 @@ class _Batched:
     @property
     def batch_size(self) -> int:
         return self.inner.batch_size
+
+    @property
+    def is_loaded(self) -> bool:
+        return not isinstance(self.inner, SupportsLoading) or self.inner.is_loaded
+
+    async def load(self) -> None:
+        if isinstance(self.inner, SupportsLoading):
+            await self.inner.load()
 
     async def check(self) -> None:
         if isinstance(self.inner, SupportsCheck):

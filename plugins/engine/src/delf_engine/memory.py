@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from delf.errors import DelfError, MemoryRetrievalError
-from delf.machine.contexts import without_context
+from delf.machine.contexts import shared_task, without_context
 from delf.machine.threads import in_own_thread
 from delf.plugins.shapes import need
-from delf.protocols.memory import DoneTask, Fact, MemoryStore
+from delf.protocols.memory import DoneTask, Fact, MemoryStore, SupportsMemoryWarmUp
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 _MOST_SECONDS: Final = 10.0
 """A task waits no longer for facts; without them it is done as well."""
+_SHARE: Final = 0.7
+"""The share of a recall's time in which the store may load what it searches with."""
 _REST_SECONDS: Final = 60.0
 """The seconds for which a store that did not answer is left alone."""
 _MODEL_SECONDS: Final = 30.0
@@ -72,6 +77,7 @@ class AgentMemory:
         self._top_k = top_k
         self._threshold = threshold
         self._opening: asyncio.Future[MemoryStore] | None = None
+        self._warming: asyncio.Task[None] | None = None
         self._rests_until = 0.0
 
     @property
@@ -89,6 +95,20 @@ class AgentMemory:
             self._opening = without_context(in_own_thread, self._make, "delf-memory")
         return self._opening
 
+    def begin(self) -> asyncio.Future[None]:
+        """Begin to open the store and to load what it searches with; done when both are over."""
+        if self._warming is None:
+            self._warming = shared_task(self._warm_up())
+        return self._warming
+
+    async def _warm_up(self) -> None:
+        try:
+            store = await asyncio.shield(self.open())
+            if isinstance(store, SupportsMemoryWarmUp):
+                await store.warm_up()
+        except Exception as error:  # the search says what is wrong, in the trace of its task
+            _log.debug("the memory could not be prepared: %s", error)
+
     async def recall(self, query: str, seconds: float = _MOST_SECONDS) -> Sequence[str]:
         """The facts that matter for a task, best first, after the guidelines of the store.
 
@@ -99,9 +119,13 @@ class AgentMemory:
         Raises:
             MemoryRetrievalError: When it failed, or took too long.
         """
+        bound = min(seconds, _MOST_SECONDS)
+        store = await self._bounded(asyncio.shield(self.open()), bound)
+        if isinstance(store, SupportsMemoryWarmUp):
+            # To load a model is no failure: after this time the store searches without it.
+            await asyncio.wait({self.begin()}, timeout=seconds * _SHARE)
 
         async def search() -> list[str]:
-            store = await asyncio.shield(self.open())
             facts = list(await store.search(query, self._top_k, self._threshold))
             for fact in facts:
                 need(fact, Fact, "the memory")
@@ -109,7 +133,7 @@ class AgentMemory:
             said = await self.guidelines()
             return [said, *found] if said and found else found
 
-        return await self._bounded(search(), min(seconds, _MOST_SECONDS))
+        return await self._bounded(search(), bound)
 
     async def learn(self, done: DoneTask) -> Sequence[str]:
         """Let the model propose facts of a task, and save them.
@@ -152,6 +176,9 @@ class AgentMemory:
 
     async def aclose(self) -> None:
         """Close the store if it is open; it is opened again when it is needed."""
+        warming, self._warming = self._warming, None
+        if warming is not None:
+            warming.cancel()
         store, self._opening = self.store, None
         if store is not None:
             await self._bounded(store.aclose(), _MOST_SECONDS)

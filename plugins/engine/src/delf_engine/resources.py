@@ -423,5 +423,5 @@ def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
         return AgentMemory(make_store, top_k=top_k, threshold=threshold)
 
     memories = Memories(make_memory, by_person=given is None and config.memory_scope == "person")
-    memories.of(None).open()
+    memories.of(None).begin()
     return memories

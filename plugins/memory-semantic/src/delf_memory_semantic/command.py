@@ -21,6 +21,8 @@ from delf_memory_semantic.texts import names_file, pieces, read
 
 T = TypeVar("T")
 
+_QUIET_SECONDS: Final = 1.0
+"""The time after which a command says what it waits for."""
 _PLUGIN: Final = "memory-semantic"
 _STORE: Final = "semantic"
 """Endings of a word that is meant as a file, also where there is none."""
@@ -66,11 +68,20 @@ class _Opened:
         async def main() -> T:
             store = SemanticStore(self._context, **self._options)
             try:
-                return await work(store)
+                return await _shown(store, work(store))
             finally:
                 await store.aclose()
 
         return asyncio.run(main())
+
+
+async def _shown(store: SemanticStore, work: Awaitable[T]) -> T:
+    """Await work, and say so if it waits for the embedding model."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait({task}, timeout=_QUIET_SECONDS)
+    if not task.done() and store.loading is not None:
+        click.echo(f"loading the embedding model {store.loading} …", err=True)
+    return await task
 
 
 def _check_store(state: Any, project: Any) -> None:

@@ -16,7 +16,7 @@ from delf.errors import DelfError, PluginError
 from delf.machine.contexts import shared_task
 from delf.notes import note
 from delf.protocols.context import PluginContext
-from delf.protocols.embedder import Embedder
+from delf.protocols.embedder import Embedder, SupportsLoading
 from delf.settings import check_variables, source_of
 from delf_memory_semantic.database import FactDatabase, StoredFact
 from delf_memory_semantic.fusion import LOOKED_AT, fused, share_of
@@ -68,10 +68,47 @@ class SemanticStore:
         self._embedder = embedder_of(context, embedding_model)
         self._is_off = embedding_model == "off"
         self._away_until = 0.0
+        self._why_away = _WITHOUT
         self._told_away = False
+        self._load: asyncio.Task[None] | None = None
+        self._loads_beside = False
         self._nearest = Nearest(self._database)
         self._threads: ThreadPoolExecutor | None = None
         self._filling: asyncio.Task[int] | None = None
+        self._has_gaps = True
+        """True if some facts may have no vector."""
+
+    @property
+    def loading(self) -> str | None:
+        """The name of the embedding model if it is being loaded now."""
+        return self._model if self._load is not None and not self._load.done() else None
+
+    async def warm_up(self) -> None:
+        """Load the embedding model and wait for it.
+
+        From the first call on a search does not wait for the load, and finds facts by words until
+        the load is over.
+        """
+        self._loads_beside = True
+        if (load := self._begin_load()) is not None:
+            await asyncio.wait({load})
+
+    def _begin_load(self) -> asyncio.Task[None] | None:
+        """Begin to load the embedding model; None where nothing has to be loaded."""
+        embedder = self._embedder
+        if not isinstance(embedder, SupportsLoading) or embedder.is_loaded:
+            return None
+        if self._load is None or self._load.done():
+            self._load = shared_task(embedder.load())
+            self._load.add_done_callback(self._loaded)
+        return self._load
+
+    def _loaded(self, load: asyncio.Task[None]) -> None:
+        """Take note of a failed load: a later search tries again."""
+        error = None if load.cancelled() else load.exception()
+        if error is not None:
+            self._tell_away(error)
+            self._away_until = time.monotonic() + _AWAY_SECONDS
 
     async def save(
         self,
@@ -94,7 +131,8 @@ class SemanticStore:
         if not texts:
             return
         moments = None if saved_at is None else [saved_at[n] for n in kept]
-        vectors = await self._embed(texts)
+        vectors = await self._embed(texts) if self._is_loaded else None  # these come later
+        self._has_gaps = self._has_gaps or vectors is None
         rows = [(text, source) for text in texts]
         await self._in_thread(self._database.save, rows, vectors, self._model, moments)
 
@@ -125,7 +163,9 @@ class SemanticStore:
         vector = await self._query_vector(query)
         if vector is None:
             return None, {}
-        if self._filling is None:
+        is_filling = self._filling is not None and not self._filling.done()
+        if self._has_gaps and not is_filling:
+            self._has_gaps = False
             self._filling = shared_task(self.fill())
             self._filling.add_done_callback(_tell_failure)
             await asyncio.wait({self._filling}, timeout=PATIENCE)
@@ -218,6 +258,9 @@ class SemanticStore:
     async def aclose(self) -> None:
         """Close the database. Safe to call twice; used again, it is opened again."""
         await self.stop_filling()
+        load, self._load = self._load, None
+        if load is not None:
+            load.cancel()
         threads, self._threads = self._threads, None
         await asyncio.to_thread(self._close, threads)
 
@@ -234,10 +277,18 @@ class SemanticStore:
     async def _query_vector(self, query: str) -> Any:
         """The query's vector; None without an embedder, or while it fails."""
         if self._embedder is None or self._is_away:
-            if not self._told_away and not self._is_off:
-                self._told_away = True
-                note(_WITHOUT)
+            if not self._is_off:
+                note(self._why_away)
             return None
+        load = self._begin_load()
+        if load is not None and self._loads_beside:
+            note(f"facts are found by words alone: {self._model} is still being loaded")
+            return None
+        if load is not None:
+            await asyncio.wait({load})  # to load is no failure, however long it takes
+            if self._is_away:
+                note(self._why_away)
+                return None
         started = time.monotonic()
         try:
             async with asyncio.timeout(FIRST_ANSWER):
@@ -248,16 +299,28 @@ class SemanticStore:
         return np.asarray(vector, dtype="float32")
 
     @property
+    def _is_loaded(self) -> bool:
+        return not isinstance(self._embedder, SupportsLoading) or self._embedder.is_loaded
+
+    @property
     def _is_away(self) -> bool:
         return time.monotonic() < self._away_until
 
-    def _tell_away(self, error: DelfError | TimeoutError, started: float) -> None:
-        """Say once that words are searched alone, in the log and in the task's trace."""
+    def _tell_away(self, error: BaseException, started: float | None = None) -> None:
+        """Say that words are searched alone: once in the log, and in the trace of each task.
+
+        Args:
+            error: Why.
+            started: When the embedder was asked; one that fails late is not asked for a while.
+        """
         now = time.monotonic()
-        self._away_until = now + _AWAY_SECONDS if now - started > AT_ONCE else 0.0
-        why = error.describe() if isinstance(error, DelfError) else "no answer in time"
+        late = started is not None and now - started > AT_ONCE
+        self._away_until = now + _AWAY_SECONDS if late else 0.0
+        why = "no answer in time" if isinstance(error, TimeoutError) else repr(error)
+        why = error.describe() if isinstance(error, DelfError) else why
         told = f"facts are found by words alone, the embedder failed: {why}"
         note(told)
+        self._why_away = told
         (_log.info if self._told_away else _log.warning)("%s", told)
         self._told_away = True
 
