@@ -69,6 +69,37 @@ PARTS = {
     "two uses, one a part": "shop.query('x', {'n': name})\nshop.query('select ' + name)",
     "eval": "shop.query(eval('\"select \" + name'))",
     "an assignment to it": "name = name + \"'\"\nshop.query('x', {'n': name})",
+    "textwrap": "import textwrap\nshop.query(textwrap.dedent('select ' + name))",
+    "fill": "import textwrap\nshop.query(textwrap.fill(name))",
+    "translate": "shop.query('select X'.translate({88: name}))",
+    "maketrans": "shop.query('select X'.translate(str.maketrans({'X': name})))",
+    "repr": "shop.query(f'select {name!r}')",
+    "ascii": "shop.query('select ' + ascii(name))",
+    "bytes": "shop.query((b'select ' + name.encode()).decode())",
+    "shlex.quote": "import shlex\nshell.run('cat ' + shlex.quote(name))",
+    "shlex.join": "import shlex\nshell.run(shlex.join(['cat', name]))",
+    "urllib quote": "from urllib.parse import quote\nshop.query('/c/' + quote(name))",
+    "a helper that joins": "def j(*a):\n    return ' '.join(a)\nshop.query(j('select', name))",
+    "a lambda's argument": "q = lambda n: f'select {n}'\nshop.query(q(name))",
+    "a class attribute": "class Q:\n    pass\nQ.n = name\nshop.query(f'select {Q.n}')",
+    "a dataclass": (
+        "from dataclasses import dataclass\n@dataclass\nclass Q:\n    n: str\n"
+        "shop.query('select ' + Q(name).n)"
+    ),
+    "insert": "words = ['select']\nwords.insert(1, name)\nshop.query(' '.join(words))",
+    "a slice that is set": "words = [1]\nwords[0:1] = [name]\nshop.query(words[0] + 'x')",
+    "reduce": (
+        "import functools\nshop.query(functools.reduce(lambda a, b: a + b, ['select ', name]))"
+    ),
+    "an exception": (
+        "try:\n    raise ValueError(name)\nexcept ValueError as e:\n    shop.query(f'x {e}')"
+    ),
+    "match": "match name:\n    case str() as n:\n        shop.query('select ' + n)",
+    "a star": "a, *b = name, 1\nshop.query(a + 'x')",
+    "partial": "import functools\nshop.query(functools.partial('{} {}'.format, 'x')(name))",
+    "a default": "def q(n=name):\n    return 'select ' + n\nshop.query(q())",
+    "a generator": "def q():\n    yield name\nshop.query('select ' + next(q()))",
+    "splitting": "shop.query('x '.join(name.split()))",
     "a decorator": "@name.join\ndef f():\n    pass",
 }
 WHOLE = {
@@ -109,7 +140,7 @@ def test_a_text_that_becomes_a_part_takes_no_quotes(script, value):
     made = routine(script)
     with pytest.raises(ConfigurationError, match="has to match"):
         made.values({"name": value})
-    assert made.values({"name": "Ada Lovelace-Byron"}) == {"name": "Ada Lovelace-Byron"}
+    assert made.values({"name": "Lovelace-Byron"}) == {"name": "Lovelace-Byron"}
     assert made.values({}) == {"name": "Bob"}
 
 
@@ -118,6 +149,56 @@ def test_a_text_that_is_used_whole_takes_any(script):
     made = routine(script)
     assert made.parameters["name"].pattern is None
     assert made.values({"name": "x' or name = 'Bob"}) == {"name": "x' or name = 'Bob"}
+
+
+BARE = {
+    "an f-string": "shop.query(f'select * from c where id = {name}')",
+    "behind quotes": "shop.query(f\"select 'a' from c where id = {name}\")",
+    "between quotes": "shop.query(f\"select * from c where a = 'a' and id = {name} or b = 'b'\")",
+    "a comment with an apostrophe": 'shop.query(f"-- it\'s\\nselect * from c where id = {name}")',
+    "a format": "shop.query('select * from c where id = {}'.format(name))",
+    "+": "shop.query('select * from c where id = ' + name)",
+    "shlex.quote": "import shlex\nshop.query('select 1 where id = ' + shlex.quote(name))",
+    "quotes and none": "shop.query(f\"select '{name}' where id = {name}\")",
+}
+
+
+@pytest.mark.parametrize("script", BARE.values(), ids=BARE)
+@pytest.mark.parametrize("value", ["1 or 1", "id", "true", "", "1-1", "1 union select 2", "١"])
+def test_a_number_without_quotes_stays_a_number(script, value):
+    made = routine(script, default="17")
+    with pytest.raises(ConfigurationError, match="has to match"):
+        made.values({"name": value})
+    assert made.values({"name": "18"}) == {"name": "18"}
+
+
+@pytest.mark.parametrize("script", BARE.values(), ids=BARE)
+def test_words_without_quotes_are_not_more_than_in_the_task(script):
+    made = routine(script, default="orders")
+    with pytest.raises(ConfigurationError, match="has to match"):
+        made.values({"name": "orders union select secret from keys"})
+    assert made.values({"name": "bills"}) == {"name": "bills"}
+    made = routine(script, default="Ada Lovelace")
+    assert made.values({"name": "Grace Hopper"}) == {"name": "Grace Hopper"}
+    with pytest.raises(ConfigurationError, match="has to match"):
+        made.values({"name": "x or 1"})
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "shop.query(f\"select * from c where name = '{name}'\")",
+        "shop.query(f\"select * from c where name like '%{name}%' and a = 'b'\")",
+        "shop.query(f'select {name!r}')",
+        "n = name\nshell.run(f'ls \"{n}\"')",
+    ],
+)
+def test_within_quotes_are_as_many_words_as_one_likes(script):
+    made = routine(script)
+    assert made.values({"name": "Ada King Lovelace"}) == {"name": "Ada King Lovelace"}
+    for value in ("x' or name = 'Bob", 'a" b', "", ".", "..", "-x", "$(id)", "a\\"):
+        with pytest.raises(ConfigurationError, match="has to match"):
+            made.values({"name": value})
 
 
 def test_the_pattern_is_in_the_file_and_the_tasks_own_value_fits():

@@ -1,20 +1,28 @@
-"""Tells which parameters of a script are used whole, and may hold any text.
+"""Tells which texts a parameter of a script may hold, by what the script does with it.
 
 A text that becomes a part of another one, such as a statement, a command, a path or an address, can
 change what that one means: ``x' or name = 'Bob``. It is used whole where it is an argument of an
-action by itself, or within a list or a dict there, as a bound parameter is. Everything that is not
-understood here counts as a part.
+action by itself, or within a list or a dict there, as a bound parameter is. Such a text may be
+anything. Within quotes of one f-string it may be words that cannot end the quotes. Everything else,
+and everything that is not understood here, is taken for a part without quotes, as the ``5`` in
+``where id = 5``: it is as in the task, a number or so many words, as ``5 or 1`` would be others.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-SAFE: Final = r"(?!-|.*(?:\.\.|--))[\w .@-]*"
-"""The pattern of a text that becomes a part of another one: no quotes, no options, no paths."""
+_NO_PATH: Final = r"(?!-|\.?$|.*(?:\.\.|--))"
+"""The beginning of a pattern: no option, no comment, and neither a folder nor the one above."""
+QUOTED: Final = rf"{_NO_PATH}[\w .@-]+"
+"""The pattern of a text within quotes of another one."""
+_NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
+_WORD: Final = r"[\w.@-]+"
+_QUOTES: Final = "'\""
 _OWN_ACTIONS: Final = frozenset({"add_to_output_files", "files.read", "files.list", "llm"})
 """Actions of every task, which no header names."""
 _SHOWING: Final = frozenset({"print", "len", "int", "float", "bool"})
@@ -31,28 +39,67 @@ _BEHIND: Final = frozenset(
 """Names by which a script reaches variables, or what it printed, without naming them."""
 
 
-def used_whole(script: str, names: Collection[str], actions: Collection[str]) -> set[str]:
-    """Find the parameters that a script provably uses whole.
+def bounds(
+    script: str, defaults: Mapping[str, str], actions: Collection[str]
+) -> Mapping[str, str | None]:
+    """Find the patterns of a script's parameters; None for those that it uses whole.
 
     Args:
         script: The script; it is Python.
-        names: Its parameters.
+        defaults: Its parameters, with their values in the task that it came from.
         actions: What it may call, by ``connection.method``.
     """
-    if not names:
-        return set()
+    if not defaults:
+        return {}
+    found: dict[str, str | None] = {name: _bare(text) for name, text in defaults.items()}
     try:
-        flow = _Flow(ast.parse(script), {*actions, *_OWN_ACTIONS})
+        tree = ast.parse(script)
+        for pattern, quotes in ((QUOTED, True), (None, False)):
+            flow = _Flow(tree, {*actions, *_OWN_ACTIONS}, quotes=quotes)
+            whole = [name for name in defaults if flow.is_whole(name, is_given=True)]
+            found |= dict.fromkeys(whole, pattern)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
-    return {name for name in names if flow.is_whole(name, is_given=True)}
+        pass
+    return found
+
+
+def _bare(default: str) -> str:
+    """Return the pattern of a text that is a part of another one without quotes."""
+    if re.fullmatch(_NUMBER, default):
+        return _NUMBER
+    more = len(default.split()) - 1
+    return f"{_NO_PATH}{_WORD}" + (f"(?: {_WORD}){{0,{more}}}" if more > 0 else "")
+
+
+def _in_quotes(value: Any, text: Any) -> bool:
+    """Tell whether a value of an f-string stands within quotes that the f-string ends, too."""
+    if value.format_spec is not None:
+        return False
+    opened, found = "", value.conversion == ord("r")
+    for piece in text.values:
+        if piece is value:
+            found = found or bool(opened)
+        elif isinstance(piece, ast.Constant):
+            for letter in str(piece.value):
+                if letter == opened:
+                    opened = ""
+                elif letter in _QUOTES and not opened:
+                    opened = letter
+    return found and not opened
 
 
 class _Flow:
-    """The places that a script's variables get to."""
+    """The places that a script's variables get to.
 
-    def __init__(self, tree: ast.Module, actions: Collection[str]) -> None:
+    Args:
+        tree: The script.
+        actions: What it may call.
+        quotes: Whether a part of a text within quotes counts as whole.
+    """
+
+    def __init__(self, tree: ast.Module, actions: Collection[str], *, quotes: bool) -> None:
         self._actions = actions
+        self._quotes = quotes
         self._parents: dict[int, Any] = {}
         self._loads: dict[str, list[ast.Name]] = {}
         self._bound: Counter[str] = Counter()
@@ -113,7 +160,10 @@ class _Flow:
             case ast.Attribute():
                 return self._is_same_text(parent)
             case ast.FormattedValue():
-                return parent.value is node and self._is_shown(self._parents[id(parent)])
+                text = self._parents[id(parent)]
+                is_quoted = self._quotes and isinstance(text, ast.JoinedStr)
+                is_quoted = is_quoted and _in_quotes(parent, text)
+                return parent.value is node and (is_quoted or self._is_shown(text))
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
                 is_text = isinstance(node, (ast.Name, ast.Call)) and not self._in_class(parent)
                 return is_text and self.is_whole(word)

@@ -35,7 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from delf.errors import ConfigurationError, did_you_mean
 from delf.types import Effect
-from delf_routines.flow import SAFE, used_whole
+from delf_routines.flow import bounds
 
 FOLDER: Final = "routines"
 """The folder of a project's routines."""
@@ -207,10 +207,14 @@ class Routine:
 
     def _bounded(self) -> dict[str, Parameter]:
         """The parameters; a text that may become a part of another one has a pattern."""
-        free = [p.name for p in self.parameters.values() if p.type == "text" and p.pattern is None]
-        whole = used_whole(self.script, free, self.actions)
+        free = {
+            name: str(item.default)
+            for name, item in self.parameters.items()
+            if item.type == "text" and item.pattern is None
+        }
+        found = bounds(self.script, free, self.actions)
         return {
-            name: replace(item, pattern=SAFE) if name in free and name not in whole else item
+            name: replace(item, pattern=found[name]) if name in found else item
             for name, item in self.parameters.items()
         }
 

@@ -26,7 +26,7 @@ from delf.events import (
 from delf.protocols.strategy import ToolDescription
 from delf_routines.cases import answer_of
 from delf_routines.drift import named_actions
-from delf_routines.flow import SAFE
+from delf_routines.flow import QUOTED
 from delf_routines.guard import is_empty
 from delf_routines.routine import Parameter, ParameterType, Routine, Value, shape_of
 
@@ -321,9 +321,9 @@ class _Finder(ast.NodeVisitor):
         for piece in dict.fromkeys(pieces):
             kind = "date" if _DATE.fullmatch(piece) else "text"
             # Within a statement a value with quotes would end it: such a text stays fixed.
-            if kind == "text" and not re.fullmatch(SAFE, piece):
+            if kind == "text" and not re.fullmatch(QUOTED, piece):
                 continue
-            parameter = self._parameter(piece, kind, pattern=None if kind == "date" else SAFE)
+            parameter = self._parameter(piece, kind)
             if parameter is not None:
                 made[piece] = parameter.name
         if made:
@@ -342,17 +342,13 @@ class _Finder(ast.NodeVisitor):
         words = " ".join(_WORD.findall(text)).casefold()
         return len(words) >= _LEAST and f" {words} " in self._words
 
-    def _parameter(
-        self, value: Value, kind: ParameterType, pattern: str | None = None
-    ) -> Parameter | None:
+    def _parameter(self, value: Value, kind: ParameterType) -> Parameter | None:
         known = self.parameters.get(value)
         if known is None:
             known = Parameter(name=self._name(value, kind), type=kind, default=value)
             if known.name in self._fixed:
                 return None
             self._taken.add(known.name)
-        if pattern is not None:
-            known = Parameter(name=known.name, type=kind, default=value, pattern=pattern)
         self.parameters[value] = known
         return known
 
