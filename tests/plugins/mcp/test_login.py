@@ -87,8 +87,10 @@ async def logged_in(company: Company, folder: Path, **options: Any) -> tuple[str
     url = f"{company.place}/mcp"
     learned: list[str] = []
     given = {"url": url, "tokens": str(folder / "tokens.json"), **options}
-    auth = login("srv", MCPSettings.for_instance("srv", given), learned.append, open_browser)
-    async with httpx2.AsyncClient(auth=auth) as http:
+    made = login("srv", MCPSettings.for_instance("srv", given), learned.append, open_browser)
+    assert made is not None
+    auth, check = made
+    async with httpx2.AsyncClient(auth=auth, event_hooks={"request": [check]}) as http:
         return (await http.get(url)).text, learned
 
 
@@ -104,6 +106,7 @@ async def test_a_key_proves_who_the_client_is(company: Company, tmp_path: Path) 
         company, tmp_path, signing_algorithm="ES256", issuer=company.place, **options
     )
     assert said == '{"hello": "you"}'
+    assert json.loads((tmp_path / "tokens.json").read_text())["issuer"] == company.place
     assert learned == ["the-token"]
     (asked,) = company.asked
     assert (asked["grant_type"], asked["client_assertion_type"]) == (

@@ -2,9 +2,10 @@
 
 import httpx2
 import pytest
+from mcp.shared.auth import OAuthToken
 
 from delf.errors import ConnectionConfigurationError
-from delf_mcp.oauth import keeps_keys
+from delf_mcp.oauth import TokenFile, keeps_keys
 from delf_mcp.settings import MCPSettings
 
 HOME, ELSEWHERE = "https://tools.example/mcp", "https://login.invalid/token"
@@ -14,6 +15,11 @@ def settings(**given):
     return MCPSettings.for_instance(
         "tools", {"url": HOME, "oauth": "client_credentials", "client_id": "me", **given}
     )
+
+
+@pytest.fixture
+def tokens(tmp_path):
+    return TokenFile(tmp_path / "tokens.json", lambda _: None)
 
 
 def proof(kind, url):
@@ -28,8 +34,8 @@ def proof(kind, url):
 
 @pytest.mark.parametrize("kind", ["header", "body", "assertion"])
 @pytest.mark.parametrize("key", [{"client_secret": "s"}, {"private_key": "p"}])
-async def test_a_clients_key_goes_to_the_server_itself_and_its_issuer_only(kind, key):
-    check = keeps_keys("tools", settings(**key))
+async def test_a_clients_key_goes_to_the_server_itself_and_its_issuer_only(kind, key, tokens):
+    check = keeps_keys("tools", settings(**key), tokens)
     await check(proof(kind, "https://tools.example/token"))
     with pytest.raises(ConnectionConfigurationError, match="wants your client's key") as caught:
         await check(proof(kind, ELSEWHERE))
@@ -37,11 +43,37 @@ async def test_a_clients_key_goes_to_the_server_itself_and_its_issuer_only(kind,
     for other in ("http://tools.example/token", "https://tools.example:8443/token"):
         with pytest.raises(ConnectionConfigurationError):
             await check(proof(kind, other))
-    accepted = keeps_keys("tools", settings(issuer="https://login.invalid", **key))
+    accepted = keeps_keys("tools", settings(issuer="https://login.invalid", **key), tokens)
     await accepted(proof(kind, ELSEWHERE))
 
 
-async def test_requests_without_a_key_go_anywhere():
-    check = keeps_keys("tools", settings(client_secret="s"))
+async def test_requests_without_a_key_go_anywhere(tokens):
+    check = keeps_keys("tools", settings(client_secret="s"), tokens)
     asked = httpx2.Request("GET", "https://login.invalid/.well-known/oauth-authorization-server")
     assert await check(asked) is None
+
+
+def token_request(url, **fields):
+    return httpx2.Request("POST", url, data=fields)
+
+
+async def test_a_refresh_token_goes_to_the_server_that_gave_it(tokens):
+    login = "https://login.example/token"
+    check = keeps_keys("tools", settings(oauth="browser"), tokens)
+    await check(token_request(login, grant_type="authorization_code", code="c"))
+    await tokens.set_tokens(OAuthToken(access_token="a", refresh_token="r"))
+    fields = {"grant_type": "refresh_token", "refresh_token": "r"}
+    for elsewhere in (ELSEWHERE, "http://login.example/token", "https://tools.example/token"):
+        with pytest.raises(ConnectionConfigurationError, match="refresh token") as caught:
+            await check(token_request(elsewhere, **fields))
+        assert "log in again" in caught.value.hint
+    again = TokenFile(tokens.path, lambda _: None)  # another process
+    for one in (tokens, again):
+        await keeps_keys("tools", settings(oauth="browser"), one)(token_request(login, **fields))
+
+
+async def test_a_refresh_token_of_an_unknown_server_goes_nowhere(tokens):
+    tokens.path.write_text('{"tokens": {"access_token": "a", "refresh_token": "r"}}')
+    check = keeps_keys("tools", settings(oauth="browser"), tokens)
+    with pytest.raises(ConnectionConfigurationError, match="an unknown server"):
+        await check(token_request(HOME, grant_type="refresh_token", refresh_token="r"))

@@ -44,7 +44,7 @@ async def open_browser(url: str) -> None:
 
 
 class TokenFile:
-    """Tokens in a file that only its owner reads.
+    """Tokens in a file that only its owner reads, with the server that gave them.
 
     Args:
         path: The file.
@@ -52,8 +52,19 @@ class TokenFile:
     """
 
     def __init__(self, path: Path, learned: Callable[[str], None]) -> None:
-        self._path = path
+        self.path = path
         self._learned = learned
+        self._asked: str | None = None
+
+    @property
+    def issuer(self) -> str | None:
+        """The origin of the server that gave the tokens; None where that is not known."""
+        found = self._content().get("issuer")
+        return found if isinstance(found, str) else None
+
+    def asks(self, origin: str) -> None:
+        """Note the server that is asked for tokens."""
+        self._asked = origin
 
     async def get_tokens(self) -> OAuthToken | None:
         """The tokens of last time."""
@@ -65,6 +76,7 @@ class TokenFile:
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Keep tokens."""
         self._learn(tokens)
+        self._write("issuer", self._asked)
         self._write("tokens", tokens.model_dump(mode="json", exclude_none=True))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -84,7 +96,7 @@ class TokenFile:
 
     def _content(self) -> dict[str, Any]:
         try:
-            return json.loads(self._path.read_text("utf-8"))
+            return json.loads(self.path.read_text("utf-8"))
         except (OSError, ValueError):
             return {}
 
@@ -97,7 +109,7 @@ class TokenFile:
 
     def _write(self, name: str, value: Any) -> None:
         content = {**self._content(), name: value}
-        write_private(self._path, json.dumps(content).encode())
+        write_private(self.path, json.dumps(content).encode())
 
 
 class Returning:
@@ -163,10 +175,13 @@ class Returning:
         writer.close()
 
 
+Check = Callable[["httpx2.Request"], Awaitable[None]]
+
+
 def login(
     name: str, settings: MCPSettings, learned: Callable[[str], None], open_url: OpenURL
-) -> httpx2.Auth | None:
-    """Make the login for requests to a server; None where there is none.
+) -> tuple[httpx2.Auth, Check] | None:
+    """Make the login for requests to a server, and the check of them; None where there is none.
 
     Raises:
         ConnectionConfigurationError: When settings are missing.
@@ -174,7 +189,8 @@ def login(
     if settings.oauth == "off" or settings.url is None:
         return None
     tokens = TokenFile(_file(name, settings), learned)
-    return _provider(name, settings, settings.url, tokens, open_url)
+    auth = _provider(name, settings, settings.url, tokens, open_url)
+    return auth, keeps_keys(name, settings, tokens)
 
 
 def _provider(
@@ -238,33 +254,46 @@ def _of_program(
     )
 
 
-def keeps_keys(name: str, settings: MCPSettings) -> Callable[[httpx2.Request], Awaitable[None]]:
+def keeps_keys(name: str, settings: MCPSettings, tokens: TokenFile) -> Check:
     """Make the check of requests that keeps a user's keys from servers that others name.
 
     The MCP server says where to log in. A secret or key that the user gave goes to its own origin
-    and to ``issuer``, and to no other.
+    and to ``issuer``, and to no other. A refresh token goes to the server that gave it.
 
     Args:
         name: The connection's name, for messages.
         settings: The addresses and keys that the user gave.
+        tokens: The tokens that servers gave.
     """
     homes = {_origin(url) for url in (settings.url, settings.issuer) if url is not None}
+    has_key = settings.client_secret is not None or settings.private_key is not None
 
     async def check(request: httpx2.Request) -> None:
         origin = _origin(str(request.url))
-        if origin in homes:
-            return
-        sent = request.headers.get("authorization", "").encode() + request.content
-        has_key = settings.client_secret is not None or settings.private_key is not None
-        proves = b"client_secret=" in sent or b"client_assertion=" in sent
-        if has_key and (proves or sent.lower().startswith(b"basic ")):
+        fields = parse_qs(request.content.decode("latin-1")) if _is_form(request) else {}
+        if "refresh_token" in fields and origin != tokens.issuer:
+            raise ConnectionConfigurationError(
+                f"{name}: the MCP server wants the refresh token of "
+                f"{tokens.issuer or 'an unknown server'} to go to {origin}",
+                hint=f"if the login has moved there, delete {tokens.path} and log in again",
+            )
+        header = request.headers.get("authorization", "").lower().startswith("basic ")
+        proves = header or not fields.keys().isdisjoint(("client_secret", "client_assertion"))
+        if has_key and proves and origin not in homes:
             raise ConnectionConfigurationError(
                 f"{name}: the MCP server wants your client's key to go to {origin}, which you have "
                 "not accepted",
                 hint=f'if that is right, set issuer = "{origin}"',
             )
+        if "grant_type" in fields:
+            tokens.asks(origin)
 
     return check
+
+
+def _is_form(request: httpx2.Request) -> bool:
+    kind = request.headers.get("content-type", "")
+    return kind.startswith("application/x-www-form-urlencoded")
 
 
 def _origin(url: str) -> str:

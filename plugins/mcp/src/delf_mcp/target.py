@@ -21,7 +21,7 @@ from delf.terminal import visible
 from delf_mcp.limits import MAX_MESSAGE, bounded
 from delf_mcp.link import Ending, first_of, watched
 from delf_mcp.listing import Sieve
-from delf_mcp.oauth import OpenURL, keeps_keys, login
+from delf_mcp.oauth import OpenURL, login
 from delf_mcp.program import running
 from delf_mcp.settings import MCPSettings
 
@@ -76,11 +76,12 @@ class Target:
         settings = self._settings
         # What is compressed could become larger than anything: it is not asked for.
         headers = {"accept-encoding": "identity", **revealed(settings.headers)}
-        auth = login(self._name, settings, self._learned, self._open_url)
+        made = login(self._name, settings, self._learned, self._open_url)
+        auth, check = (None, None) if made is None else made
         timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS)
         hooks: dict[str, list[Any]] = {"response": [bounded]}
-        if auth is not None:
-            hooks["request"] = [keeps_keys(self._name, settings)]
+        if check is not None:
+            hooks["request"] = [check]
         async with httpx2.AsyncClient(
             headers=headers, auth=auth, timeout=timeout, event_hooks=hooks
         ) as http:
