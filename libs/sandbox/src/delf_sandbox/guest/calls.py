@@ -369,6 +369,12 @@ class _NoValue(abc.ABC):
     def __str__(self) -> str:
         raise self.misuse()
 
+    def __repr__(self) -> str:
+        raise self.misuse()
+
+    def __mro_entries__(self, bases: object) -> NoReturn:
+        raise self.misuse()
+
     def __format__(self, spec: str) -> str:
         raise self.misuse()
 
@@ -443,9 +449,6 @@ class ToolNamespace(_NoValue):
     def __dir__(self) -> list[str]:
         return sorted(self._methods)
 
-    def __repr__(self) -> str:
-        return f"<{self._name}: {', '.join(self._methods)}>"
-
 
 class ToolFunction(_NoValue):
     """An action, or a tool that is called by its own name.
@@ -474,6 +477,3 @@ class ToolFunction(_NoValue):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = self._caller.call(self._connection, self._method, args, kwargs, 2)
         return self._caller.block(call)
-
-    def __repr__(self) -> str:
-        return f"<{_label(self._connection, self._method)}, not called>"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from delf_sandbox.guest.names import BUILTINS, ToolNames
@@ -23,6 +23,8 @@ _TAKING_VALUES = frozenset(
     }
 )
 """Builtin functions that use the value of what they are given."""
+_SHOWING = frozenset({"print", "str", "repr", "format", "ascii"})
+"""Those that show what is in a list, too."""
 _MOST_NAMES = 12
 
 
@@ -110,36 +112,51 @@ class _Uses:
                 case ast.BoolOp() if parent.values[-1] is node:
                     node = parent
                 case ast.Tuple() | ast.List() | ast.Set() | ast.Dict() | ast.IfExp():
-                    is_dropped = self._is_dropped(parent) or isinstance(parent, ast.IfExp)
-                    return self._refuse(use, node) if is_dropped else []
+                    is_lost = self._is_dropped(parent) or isinstance(parent, ast.IfExp)
+                    is_lost = is_lost or self._is_told(parent)
+                    return self._refuse(use, node) if is_lost else []
+                case ast.Call(
+                    func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(word))]
+                ) if parent.args[0] is node and use.is_connection:
+                    return self._attribute(use, parent, word)
+                case ast.NamedExpr(target=ast.Name(id=word)):
+                    if self._needs_value(self._parents[id(parent)], parent):
+                        return self._refuse(use, node)
+                    return [replace(use, node=parent), *self._aliases(use, node, word, read=True)]
                 case (
                     ast.Assign(targets=[ast.Name(id=word)])
                     | ast.AnnAssign(target=ast.Name(id=word))
-                    | ast.NamedExpr(target=ast.Name(id=word))
                 ) if parent.value is node:
                     return self._aliases(use, node, word)
                 case _:
                     return self._refuse(use, node) if self._needs_value(parent, node) else []
 
     def _attribute(self, use: _Use, parent: Any, word: str) -> list[_Use]:
-        if not isinstance(parent.ctx, ast.Load):
+        if isinstance(parent, ast.Attribute) and not isinstance(parent.ctx, ast.Load):
             return self._refuse(use, parent)
         if word.startswith("_"):
             return []
         return [_Use(f"{use.label}.{word}", (), parent, use.scope)]
 
-    def _aliases(self, use: _Use, value: Any, word: str) -> list[_Use]:
-        """Return the places that read a name which is given to a tool and to nothing else."""
+    def _aliases(self, use: _Use, value: Any, word: str, *, read: bool = False) -> list[_Use]:
+        """Return the places that read a name which is given to a tool and to nothing else.
+
+        Args:
+            use: The use of the tool.
+            value: What the name is given.
+            word: The name.
+            read: Whether the value is used where it is given to the name.
+        """
         owner = use.scope.owner(word)
-        read = [(node, scope) for node, scope in self._loads if node.id == word]
-        if not read:
+        places = [(node, scope) for node, scope in self._loads if node.id == word]
+        if not places and not read:
             return self._refuse(use, value)
         bound = owner.binds.get(word, [])
         if len(bound) != 1 or bound[0][0] is not value or owner.names.get(word) != {"data"}:
             return []
         return [
             _Use(use.label, use.methods, node, scope)
-            for node, scope in read
+            for node, scope in places
             if scope.find(word) is owner and word not in self._tools
         ]
 
@@ -148,6 +165,29 @@ class _Uses:
         while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
             node = self._parents.get(id(node))
         return isinstance(node, ast.Expr)
+
+    def _is_told(self, node: Any) -> bool:
+        """Tell whether a list or the like is shown, or given to a tool, with what is in it."""
+        while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
+            node, inner = self._parents.get(id(node)), node
+            match node:
+                case ast.FormattedValue():
+                    return True
+                case ast.Call(func=ast.Name(id=word)) if node.func is not inner:
+                    return word in _SHOWING or word in self._tools
+                case ast.Call() if node.func is not inner:
+                    return self._is_tool(node.func)
+                case ast.keyword():
+                    return self._is_tool(self._parents[id(node)].func)
+                case _:
+                    pass
+        return False
+
+    def _is_tool(self, function: Any) -> bool:
+        """Tell whether a call calls a tool or an action."""
+        while isinstance(function, ast.Attribute):
+            function = function.value
+        return isinstance(function, ast.Name) and function.id in self._tools
 
     def _needs_value(self, parent: Any, node: Any) -> bool:
         """Tell whether a part of the script uses the value of a part of it."""
@@ -168,6 +208,12 @@ class _Uses:
                 return not all(isinstance(op, ast.Is | ast.IsNot) for op in ops)
             case ast.Subscript():
                 return parent.value is node
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                return node in parent.decorator_list or node in getattr(parent, "bases", ())
+            case ast.Call() if self._is_tool(parent.func):
+                return node in parent.args
+            case ast.keyword():
+                return self._is_tool(self._parents[id(parent)].func)
             case ast.Call(func=ast.Name(id=word), args=args):
                 return node in args and word in _TAKING_VALUES and word in BUILTINS
             case ast.Call(func=ast.Attribute(value=ast.Constant()), args=args):
