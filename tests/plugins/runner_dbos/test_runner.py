@@ -147,7 +147,7 @@ async def test_a_task_is_done_by_an_agent_of_its_own_setup(
     runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue
 ) -> None:
     async def do(task_id: str, **options: Any) -> None:
-        assert options == {"retries": 3, "retry_after": 30.0}
+        assert options == {"go_on": False, "retries": 3, "retry_after": 30.0}
         await ends(journal, task_id)
 
     agents.does = do
