@@ -125,6 +125,12 @@ def called(number):
         case "changes":
             state["tools"] = LATER
             send(method="notifications/tools/list_changed")
+        case "meeting":  # no call is answered before there are two
+            if state["waiting"] is None:
+                state["waiting"] = number
+                return None
+            state["met"] = number
+            return ask()
     state["waiting"] = number
     return ask()
 
@@ -138,6 +144,8 @@ def ask():
     if state["answers"]:
         text = json.dumps(state["answers"])
         result = {"content": [{"type": "text", "text": text}]}
+    if "met" in state:
+        send(id=state["met"], result=result)
     return send(id=state["waiting"], result=result)
 
 

@@ -515,6 +515,28 @@ async def test_nobody_is_asked_without_end(rogue) -> None:
     assert "at most 50 questions" in response.text
 
 
+@pytest.mark.parametrize("tasks", [1, 2])
+async def test_no_user_is_asked_for_another(rogue, tasks) -> None:
+    srv = rogue("meeting", does={"asks": [form(), sampling()]}, effects={"good": "read"})
+    host = TestHost.discover(environ={})
+    model = ScriptedModel()
+    host.provide(model.spec, model.factory)
+    calls = ", ".join(["rogue.good()"] * (2 // tasks))
+    model.writes(*[f"import asyncio\nprint(await asyncio.gather({calls}))"] * tasks)
+    model.says("they glow")
+    asked = []
+
+    def confirm(request):
+        asked.append(request.action)
+        return True
+
+    async with soon(), Agent(tools=[srv], llm="scripted", host=host, on_confirm=confirm) as agent:
+        responses = await asyncio.gather(*(agent.arun("Do good.") for _ in range(tasks)))
+    assert asked == (["rogue.elicitation", "rogue.sampling"] if tasks == 1 else [])
+    for response in responses:
+        assert ("calls of several tasks are under way" in response.text) is (tasks == 2)
+
+
 async def test_a_person_may_think_longer_than_a_server(rogue) -> None:
     def think(request):
         if request.action == "rogue.elicitation":

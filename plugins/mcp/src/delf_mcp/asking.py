@@ -144,7 +144,7 @@ class Asking:
         """Ask a person, as an approval whose arguments are the form's fields."""
         caller = self._caller()
         if caller is None:
-            return types.ElicitResult(action="cancel")
+            return _error(self._unclear())
         try:
             if isinstance(params, types.ElicitRequestURLParams):
                 return await self._elicit_url(caller, params)
@@ -195,7 +195,7 @@ class Asking:
         """Ask the agent's model, under its budget."""
         caller = self._caller()
         if caller is None:
-            return _error("no call is under way that a model could be asked for")
+            return _error(self._unclear())
         if params.tools:
             return _error("the model is not given tools of a server")
         try:
@@ -233,12 +233,23 @@ class Asking:
                 raise Unshowable(f"a call has at most {_MOST_QUESTIONS} questions for the user")
             return await caller.context.consent(question, arguments, **options)
 
+    def _unclear(self) -> str:
+        """Why nobody is asked."""
+        if self._calls:
+            return "calls of several tasks are under way, and the question does not say for which"
+        return "no call is under way for which somebody could be asked"
+
     def _caller(self) -> Caller | None:
-        """The call that the server works for; the last one that began, where it does not say."""
+        """The call that the server works for; the last one that began, where it does not say.
+
+        With calls of several tasks under way it has to say: what one user is asked, and answers,
+        is not for another.
+        """
         own = _caller.get()
         if own is not None:
             return own
-        return self._calls[-1] if self._calls else None
+        tasks = {caller.context.task_id for caller in self._calls}
+        return self._calls[-1] if len(tasks) == 1 else None
 
 
 def _objects(fields: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
