@@ -444,3 +444,16 @@ def test_only_what_a_tool_says_itself_is_an_answer(run):
         response = run(code, refund)
         assert not response.status
         assert "was refused: limit" not in response.text
+
+
+async def test_a_plain_function_may_return_a_generator(make_agent, scripted_model):
+    @tool(confirm=False)
+    def lazily() -> object:
+        """Give one after another."""
+        return (n for n in range(3))
+
+    scripted_model.writes("print(lazily())")
+    async with make_agent(lazily) as agent:
+        response = await agent.arun("Give them.")
+    assert response.error is None
+    assert "lazily: passed as text: generator" in response.trace.warnings

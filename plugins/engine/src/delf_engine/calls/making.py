@@ -7,6 +7,7 @@ import functools
 import logging
 import threading
 import time
+from collections.abc import Coroutine
 from typing import Any
 
 from delf.errors import (
@@ -84,7 +85,7 @@ class CallMaker:
                     else:
                         plain = functools.partial(action.call, **arguments)
                         result = await self._threads.run(plain, lambda: call.given_up)
-                        if asyncio.iscoroutine(result):
+                        if isinstance(result, Coroutine):
                             result = await result
             finally:
                 if self._contexts is not None:
