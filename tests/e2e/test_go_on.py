@@ -60,7 +60,7 @@ def written(here: Path) -> list[str]:
 
 
 def test_a_task_goes_on_after_its_timeout(here):
-    failed = run(here, "--timeout", "3")
+    failed = run(here, "--timeout", "6")
     task = failed["trace"]["task_id"]
     assert failed["state"] == "failed"
     assert written(here) == LINES[:12]
@@ -82,7 +82,7 @@ def test_a_task_goes_on_after_its_timeout(here):
 
 
 def test_a_task_that_runs_out_of_time_again_goes_on_once_more(here):
-    failed = run(here, "--timeout", "3")
+    failed = run(here, "--timeout", "6")
     task = failed["trace"]["task_id"]
     (here / "looked.txt").unlink()
     again = delf("resume", task, "--timeout", "2", cwd=here)
@@ -112,7 +112,7 @@ def test_a_task_goes_on_after_its_budget(here):
 def test_a_write_that_was_cut_off_is_asked_about(here):
     tools = TOOLS.replace('effect="read"', 'effect="write"')
     (here / "tools.py").write_text(tools)
-    failed = run(here, "--timeout", "3")
+    failed = run(here, "--timeout", "6")
     task = failed["trace"]["task_id"]
     asked = delf("resume", task, "--timeout", "60", cwd=here)
     assert asked.returncode == 3
@@ -143,7 +143,7 @@ class TestAgent:
 
         scripted_model.writes("for n in range(12):\n    await write(n)\nprint(await look())")
         with Agent(tools=[write, look], llm="scripted", sandbox="local", host=delf_host) as agent:
-            failed = agent.run("write", timeout=2)
+            failed = agent.run("write", timeout=6)
             assert isinstance(failed.exception, TaskTimeoutError)
             cost = agent.total_cost_usd
             task = failed.trace.task_id
@@ -199,7 +199,7 @@ class TestAgent:
         child = "for n in range(3):\n    await write(n)\nprint(await look())"
         scripted_model.writes("await write(7)\nprint(await ask())", child)
         options = {"llm": "scripted", "sandbox": "local", "host": delf_host}
-        with Agent(tools=[write, ask], timeout=3, **options) as agent:
+        with Agent(tools=[write, ask], timeout=6, **options) as agent:
             failed = agent.run("do it")
             assert isinstance(failed.exception, TaskTimeoutError)
             done = agent.resume(failed.trace.task_id, timeout=60)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from support.serving import doing
 
-SCRIPT = "await send('ada')\nimport asyncio\nawait asyncio.sleep(4)\nprint('done')"
+SCRIPT = "await send('ada')\nimport asyncio\nawait asyncio.sleep(7)\nprint('done')"
 
 
 async def test_a_task_goes_on_after_its_timeout(serve):
     server = await serve(agent={"approval_mode": "approve_all"})
-    order = {"task": doing(SCRIPT), "wait": 20, "timeout": 2}
+    order = {"task": doing(SCRIPT), "wait": 20, "timeout": 4}
     failed = (await server.client.post("/run", json=order)).json()
     assert failed["state"] == "failed", failed
     path = f"/tasks/{failed['task_id']}"
