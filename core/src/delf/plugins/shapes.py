@@ -48,7 +48,7 @@ MORE: Final[Mapping[str, tuple[type, ...]]] = {
         connection.SupportsRenewal,
     ),
     "embedder": (embedder.SupportsCheck, embedder.SupportsLoading),
-    "format": (formats.SupportsWrite,),
+    "format": (formats.SupportsWrite, formats.SupportsPeek),
     "memory": (memory.SupportsMemoryWarmUp,),
     "journal": (
         journal.SharedJournal,

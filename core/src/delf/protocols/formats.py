@@ -95,6 +95,39 @@ class FileFormat(Protocol):
         ...
 
 
+class Peek(NamedTuple):
+    """The beginning of a table as it stands in its file.
+
+    Args:
+        rows: Rows that are not empty, with their numbers in the file, from 1.
+        total: About how many rows there are in all; None where only reading tells.
+        columns: Names of columns and their declared types, where the file declares them; None
+            where a row names them.
+    """
+
+    rows: Sequence[tuple[int, list[Any]]]
+    total: int | None = None
+    columns: Sequence[tuple[str, str]] | None = None
+
+
+@runtime_checkable
+class SupportsPeek(Protocol):
+    """A format that can show how tables begin, for the prompt and for ``header=``."""
+
+    async def peek(self, path: str, part: str | None, most: int | None) -> Peek:
+        """The first rows of one table, before any is taken for its header.
+
+        Args:
+            path: Absolute, on the host.
+            part: The table's name; the first when None.
+            most: The most rows; all when None.
+
+        Raises:
+            ToolExecutionError: When the file cannot be read, or has no such part.
+        """
+        ...
+
+
 @runtime_checkable
 class SupportsWrite(Protocol):
     """A format that can make files, too."""

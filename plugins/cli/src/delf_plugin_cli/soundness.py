@@ -46,7 +46,10 @@ OPTIONAL: Final[Mapping[str, tuple[tuple[type, str], ...]]] = {
     ),
     "connection": ((connection.SupportsClose, "what it holds is not freed when an agent closes"),),
     "embedder": ((embedder.SupportsCheck, "`delf doctor` cannot tell whether it works"),),
-    "format": ((formats.SupportsWrite, "scripts cannot make such files"),),
+    "format": (
+        (formats.SupportsWrite, "scripts cannot make such files"),
+        (formats.SupportsPeek, "the prompt reads whole tables to describe them, and no header="),
+    ),
     "journal": (
         (
             journal.SharedJournal,

@@ -6,7 +6,12 @@ from typing import Final
 
 from delf.protocols.formats import InputFile
 
-PRELOADS: Final = {".xlsx": ("openpyxl",), ".xlsm": ("openpyxl",), ".xls": ("xlrd",)}
+_TABLES: Final = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
+PRELOADS: Final = {
+    **dict.fromkeys((".xlsx", ".xlsm"), ("openpyxl",)),
+    ".xls": ("xlrd",),
+    **dict.fromkeys(_TABLES, ("duckdb",)),
+}
 """Libraries that are imported once for all children that read such files."""
 
 

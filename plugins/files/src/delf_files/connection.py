@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, NotRequired, TypedDict
 
 from delf import CallContext, Connection, action
@@ -16,10 +17,22 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.protocols.formats import InputFile, SharedFormats
+from delf_confined.limits import Limits
 from delf_confined.readers import Readers
 from delf_files.children import PRELOADS, readable
 
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
+MAX_SHOWN: Final = 30
+"""Files that the prompt describes; of others it has the names."""
+MAX_SHAPES: Final = 10_000
+"""Characters of all descriptions in the prompt."""
+MAX_SHAPE: Final = 4_000
+"""Characters of one description."""
+_SECONDS: Final = 5.0
+_SHAPES: Final = (
+    "What files.read(name) gives, with an example of each column; look again only for what is not "
+    "here."
+)
 _TEXTS: Final = (
     ".txt .md .rst .log .xml .html .htm .css .js .ts .py .sql .sh .yaml .yml .toml .ini .cfg "
     ".conf .env .tex .svg .eml .ics .vcf .srt"
@@ -57,6 +70,7 @@ class Files(Connection):
         self._files = tuple(files)
         self._formats = formats
         self._most_bytes = most_bytes
+        self._shapes: dict[tuple[str, int, int, int], str] = {}
 
     @action("reading", effect="read")
     async def list(self, context: CallContext | None = None) -> Sequence[FileFacts]:
@@ -69,29 +83,37 @@ class Files(Connection):
         self,
         name: str,
         sheet: str | None = None,
+        header: int | None = None,
         encoding: str | None = None,
         context: CallContext | None = None,
     ) -> Any:
-        """Rows as list[dict] (.csv .tsv: text; .xlsx), parsed .json, .jsonl as list, str, bytes."""
+        """Rows as list[dict] (.csv .tsv: text; .xlsx), parsed .json, .jsonl as list, str, bytes.
+        header: the number of the row with the columns' names, where it is not the first.
+        """  # noqa: D205 - the model reads the whole paragraph
         file = self._find(name)
         factory, kind = self._formats.factory(file.ending), _kind(file)
         if sheet is not None and factory is None and kind != "excel":
             raise ToolRefusedError(f"{file.name} has no sheets; leave sheet out")
+        if header is not None and factory is None and kind != "csv":
+            raise ToolRefusedError(f"{file.name} has no row that names columns; leave header out")
+        if header is not None and header < 1:
+            raise ToolRefusedError("header is the number of a row, from 1")
         if kind in ("parquet", "arrow"):
             statement = "FROM '{}'".format(file.name.replace("'", "''"))
             return await self.query(statement, context=context)
         self._check_size(file)
         if factory is not None:
             given = {"factory": factory, "path": file.path, "name": file.name, "part": sheet}
-            return await self._in_child("read_rows", given, file, context)
+            given |= {"header": header}
+            return await self._in_child("delf_files.reading:read_rows", given, file, context)
         if kind == "excel":
             raise OptionalDependencyError(
                 f"reading {file.ending} files needs a library that is not installed",
                 package="delf-plugin-files[excel]",
             )
         given = {"path": file.path, "name": file.name, "ending": file.ending, "kind": kind}
-        given |= {"encoding": encoding, "most": self._most_bytes}
-        found = await self._in_child("read_content", given, file, context)
+        given |= {"encoding": encoding, "most": self._most_bytes, "header": header}
+        found = await self._in_child("delf_files.reading:read_content", given, file, context)
         if "too_large" in found:
             raise self._too_large(file, found["too_large"])
         return found["content"]
@@ -114,16 +136,59 @@ class Files(Connection):
             statement, params, limit, self._files, self._formats, key=_asker(context)
         )
 
+    async def context(self, task: str) -> str | None:
+        """Describe the files: their tables, columns, types and examples, within a budget."""
+        shown = self._files[:MAX_SHOWN]
+        if not shown:
+            return None
+        room = min(MAX_SHAPE, MAX_SHAPES // len(shown))
+        parts = await asyncio.gather(*(self._shape(file, room) for file in shown))
+        return "\n".join([_SHAPES, *parts])
+
+    async def _shape(self, file: InputFile, room: int) -> str:
+        """Describe a file; one that cannot be looked into is described by the reason."""
+        name = file.name if file.name.isprintable() else repr(file.name)
+        try:
+            key = (file.path, room, *_state(file))
+            if key not in self._shapes:
+                given = {
+                    "path": file.path,
+                    "name": file.name,
+                    "ending": file.ending,
+                    "kind": _kind(file),
+                    "factory": self._formats.factory(file.ending),
+                    "most": self._most_bytes,
+                    "room": room,
+                }
+                self._shapes[key] = await self._in_child(
+                    "delf_files.shape:shape",
+                    given,
+                    file,
+                    None,
+                    Limits(seconds=_SECONDS),
+                    "looking into",
+                )
+            return f"{name}: {self._shapes[key]}"
+        except (DelfError, OSError) as error:
+            return f"{name}: {error}"
+
     async def _in_child(
-        self, function: str, given: dict[str, Any], file: InputFile, context: CallContext | None
+        self,
+        function: str,
+        given: dict[str, Any],
+        file: InputFile,
+        context: CallContext | None,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        doing: str = "reading",
     ) -> Any:
-        """Call a function of :mod:`delf_files.reading` in a child process."""
+        """Call a function that reads a file in a child process."""
         return await self._formats.shared(Readers).call(
-            f"delf_files.reading:{function}",
+            function,
             given,
-            about=f"reading {file.name}",
+            about=f"{doing} {file.name}",
             key=_asker(context),
             readable=readable(file),
+            limits=limits,
             preload=PRELOADS.get(file.ending, ()),
         )
 
@@ -159,7 +224,9 @@ class Files(Connection):
             factory = self._formats.factory(file.ending)
             if factory is not None and facts["size"] <= self._most_bytes:
                 given = {"factory": factory, "path": file.path}
-                facts["sheets"] = await self._in_child("read_parts", given, file, context)
+                facts["sheets"] = await self._in_child(
+                    "delf_files.reading:read_parts", given, file, context
+                )
         except DelfError as error:  # one file that is broken says nothing of the others
             facts["problem"] = error.message
         return facts
@@ -174,6 +241,11 @@ def _size(file: InputFile) -> int:
         return file.size
     except OSError as error:
         raise ToolExecutionError(f"{file.name} cannot be read: {error.strerror}") from error
+
+
+def _state(file: InputFile) -> tuple[int, int]:
+    found = Path(file.path).stat()
+    return found.st_size, found.st_mtime_ns
 
 
 def _kind(file: InputFile) -> str:

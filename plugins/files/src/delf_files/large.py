@@ -15,7 +15,7 @@ from typing import Any, Final, TextIO
 
 from delf.values.json_reader import JSONReader
 from delf_files.json_text import Lines
-from delf_files.tables import END, columns_of, named_separator, reader_of, separator_of
+from delf_files.tables import END, columns_of, reader_of, separator_at
 from delf_files.text import encoding_of_file
 
 CHUNK: Final = 4 * 1024 * 1024
@@ -43,9 +43,7 @@ def write_table(path: str, ending: str, copy: str, about: str) -> Table:
     with _open(path, encoding) as source:
         sample = source.read(_SAMPLE_CHARS)
     with _open(path, encoding) as source, _new(copy) as out:
-        separator, start = named_separator(sample)
-        if separator is None:
-            separator = "\t" if ending in (".tsv", ".tab") else separator_of(sample[start:])
+        separator, start = separator_at(sample, ending)
         source.read(start)
         csv.field_size_limit(_LARGEST_CELL)
         reader = reader_of(itertools.chain(source, [END]), separator)

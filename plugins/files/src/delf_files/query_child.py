@@ -209,7 +209,7 @@ def _prepared(table: dict[str, Any]) -> dict[str, Any]:
 
 def _make_view(connection: Any, table: dict[str, Any]) -> None:
     if table["kind"] == "arrow":
-        rows = _arrow_table(table["path"])
+        rows = arrow_table(table["path"])
         for name in table["names"]:
             connection.register(name, rows)
         return
@@ -273,7 +273,7 @@ def _struct(kinds: dict[str, str]) -> str:
     return "{" + ", ".join(f"{_name(name)}: {_text(kind)}" for name, kind in kinds.items()) + "}"
 
 
-def _arrow_table(path: str) -> Any:
+def arrow_table(path: str) -> Any:
     """A file of Arrow, or a stream of it, as it lies in the file."""
     try:
         pyarrow: Any = importlib.import_module("pyarrow")

@@ -10,21 +10,30 @@ import sys
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from delf.errors import ToolExecutionError
+from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import note
+from delf.protocols.formats import SupportsPeek
 from delf_files.forms import LOOKED_AT, check_form
 from delf_files.json_text import read_json, read_json_lines
-from delf_files.tables import TooWideError, read_table
+from delf_files.tables import TooWideError, below, read_table, records_of
 from delf_files.text import decode, decode_if_text
 
 if TYPE_CHECKING:
     from delf.protocols.formats import FileFormat
 
+_DECLARED: Final = "header= is for sheets, whose rows name the columns; leave it out"
+
 
 def read_content(
-    path: str, name: str, ending: str, kind: str, encoding: str | None, most: int
+    path: str,
+    name: str,
+    ending: str,
+    kind: str,
+    encoding: str | None,
+    most: int,
+    header: int | None = None,
 ) -> Any:
     """The content of a file that no format reads: rows, parsed JSON, text or bytes.
 
@@ -35,6 +44,7 @@ def read_content(
         kind: ``csv``, ``json``, ``jsonl``, ``text`` or ``other``.
         encoding: The text's, where the script says it.
         most: The most bytes.
+        header: The number of the row that names the columns of separated values.
 
     Returns:
         The content; for a file that is too large a dict with ``too_large`` and how it is so.
@@ -46,19 +56,27 @@ def read_content(
     if len(data) > most:  # it grew, or does not know its size, as those of /proc
         return {"too_large": f"has more than {most:,} bytes"}
     try:
-        return {"content": _parsed(data, name, ending, kind, encoding, most)}
+        return {"content": _parsed(data, name, ending, kind, encoding, most, header)}
     except TooWideError:
         return {"too_large": "is too large as rows"}
     except (ValueError, RecursionError) as error:
         raise ToolExecutionError(f"{name}: {error}") from None
 
 
-def _parsed(data: bytes, name: str, ending: str, kind: str, encoding: str | None, most: int) -> Any:
+def _parsed(
+    data: bytes,
+    name: str,
+    ending: str,
+    kind: str,
+    encoding: str | None,
+    most: int,
+    header: int | None,
+) -> Any:
     if kind in ("csv", "json", "jsonl"):
         check_form(data[:LOOKED_AT])
     if kind == "csv":
         text = decode(data, encoding, name)
-        return read_table(text, ending=ending, most_bytes=3 * most)
+        return read_table(text, ending=ending, most_bytes=3 * most, header=header)
     if kind == "json":
         return read_json(decode(data, encoding, name), name)
     if kind == "jsonl":
@@ -78,7 +96,7 @@ def _bytes_of(path: str, name: str, most: int) -> bytes:
 
 
 async def read_rows(
-    factory: Sequence[str], path: str, name: str, part: str | None
+    factory: Sequence[str], path: str, name: str, part: str | None, header: int | None = None
 ) -> list[dict[str, Any]]:
     """The rows of a file that a format reads, noting the parts that are left out.
 
@@ -87,17 +105,37 @@ async def read_rows(
         path: Where the file is.
         name: What the script calls it.
         part: The sheet or table; the first when None.
+        header: The number of the row that names the columns.
 
     Raises:
         ToolExecutionError: When it cannot be read.
     """
     made = format_of(factory)
-    rows = await made.read(path, part)
+    rows = await _rows(made, path, part, header)
     parts: Sequence[str] = () if part is not None else await made.parts(path)
     if len(parts) > 1:
         others = ", ".join(map(repr, parts[1:]))
         note(f"{name}: the first sheet, {parts[0]!r}, was read; there are {others}, too")
     return rows
+
+
+async def _rows(
+    made: FileFormat, path: str, part: str | None, header: int | None
+) -> list[dict[str, Any]]:
+    if not isinstance(made, SupportsPeek):
+        if header is not None:
+            raise ToolRefusedError(_DECLARED)
+        return await made.read(path, part)
+    found = await made.peek(path, part, None)
+    if found.columns is not None:
+        if header is not None:
+            raise ToolRefusedError(_DECLARED)
+        names = [column for column, _ in found.columns]
+        return [dict(zip(names, row, strict=True)) for _, row in found.rows]
+    try:
+        return records_of([row for _, row in below([*found.rows], header)])
+    except ValueError as error:
+        raise ToolExecutionError(str(error)) from None
 
 
 async def read_parts(factory: Sequence[str], path: str) -> list[str]:

@@ -15,16 +15,17 @@ from urllib.parse import quote
 
 from delf.errors import ToolExecutionError
 from delf.notes import note
+from delf.protocols.formats import Peek
 
 MAX_ROWS: Final = 200_000
 _TABLES: Final = (
-    "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') "
+    "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') "
     "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
 )
 
 
 class SqliteFormat:
-    """Implements :class:`delf.protocols.formats.FileFormat`."""
+    """Implements :class:`delf.protocols.formats.FileFormat` and ``SupportsPeek``."""
 
     async def parts(self, path: str) -> Sequence[str]:
         """The names of the tables and views.
@@ -44,32 +45,55 @@ class SqliteFormat:
         Raises:
             ToolExecutionError: When the file cannot be read, or has no such table.
         """
-        return _rows(path, part)
+        found = _peek(path, part, None)
+        names = [name for name, _ in found.columns or ()]
+        return [dict(zip(names, row, strict=True)) for _, row in found.rows]
+
+    async def peek(self, path: str, part: str | None, most: int | None) -> Peek:
+        """The columns of one table with their declared types, and its first rows.
+
+        Args:
+            path: Absolute, on the host.
+            part: The table's name; the first when None.
+            most: The most rows; of a view none is read where there is a limit, as it may run
+                forever. All when None.
+
+        Raises:
+            ToolExecutionError: When the file cannot be read, or has no such table.
+        """
+        return _peek(path, part, most)
 
 
 def _names(path: str) -> list[str]:
     with _opened(path) as database:
-        return [name for (name,) in database.execute(_TABLES)]
+        return [name for name, _ in database.execute(_TABLES)]
 
 
-def _rows(path: str, name: str | None) -> list[dict[str, Any]]:
+def _peek(path: str, name: str | None, most: int | None) -> Peek:
     with _opened(path) as database:
-        names = [found for (found,) in database.execute(_TABLES)]
-        if name is None and names:
-            name = names[0]
-        if name not in names:
-            listed = ", ".join(map(repr, names)) or "none"
+        kinds = dict(database.execute(_TABLES))
+        if name is None and kinds:
+            name = next(iter(kinds))
+        if name not in kinds:
+            listed = ", ".join(map(repr, kinds)) or "none"
             raise ToolExecutionError(f"there is no table {name!r}; the tables: {listed}")
-        quoted = str(name).replace('"', '""')
-        cursor = database.execute(f'SELECT * FROM "{quoted}" LIMIT {MAX_ROWS + 1}')  # noqa: S608 - a name of the file
+        quoted = '"' + str(name).replace('"', '""') + '"'
+        declared = {row[1]: row[2] for row in database.execute(f"PRAGMA table_info({quoted})")}
+        if most is not None and kinds[name] == "view":
+            return Peek([], None, [*declared.items()])
+        total = None
+        if most is not None:
+            ((total,),) = database.execute(f"SELECT count(*) FROM {quoted}")  # noqa: S608 - a name of the file
+        limit = MAX_ROWS + 1 if most is None else most
+        cursor = database.execute(f"SELECT * FROM {quoted} LIMIT {limit}")  # noqa: S608 - a name of the file
         columns = [str(column[0]) for column in cursor.description]
-        rows = [dict(zip(columns, row, strict=True)) for row in cursor]
+        rows = [(number, list(row)) for number, row in enumerate(cursor, 1)]
     if len(rows) > MAX_ROWS:
         raise ToolExecutionError(
             f"the table {name!r} has more than {MAX_ROWS:,} rows; the connection sql reads larger "
             "ones"
         )
-    return rows
+    return Peek(rows, total, [(column, declared.get(column, "")) for column in columns])
 
 
 @contextmanager

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from delf.notes import note
+from delf_files.headers import header_of
 
 if TYPE_CHECKING:
     from _csv import Reader
 
+Row = TypeVar("Row", bound="Sequence[Any]")
 _SEPARATORS: Final = ",;\t|"
 _SAMPLE_CHARS: Final = 64_000
 _SAMPLE_ROWS: Final = 50
@@ -26,7 +31,9 @@ class TooWideError(ValueError):
     """The rows as records would be much larger than the file."""
 
 
-def read_table(text: str, *, ending: str = ".csv", most_bytes: int) -> list[dict[str, str]]:
+def read_table(
+    text: str, *, ending: str = ".csv", most_bytes: int, header: int | None = None
+) -> list[dict[str, str]]:
     """The rows of separated values as records, every value as text.
 
     The first row names the columns. Names that are missing or there twice get numbers; what
@@ -36,16 +43,14 @@ def read_table(text: str, *, ending: str = ".csv", most_bytes: int) -> list[dict
         text: The file.
         ending: Of its name; ``.tsv`` means tabs.
         most_bytes: About how large the records may be, names included.
+        header: The number of the row that names the columns, from 1; the first that is not
+            empty when None.
 
     Raises:
         TooWideError: When they would be larger.
         ValueError: When it is no such table.
     """
-    separator, start = named_separator(text)
-    text = text[start:]
-    if separator is None:
-        separator = "\t" if ending in (".tsv", ".tab") else separator_of(text)
-    rows = _rows(text, separator)
+    rows = [row for _, row in below(rows_of(text, ending), header)]
     if not rows:
         return []
     columns = columns_of(rows[0], max(map(len, rows)))
@@ -56,23 +61,65 @@ def read_table(text: str, *, ending: str = ".csv", most_bytes: int) -> list[dict
     return [_record(columns, row, first) for row in itertools.islice(rows, 1, None)]
 
 
-def _rows(text: str, separator: str) -> list[list[str]]:
+def rows_of(text: str, ending: str = ".csv") -> list[tuple[int, list[str]]]:
+    """The rows that are not empty, with their numbers from 1.
+
+    Raises:
+        ValueError: When it is no such table.
+    """
+    separator, start = separator_at(text, ending)
+    return _rows(text[start:], separator)
+
+
+def separator_at(text: str, ending: str) -> tuple[str, int]:
+    """The separator of a text, and where its rows begin."""
+    separator, start = named_separator(text)
+    if separator is None:
+        separator = "\t" if ending in (".tsv", ".tab") else separator_of(text[start:])
+    return separator, start
+
+
+def below(rows: list[tuple[int, Row]], header: int | None) -> list[tuple[int, Row]]:
+    """The rows from a header on; a title that stands above the columns' names is noted.
+
+    Args:
+        rows: Those that are not empty, with their numbers.
+        header: The number of the row that names the columns; the first row when None.
+
+    Raises:
+        ValueError: When there is no such row.
+    """
+    if header is not None:
+        kept = [(number, row) for number, row in rows if number >= header]
+        if not kept or kept[0][0] != header:
+            raise ValueError(f"row {header} is empty or not there, so it names no columns")
+        return kept
+    found = header_of(rows)
+    if found:
+        note(
+            f"row {rows[0][0]} was taken for the names of the columns, which seem to be in row "
+            f"{rows[found][0]}: header={rows[found][0]} reads from there"
+        )
+    return rows
+
+
+def _rows(text: str, separator: str) -> list[tuple[int, list[str]]]:
     """The rows that are not empty.
 
     Raises:
         ValueError: When a quote is not closed, so that the rest would be one value.
     """
-    rows: list[list[str]] = []
+    rows: list[tuple[int, list[str]]] = []
     begun = 1
     csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_CELL))
     reader = reader_of(itertools.chain(io.StringIO(text, newline=""), [END]), separator)
     try:
-        for row in reader:
+        for number, row in enumerate(reader, 1):
             if row == [END]:
                 return rows
             if row and row[-1].endswith(END):
                 break
-            rows += [row] if row else []
+            rows += [(number, row)] if row else []
             begun = reader.line_num + 1
     except csv.Error as error:
         problem = str(error)
@@ -116,11 +163,27 @@ def separator_of(text: str) -> str:
     return best
 
 
-def columns_of(header: list[str], width: int) -> list[str]:
+def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:
+    """Rows as records, in their place; the first names the columns."""
+    if not rows:
+        return []
+    width = max(map(len, rows))
+    columns = columns_of(rows.pop(0), width)
+    records: list[Any] = rows
+    for index, row in enumerate(rows):  # in its place, so that both are never there as a whole
+        row.extend([None] * (width - len(row)))
+        records[index] = dict(zip(columns, row, strict=True))
+    return records
+
+
+def columns_of(header: Sequence[Any], width: int) -> list[str]:
     """Names of columns: each once, with a number where one is missing."""
     names: dict[str, None] = {}
     for index in range(width):
-        own = header[index].strip() if index < len(header) else ""
+        value = header[index] if index < len(header) else None
+        if isinstance(value, dt.datetime) and value.time() == dt.time():
+            value = value.date()
+        own = "" if value is None else str(value).strip()
         name = own = own or f"column_{index + 1}"
         number = 1
         while name in names:

@@ -36,7 +36,7 @@ def decode(data: bytes, encoding: str | None = None, about: str = "the file") ->
             return data.decode(encoding).removeprefix("\ufeff")
         except LookupError:
             raise ValueError(f"unknown encoding {encoding!r}") from None
-    found = _encoding_of(data, about)
+    found = encoding_of(data, about)
     if found == LATIN:
         try:
             return data.decode(LATIN)
@@ -62,7 +62,7 @@ def encoding_of_file(path: str, about: str) -> str:
             try:
                 decoder.decode(chunk, final=not chunk)
             except UnicodeDecodeError as error:
-                encoding = _encoding_of(chunk, about, first_line=line)
+                encoding = encoding_of(chunk, about, first_line=line)
                 if encoding == "utf-8":
                     _tell_replaced(about, encoding, line + _line(chunk, error.start) - 1)
                     return "utf-8-sig"
@@ -73,7 +73,14 @@ def encoding_of_file(path: str, about: str) -> str:
             chunk = file.read(_CHUNK)
 
 
-def _encoding_of(data: bytes, about: str, first_line: int = 1) -> str:
+def encoding_of(data: bytes, about: str, first_line: int = 1) -> str:
+    """Find the encoding of a text; what was guessed is noted.
+
+    Args:
+        data: The text.
+        about: The file, as notes call it.
+        first_line: The number of its first line in the file.
+    """
     encoding = _marked(data) or _without_mark(data)
     if encoding is not None:
         return encoding

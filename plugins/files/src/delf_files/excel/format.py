@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from delf.protocols.formats import Peek
 from delf_files.excel import legacy, reading, writing
 
 
 class ExcelFormat:
-    """Implements :class:`delf.protocols.formats.FileFormat` and ``SupportsWrite``.
+    """Implements :class:`delf.protocols.formats.FileFormat`, ``SupportsPeek``, ``SupportsWrite``.
 
     Reading takes time and memory: whoever calls it does so in a child process with limits.
     """
@@ -34,6 +35,19 @@ class ExcelFormat:
             ToolExecutionError: When the workbook cannot be read, or has no such sheet.
         """
         return _reader(path).read_rows(path, part)
+
+    async def peek(self, path: str, part: str | None, most: int | None) -> Peek:
+        """The first rows of one sheet that are not empty.
+
+        Args:
+            path: Absolute, on the host.
+            part: The sheet's name; the first when None.
+            most: The most rows; all when None.
+
+        Raises:
+            ToolExecutionError: When the workbook cannot be read, or has no such sheet.
+        """
+        return _reader(path).peek(path, part, most)
 
     async def write(self, parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
         """A workbook with a sheet for each part. Text stays text, whatever it begins with.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from delf.errors import ToolExecutionError
 from delf.notes import note
-from delf_files.excel.reading import MAX_CELLS, no_sheet, no_workbook, records_of
+from delf.protocols.formats import Peek
+from delf_files.excel.reading import MAX_CELLS, no_sheet, no_workbook
+from delf_files.tables import records_of
 
 _NUMBER, _DATE, _BOOLEAN, _ERROR = 2, 3, 4, 5
 _EMPTY: Final = (0, 6)
@@ -30,6 +33,15 @@ def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
     Raises:
         ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
     """
+    return records_of([row for _, row in peek(path, name, None).rows])
+
+
+def peek(path: str, name: str | None, most: int | None) -> Peek:
+    """The first rows of a sheet that are not empty.
+
+    Raises:
+        ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
+    """
     with _opened(path) as book:
         names = book.sheet_names()
         if name is not None and name not in names:
@@ -40,7 +52,8 @@ def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
                 f"the sheet has more than {MAX_CELLS:,} cells; save it as .csv and open() that in "
                 "the script"
             )
-        return records_of(list(_filled_rows(sheet, book.datemode)))
+        rows = list(itertools.islice(_filled_rows(sheet, book.datemode), most))
+        return Peek(rows, len(rows) if most is None or len(rows) < most else sheet.nrows)
 
 
 @contextmanager
@@ -58,7 +71,7 @@ def _opened(path: str) -> Generator[Any]:
         raise no_workbook(path, ".xls", error) from error
 
 
-def _filled_rows(sheet: Any, mode: Any) -> Iterator[list[Any]]:
+def _filled_rows(sheet: Any, mode: Any) -> Iterator[tuple[int, list[Any]]]:
     merged = {(first, left): (last, right) for first, last, left, right in sheet.merged_cells}
     below: dict[tuple[int, int], str] = {}
     for number in range(sheet.nrows):
@@ -72,7 +85,7 @@ def _filled_rows(sheet: Any, mode: Any) -> Iterator[list[Any]]:
         while values and values[-1] is None:
             values.pop()
         if values:
-            yield values
+            yield number + 1, values
 
 
 def _value(cell: Any, mode: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
 import re
 import warnings
@@ -13,9 +12,11 @@ from typing import Any, Final
 
 from delf.errors import ToolExecutionError
 from delf.notes import note
+from delf.protocols.formats import Peek
 from delf.values.json_reader import listed
 from delf_files.excel.scan import MAX_ROWS, Area, check_archive, check_sheet
 from delf_files.forms import LOOKED_AT, form_of
+from delf_files.tables import records_of
 from delf_files.text import decode_if_text
 
 MAX_CELLS: Final = 2_000_000
@@ -48,26 +49,22 @@ def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
     Raises:
         ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
     """
+    return records_of([row for _, row in peek(path, name, None).rows])
+
+
+def peek(path: str, name: str | None, most: int | None) -> Peek:
+    """The first rows of a sheet that are not empty.
+
+    Raises:
+        ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
+    """
     with _opened(path) as book:
         sheet = _sheet(book, name)
         found = check_sheet(path, sheet._worksheet_path)  # noqa: SLF001 - no public one
         with _opened(path, values=False) if found.formulas else nullcontext() as formulas:
             texts = formulas and formulas[sheet.title]
-            rows = list(_filled_rows(sheet, texts, found.merged))
-    return records_of(rows)
-
-
-def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:
-    """Rows as records, in their place; the first names the columns."""
-    if not rows:
-        return []
-    width = max(map(len, rows))
-    columns = _columns(rows.pop(0), width)
-    records: list[Any] = rows
-    for index, row in enumerate(rows):  # in its place, so that both are never there as a whole
-        row.extend([None] * (width - len(row)))
-        records[index] = dict(zip(columns, row, strict=True))
-    return records
+            rows = list(itertools.islice(_filled_rows(sheet, texts, found.merged), most))
+    return Peek(rows, len(rows) if most is None or len(rows) < most else found.rows)
 
 
 @contextmanager
@@ -144,8 +141,10 @@ def _rows(sheet: Any) -> Iterator[Sequence[Any]]:
     return sheet.iter_rows(values_only=True, max_row=MAX_ROWS + 1)
 
 
-def _filled_rows(sheet: Any, formulas: Any, merged: Sequence[Area]) -> Iterator[list[Any]]:
-    """The rows with any value, cut after their last one.
+def _filled_rows(
+    sheet: Any, formulas: Any, merged: Sequence[Area]
+) -> Iterator[tuple[int, list[Any]]]:
+    """The rows with any value, cut after their last one, with their numbers.
 
     A text is in each of the cells that were merged into one, so that a label of several rows
     is in each; a number is in the first alone, so that a sum counts it once.
@@ -181,7 +180,7 @@ def _filled_rows(sheet: Any, formulas: Any, merged: Sequence[Area]) -> Iterator[
         if values and number > MAX_ROWS:
             raise ToolExecutionError(f"the sheet has more than {MAX_ROWS:,} rows")
         if values:
-            yield values
+            yield number, values
 
 
 def _unescaped(value: Any) -> Any:
@@ -203,19 +202,3 @@ def _spread(
         values.extend([None] * (area.right + 1 - len(values)))
         values[area.left : area.right + 1] = [text] * (area.right + 1 - area.left)
     return [(area, text) for area, text in spread if area.bottom > number]
-
-
-def _columns(header: Sequence[Any], width: int) -> list[str]:
-    names: dict[str, None] = {}
-    for index in range(width):
-        value = header[index] if index < len(header) else None
-        if isinstance(value, dt.datetime) and value.time() == dt.time():
-            value = value.date()
-        own = "" if value is None else str(value).strip()
-        own = own or f"column_{index + 1}"
-        name, number = own, 1
-        while name in names:
-            number += 1
-            name = f"{own}_{number}"
-        names[name] = None
-    return list(names)

@@ -80,13 +80,14 @@ class Sheet(NamedTuple):
 
     formulas: bool
     merged: list[Area]
+    rows: int
 
 
 def check_sheet(path: str, part: str) -> Sheet:
     """Refuse a sheet that would take much memory.
 
     Returns:
-        Whether it has formulas, and which cells were merged.
+        Whether it has formulas, which cells were merged, and how many rows are written.
 
     Raises:
         ToolExecutionError: Naming what is too large.
@@ -94,7 +95,7 @@ def check_sheet(path: str, part: str) -> Sheet:
     with zipfile.ZipFile(path) as archive, archive.open(part) as stream:
         looked = _Part(only_opening=False)
         looked.read(stream)
-        return Sheet(looked.formulas, looked.merged)
+        return Sheet(looked.formulas, looked.merged, looked.rows)
 
 
 class _Part:
@@ -110,7 +111,8 @@ class _Part:
         self.merged: list[Area] = []
         self._only_opening = only_opening
         self._kinds: dict[str, int] = {}
-        self._cells = self._in_row = self._rows = self._texts = self._held = self._length = 0
+        self.rows = 0
+        self._cells = self._in_row = self._texts = self._held = self._length = 0
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._root
@@ -150,9 +152,9 @@ class _Part:
             if self._cells > MAX_RAW_CELLS:
                 _refuse(f"the sheet has more than {MAX_RAW_CELLS:,} cells, empty ones included")
         elif kind == _ROW:
-            self._rows += 1
+            self.rows += 1
             self._in_row = self._held = 0
-            if self._rows > MAX_ROWS:
+            if self.rows > MAX_ROWS:
                 _refuse(f"the sheet has more than {MAX_ROWS:,} rows")
         elif kind == _TEXT:
             self._texts += 1

@@ -1,0 +1,224 @@
+"""Describes columns for the prompt: types of values, examples, how texts are written."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, NamedTuple, cast
+
+_LONGEST: Final = 60
+_MOST_CHOICES: Final = 8
+_LONGEST_CHOICE: Final = 30
+_MOST_KEYS: Final = 40
+_DEEPEST: Final = 4
+_MOST: Final = 0.8
+"""The share of values that make a column one of numbers, though others are in it."""
+
+_UNITS: Final = re.compile(r"^[€$£¥]\s*|\s*(?:[€$£¥%]|EUR|USD|GBP|CHF)$")
+_PLAIN: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_COMMA: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[.'\s\u00a0\u202f]\d{3})+|\d+)(?:,\d+)?-?")
+_GROUPED: Final = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_CODE: Final = re.compile(r"0\d+")
+_ISO: Final = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+)
+_DAY: Final = re.compile(r"(\d{1,2})([./-])(\d{1,2})[./-](?:\d{4}|\d{2})(?:[ ,T].*)?")
+
+
+class Column(NamedTuple):
+    """One column, or one key of records."""
+
+    name: str
+    line: str
+    """Its types and examples."""
+
+
+def short(value: Any) -> str:
+    """Write a value as Python does, within a line; dates and decimals as people do."""
+    if isinstance(value, (dt.date, dt.time, Decimal, dt.timedelta)):
+        return str(value)
+    if isinstance(value, (bytes, bytearray)):
+        return f"{len(value):,} bytes"
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return f"{value[:_LONGEST]!r}…"
+    text = repr(value)
+    return text if len(text) <= 2 * _LONGEST else f"{text[: 2 * _LONGEST]}…"
+
+
+def text_column(name: str, values: Sequence[str], *, whole: bool) -> Column:
+    """Describe a column whose values are all text, as those of .csv files.
+
+    Args:
+        name: Its name.
+        values: Its values, or some.
+        whole: Whether these are all.
+    """
+    filled = [value.strip() for value in values if value.strip()]
+    if not filled:
+        return Column(name, "always ''")
+    facts = [*_written(filled)]
+    choices = list(dict.fromkeys(filled))
+    shown = short(filled[0])
+    if not facts and _are_choices(choices, len(filled)):
+        shown = _choices(choices, whole)
+    if len(filled) < len(values):
+        facts.append(f"'' in {len(values) - len(filled)} of {len(values)}")
+    return Column(name, f"{shown} ({', '.join(facts)})" if facts else shown)
+
+
+def _are_choices(choices: Sequence[str], count: int) -> bool:
+    return (
+        1 < len(choices) <= _MOST_CHOICES
+        and count >= 2 * len(choices)
+        and all(len(choice) <= _LONGEST_CHOICE for choice in choices)
+    )
+
+
+def _choices(choices: Sequence[str], whole: bool) -> str:
+    return " | ".join([*map(repr, choices), *(() if whole else ("…",))])
+
+
+def _written(filled: Sequence[str]) -> Iterable[str]:
+    """Tell how numbers or dates are written, if the texts are such."""
+    if all(map(_ISO.fullmatch, filled)):
+        return
+    days = [found for found in map(_DAY.fullmatch, filled) if found]
+    if len(days) >= _MOST * len(filled):
+        yield _order_of(days)
+        yield from _but_also([text for text in filled if not _DAY.fullmatch(text)])
+        return
+    bare = [_UNITS.sub("", text) for text in filled]
+    if any(map(_CODE.fullmatch, bare)) and all(text.isdigit() for text in bare):
+        yield "with leading zeros"
+        return
+    for kind, form in (
+        ("", _PLAIN),
+        ("with decimal comma", _COMMA),
+        ("with commas between thousands", _GROUPED),
+    ):
+        fits = [
+            bool(form.fullmatch(text) or (form is _GROUPED and _PLAIN.fullmatch(text)))
+            for text in bare
+        ]
+        if sum(fits) < _MOST * len(fits):
+            continue
+        told = kind
+        if form is _COMMA:
+            told = _comma(bare)
+        yield f"number {told}".strip()
+        others = [text for text, fit in zip(filled, fits, strict=True) if not fit]
+        yield from _but_also(others)
+        return
+
+
+def _comma(bare: Sequence[str]) -> str:
+    parted = [text for text in bare if "," in text]
+    if (
+        parted
+        and all(_GROUPED.fullmatch(text) for text in parted)
+        and not any("." in t for t in bare)
+    ):
+        return "with commas: for thousands or decimals, unclear"
+    if any(re.search(r"\d\.\d{3}", text) for text in bare):
+        return "with decimal comma, points between thousands"
+    if any(re.search(r"\d['\s\u00a0\u202f]\d{3}", text) for text in bare):
+        return "with decimal comma, gaps between thousands"
+    return "with decimal comma"
+
+
+def _but_also(others: Sequence[str]) -> Iterable[str]:
+    if others:
+        yield f"but also {', '.join(map(short, list(dict.fromkeys(others))[:3]))}"
+
+
+def _order_of(days: Sequence[re.Match[str]]) -> str:
+    firsts, seconds = ({int(day[group]) for day in days} for group in (1, 3))
+    if max(firsts) > 12 or days[0][2] == ".":
+        return "day first"
+    return "month first" if max(seconds) > 12 else "day or month first: unclear"
+
+
+def typed_column(name: str, values: Sequence[Any], declared: str = "", *, whole: bool) -> Column:
+    """Describe a column by the types of its values.
+
+    Args:
+        name: Its name.
+        values: Some of its values.
+        declared: The type that the file declares, where it has one.
+        whole: Whether these values are all.
+    """
+    told = described(values, whole=whole)
+    return Column(name, f"{declared}: {told}" if declared and values else declared or told)
+
+
+def record_columns(records: Sequence[Mapping[str, Any]], *, whole: bool) -> list[Column]:
+    """Describe the keys of records such as those of .json files.
+
+    Args:
+        records: Records, or some.
+        whole: Whether these are all.
+    """
+    keys = dict.fromkeys(key for record in records for key in record)
+    columns: list[Column] = []
+    for key in keys:
+        values = [record[key] for record in records if key in record]
+        line = described(values, 1, whole=whole)
+        if len(values) < len(records):
+            line += f" (missing in {len(records) - len(values)} of {len(records)})"
+        columns.append(Column(str(key), line))
+    return columns
+
+
+def described(values: Sequence[Any], depth: int = 0, *, whole: bool) -> str:
+    """Describe values: their types with an example of each, records by their keys.
+
+    Args:
+        values: Values, or some.
+        depth: The number of lists and records around them.
+        whole: Whether these are all.
+    """
+    kinds: dict[str, list[Any]] = {}
+    for value in values:
+        kinds.setdefault(type(value).__name__, []).append(value)
+    if not kinds:
+        return "nothing"
+    parts = [
+        _kind(kind, found, depth, whole) for kind, found in kinds.items() if kind != "NoneType"
+    ]
+    return " | ".join([*parts, "None"] if "NoneType" in kinds else parts)
+
+
+def _kind(kind: str, values: list[Any], depth: int, whole: bool) -> str:
+    first = values[0]
+    if kind == "dict":
+        return _record(cast("list[dict[str, Any]]", values), depth, whole)
+    if kind == "list":
+        items = [item for value in values[:20] for item in value[:20]]
+        if not items or depth >= _DEEPEST:
+            return "list" if items else "[]"
+        return f"[{described(items, depth + 1, whole=whole)}, …]"
+    if kind == "str":
+        choices = [value for value, _ in Counter(values).most_common(_MOST_CHOICES + 1)]
+        if _are_choices(choices, len(values)):
+            return _choices(choices, whole)
+        return short(next((value for value in values if value), first))
+    return kind if kind == "bool" else f"{kind} {short(first)}"
+
+
+def _record(values: list[dict[str, Any]], depth: int, whole: bool) -> str:
+    keys = list(dict.fromkeys(key for value in values for key in value))
+    if not keys or depth >= _DEEPEST:
+        return "dict" if keys else "{}"
+    if len(keys) > _MOST_KEYS:
+        inner = [item for value in values for item in value.values()]
+        told = described(inner[:100], depth + 1, whole=False)
+        return f"{{{len(keys):,} keys such as {short(keys[0])}: {told}}}"
+    parts: list[str] = []
+    for key in keys:
+        own = [value[key] for value in values if key in value]
+        mark = "?" if len(own) < len(values) else ""
+        parts.append(f"{mark}{short(key)}: {described(own, depth + 1, whole=whole)}")
+    return f"{{{', '.join(parts)}}}"
