@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
-from delf.tools.ranking import words_of
-
 RelationKind = Literal["table", "view"]
 
 
@@ -177,16 +175,3 @@ def find_relation(name: str, relations: Iterable[Relation]) -> Relation | None:
     folded = [r for r in listed if r.full_name.lower() == wanted.lower()]
     bare = [r for r in listed if r.name.lower() == wanted.lower()]
     return next(iter([*exact, *folded, *bare]), None)
-
-
-def by_relevance(relations: Sequence[Relation], task: str) -> list[tuple[int, Relation]]:
-    """Relations with a score for how well they fit a task, the best first, else in order."""
-    wanted = set(words_of(task))
-    scored = [(_score(relation, wanted), relation) for relation in relations]
-    return sorted(scored, key=lambda pair: -pair[0])
-
-
-def _score(relation: Relation, wanted: set[str]) -> int:
-    in_name = len(wanted.intersection(words_of(relation.name)))
-    in_comment = len(wanted.intersection(words_of(relation.comment or "")))
-    return 3 * in_name + in_comment

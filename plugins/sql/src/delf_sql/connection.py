@@ -20,15 +20,16 @@ from delf.tools.connection import Connection
 from delf_sql.backends import make_backend
 from delf_sql.backends.base import create_missing
 from delf_sql.catalog import (
+    Relation,
     Table,
     TableInfo,
-    by_relevance,
     find_relation,
     relation_info,
 )
 from delf_sql.failures import SQLSchemaError, failure, lost, problem_of
 from delf_sql.gate import check_query, check_write
 from delf_sql.placeholders import find_holes
+from delf_sql.relevance import ColumnNeed, rank_relations, rank_tables
 from delf_sql.rows import as_dicts
 from delf_sql.settings import SQLOptions, SQLSettings
 from delf_sql.target import check_dialect, make_target
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MAKING: Final = Lock()
-_DETAILED_TABLES: Final = 25
+_FOUND_TABLES: Final = 20
+"""The most tables that ``schema(search=…)`` gives."""
 
 
 class Changes(TypedDict):
@@ -93,9 +95,15 @@ class SQL(Connection):
         )
 
     @action(effect="read", trust="own")
-    async def schema(self, table: str | None = None) -> list[TableInfo]:
-        """Tables with columns, keys and comments; with very many tables, columns is None."""
-        return await self._on(True, lambda backend, session: self._schema(backend, session, table))
+    async def schema(self, table: str | None = None, search: str | None = None) -> list[TableInfo]:
+        """Tables with columns, keys and comments: all, one by its name, or the best for the words
+        of search. With very many tables, columns is None.
+        """  # noqa: D205 - the model reads the whole paragraph
+        if table is not None and search is not None:
+            raise ToolRefusedError("schema takes either table or search, not both")
+        return await self._on(
+            True, lambda backend, session: self._schema(backend, session, table, search)
+        )
 
     @action(effect="read", trust="own")
     async def query(
@@ -202,7 +210,9 @@ class SQL(Connection):
         timeout = self.settings.statement_timeout
         raise failure(problem, backend, reader=reader, timeout=timeout)
 
-    def _schema(self, backend: Backend, session: Any, table: str | None) -> list[TableInfo]:
+    def _schema(
+        self, backend: Backend, session: Any, table: str | None, search: str | None
+    ) -> list[TableInfo]:
         relations = backend.relations(session)
         if table is not None:
             found = find_relation(table, relations)
@@ -210,29 +220,37 @@ class SQL(Connection):
                 names = [relation.full_name for relation in relations]
                 raise ToolExecutionError(f"there is no table {table!r}{did_you_mean(table, names)}")
             relations = [found]
+        if search is not None:
+            tables, _ = self._candidates(backend, session, relations, search)
+            ranked, count = rank_tables(tables, search)
+            return [found.info() for found in ranked[: min(count, _FOUND_TABLES)]]
         if len(relations) > self.settings.schema_tables:
             return [relation_info(relation) for relation in relations]
         return [found.info() for found in backend.tables(session, relations)]
 
+    def _candidates(
+        self, backend: Backend, session: Any, relations: Sequence[Relation], words: str
+    ) -> tuple[list[Table], Sequence[Relation]]:
+        """Tables with their columns, those whose names fit, and the others without."""
+        most = self.settings.schema_tables
+        if len(relations) > most:
+            relations = rank_relations(relations, words)
+        return backend.tables(session, relations[:most]), relations[most:]
+
     def _describe(self, backend: Backend, session: Any, task: str) -> str:
-        from delf_sql.render import partial_schema, whole_schema
+        from delf_sql.render import PartialSchema, whole_schema
 
         dialect, budget = self.target.dialect, self.settings.schema_chars
         head = f"{backend.version(session)}"
         relations = backend.relations(session)
         if not relations:
             return f"{head}, no tables"
-        tables: Sequence[Table] = ()
-        if len(relations) <= self.settings.schema_tables:
-            tables = backend.tables(session, relations)
-            text = whole_schema(tables, dialect, budget)
-            if text is not None:
-                return f"{head}:\n{text}"
-        ranked = by_relevance(relations, task)
-        best = [relation for score, relation in ranked if score][:_DETAILED_TABLES]
-        detailed = backend.tables(session, best) if best else []
-        others = [relation for _, relation in ranked if relation not in best]
-        text = partial_schema(detailed, others, dialect, budget, self.name)
+        tables, others = self._candidates(backend, session, relations, task)
+        text = whole_schema(tables, dialect, budget) if not others else None
+        if text is not None:
+            return f"{head}:\n{text}"
+        ranked, _ = rank_tables(tables, task)
+        text = PartialSchema(dialect, budget, self.name, ColumnNeed(task)).text(ranked, others)
         return f"{head}, {len(relations)} tables:\n{text}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from delf.errors import (
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _LONGEST: Final = 400
 _CHECK: Final = "check that it runs, and the connection's url, user and password"
 _CHECK_FILE: Final = "check that it is such a file, whole, and that this user may open it"
+_LOOK: Final = "schema('table') or schema(search='words') tells which tables and columns there are"
+_NO_SUCH: Final = re.compile(r"no such|does(?:n't| not) exist|unknown|not found", re.IGNORECASE)
 _IN_FILES: Final = ("sqlite", "duckdb")
 
 
@@ -80,4 +83,5 @@ def failure(problem: Problem, backend: Backend, *, reader: bool, timeout: float)
         )
     if problem.cause == "read-only" and reader:
         return ToolRefusedError(f"query only reads, and the database refused this: {text}")
-    return ToolExecutionError(f"{backend.target.label}: {text}")
+    hint = _LOOK if _NO_SUCH.search(text) else None
+    return ToolExecutionError(f"{backend.target.label}: {text}", hint=hint)

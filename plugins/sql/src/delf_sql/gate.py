@@ -21,6 +21,7 @@ from delf_sql.tokens import Token, normalise, parse
 
 MAX_LENGTH: Final = 200_000
 _SELECTS: Final = frozenset({"SELECT", "WITH", "VALUES"})
+_ABOUT_TABLES: Final = words("EXPLAIN PRAGMA SHOW DESCRIBE DESC")
 _WRITES: Final = words(
     "INSERT UPDATE DELETE MERGE REPLACE WITH CREATE ALTER DROP TRUNCATE COMMENT GRANT REVOKE "
     "RENAME CALL DO SELECT VALUES REFRESH REINDEX ANALYZE"
@@ -85,6 +86,11 @@ def check_query(
     first = next((token for token in tokens if token.text != "("), tokens[0])
     if first.word not in _SELECTS and not (first.word == "FROM" and dialect == "duckdb"):
         shown = first.text if len(first.text) <= 20 else f"{first.text[:20]}…"
+        if first.word in _ABOUT_TABLES:
+            raise ToolRefusedError(
+                f"query takes SELECT, WITH and VALUES, and this is {shown}",
+                hint="call schema('table') or schema(search='words') for tables, columns and keys",
+            )
         raise ToolRefusedError(
             f"query only reads (SELECT, WITH, VALUES) and this is {shown}: use write for changes"
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import takewhile
 from typing import Final
 
 from delf_sql.catalog import Column, Relation, Table
@@ -26,6 +28,11 @@ _RESERVED: Final = words(
     "values when where window with"
 )
 _RESERVE_FOR_NOTE: Final = 120
+_RESERVE_FOR_CUT: Final = 24
+_NAMES_SHARE: Final = 0.2
+"""The share of the budget that names of tables without columns may take."""
+_WIDE: Final = 600
+"""A longer line shows the columns that the task needs, until all chosen tables are there."""
 
 
 def quoted(name: str, dialect: Dialect) -> str:
@@ -43,9 +50,16 @@ def relation_name(relation: Relation, dialect: Dialect) -> str:
     return f"{quoted(relation.schema, dialect)}.{name}" if relation.schema else name
 
 
-def table_line(table: Table, dialect: Dialect) -> str:
-    """``orders(id int pk, customer_id int -> customers.id, total numeric) -- What was sold``."""
-    columns = ", ".join(_column(column, dialect) for column in table.columns)
+def table_line(table: Table, dialect: Dialect, cut: int = 0) -> str:
+    """``orders(id int pk, customer_id int -> customers.id, total numeric) -- What was sold``.
+
+    Args:
+        table: The table, with the columns to show.
+        dialect: Of which database.
+        cut: How many columns are left out.
+    """
+    shown = [_column(column, dialect) for column in table.columns]
+    columns = ", ".join([*shown, *([f"… {cut} more columns"] if cut else [])])
     kind = "view " if table.relation.kind == "view" else ""
     if table.broken is not None:
         why = _one_line(table.broken, _LONGEST_COMMENT)
@@ -81,37 +95,88 @@ def whole_schema(tables: Sequence[Table], dialect: Dialect, budget: int) -> str 
     return text if len(text) <= budget else None
 
 
-def partial_schema(
-    detailed: Iterable[Table],
-    others: Sequence[Relation],
-    dialect: Dialect,
-    budget: int,
-    name: str,
-) -> str:
-    """Return the part that fits: tables with columns, then names, then where to ask for more."""
-    lines: list[str] = []
-    left = budget - _RESERVE_FOR_NOTE
-    for_details = left // 2
-    more: list[Relation] = []
-    for table in detailed:
-        line = table_line(table, dialect)
-        if len(line) < for_details:
+class PartialSchema:
+    """The part of a schema that fits: tables with columns, then names, then where to ask for more.
+
+    Args:
+        dialect: Of which database.
+        budget: The most characters.
+        name: The connection's.
+        need: Gives how much the task needs a column, the least first.
+    """
+
+    def __init__(
+        self, dialect: Dialect, budget: int, name: str, need: Callable[[Column], int]
+    ) -> None:
+        self._dialect = dialect
+        self._budget = budget - _RESERVE_FOR_NOTE
+        self._need = need
+        self._name = name
+
+    def text(self, ranked: Sequence[Table], others: Sequence[Relation] = ()) -> str:
+        """Lay out tables, those with columns that come first.
+
+        Args:
+            ranked: Tables with columns, those first that the task needs most.
+            others: Tables of which only the name is known.
+        """
+        every = [*(table.relation for table in ranked), *others]
+        names = [relation_name(relation, self._dialect) for relation in every]
+        for_names = min(sum(len(name) + 2 for name in names), round(_NAMES_SHARE * self._budget))
+        lines = self._lines(ranked, self._budget - for_names)
+        left = self._budget - sum(len(line) + 1 for line in lines)
+        rest = names[len(lines) :]
+        shown = list(takewhile(_room(left), rest))
+        if shown:
+            lines.append(f"{'other ' if lines else ''}tables: {', '.join(shown)}")
+        hidden = len(rest) - len(shown)
+        note = f"and {hidden} more tables; " if hidden else ""
+        ask = f"{self._name}.schema('table'), or {self._name}.schema(search='words')"
+        lines.append(f"({note}all columns: {ask})")
+        return "\n".join(lines)
+
+    def _lines(self, ranked: Sequence[Table], budget: int) -> list[str]:
+        """As many tables as fit, the wide ones with few columns; then those get what is left."""
+        lines: list[str] = []
+        left = budget
+        for table in ranked:
+            line = self._line(table, min(_WIDE, budget // 3))
+            if len(line) >= left:
+                break
             lines.append(line)
-            for_details -= len(line) + 1
             left -= len(line) + 1
-        else:
-            more.append(table.relation)
-    names: list[str] = []
-    rest = [*more, *others]
-    for relation in rest:
-        text = relation_name(relation, dialect)
-        if len(text) + 2 > left:
-            break
-        names.append(text)
-        left -= len(text) + 2
-    if names:
-        lines.append(f"{'other ' if lines else ''}tables: {', '.join(names)}")
-    hidden = len(rest) - len(names)
-    note = f"and {hidden} more; " if hidden else ""
-    lines.append(f"({note}columns of a table: await {name}.schema('table'))")
-    return "\n".join(lines)
+        for number, table in enumerate(ranked[: len(lines)]):
+            line = self._line(table, len(lines[number]) + left)
+            left -= len(line) - len(lines[number])
+            lines[number] = line
+        return lines
+
+    def _line(self, table: Table, most: int) -> str:
+        """A table whole where it fits, else with the columns that the task needs most."""
+        whole = table_line(table, self._dialect)
+        if len(whole) <= most:
+            return whole
+        left = most - len(table_line(replace(table, columns=[]), self._dialect)) - _RESERVE_FOR_CUT
+        kept: set[int] = set()
+        for number, column in sorted(
+            enumerate(table.columns), key=lambda pair: self._need(pair[1])
+        ):
+            size = len(_column(column, self._dialect)) + 2
+            if size > left:
+                break
+            kept.add(number)
+            left -= size
+        columns = [column for number, column in enumerate(table.columns) if number in kept]
+        cut = len(table.columns) - len(columns)
+        return table_line(replace(table, columns=columns), self._dialect, cut)
+
+
+def _room(left: int) -> Callable[[str], bool]:
+    """A test of names, in turn: whether there is room for one more."""
+
+    def fits(name: str) -> bool:
+        nonlocal left
+        left -= len(name) + 2
+        return left >= 0
+
+    return fits

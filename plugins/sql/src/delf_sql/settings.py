@@ -49,7 +49,9 @@ class SQLSettings(PluginSettings):
         default=8000, ge=200, description="The most text about the schema in a prompt."
     )
     schema_tables: int = Field(
-        default=200, ge=1, description="With more tables than this, columns are told on request."
+        default=2000,
+        ge=1,
+        description="With more tables than this, columns are read of those whose names fit.",
     )
     functions: frozenset[str] = Field(
         default=frozenset(),

@@ -6,6 +6,7 @@ Reading is confined by a read-only file handle, an authorizer, and bounds of the
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import selectors
 import signal
@@ -50,12 +51,18 @@ SELECT name, type, sql LIKE 'CREATE VIRTUAL%' FROM "{schema}".sqlite_master
 WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
 """
 _COLUMNS: Final = """
-SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?, ?) ORDER BY cid
+SELECT t.key, c.name, c.type, c."notnull", c.pk
+FROM json_each(?) t, pragma_table_xinfo(t.value ->> 0, t.value ->> 1) c
+WHERE c.hidden <> 1 ORDER BY t.key, c.cid
 """
 _KEYS: Final = """
-SELECT id, seq, "table", "from", "to" FROM pragma_foreign_key_list(?, ?) ORDER BY id, seq
+SELECT t.key, k."table", k."from", k."to"
+FROM json_each(?) t, pragma_foreign_key_list(t.value ->> 0, t.value ->> 1) k
+ORDER BY t.key, k.id, k.seq
 """
-
+"""Take names of tables with their schemas, as JSON."""
+_AT_ONCE: Final = 100
+"""Tables that are asked about in one statement."""
 
 _ENDED: Final = "disk I/O error: its process ended"
 
@@ -282,36 +289,49 @@ class SqliteBackend:
         ]
 
     def tables(self, session: _Child, relations: Sequence[Relation]) -> list[Table]:
-        """These with their columns."""
-        return [self._table(session, relation) for relation in relations]
+        """These with their columns; one that is broken takes no other with it."""
+        found: list[Table] = []
+        for start in range(0, len(relations), _AT_ONCE):
+            some = relations[start : start + _AT_ONCE]
+            try:
+                found += self._tables(session, some)
+            except _SqliteError:
+                if not session.is_alive:
+                    raise
+                found += [self._table(session, relation) for relation in some]
+        return found
 
     def _table(self, session: _Child, relation: Relation) -> Table:
-        table = Table(relation)
         try:
-            columns = self._run(session, _COLUMNS, relation.key, _ALL)
+            return self._tables(session, [relation])[0]
         except _SqliteError as error:
             if not session.is_alive:
                 raise
-            table.broken = first_line(str(error))
-            return table
-        if not columns.rows:
-            table.broken = "its definition makes no sense"
-        for name, kind, not_null, key, hidden in columns.rows:
-            if hidden != 1:
-                table.columns.append(
-                    Column(
-                        name=name,
-                        type=(kind or "any").lower(),
-                        nullable=not not_null and not key,
-                        primary_key=bool(key),
-                    )
+            return Table(relation, broken=first_line(str(error)))
+
+    def _tables(self, session: _Child, relations: Sequence[Relation]) -> list[Table]:
+        tables: list[Table] = [Table(relation) for relation in relations]
+        asked = json.dumps([relation.key for relation in relations])
+        columns = self._run(session, _COLUMNS, [asked], _ALL).rows
+        for number, name, kind, not_null, key in columns:
+            tables[int(number)].columns.append(
+                Column(
+                    name=name,
+                    type=(kind or "any").lower(),
+                    nullable=not not_null and not key,
+                    primary_key=bool(key),
                 )
-        for _, _, other, mine, theirs in (self._run(session, _KEYS, relation.key, _ALL)).rows:
-            column = table.column(mine)
+            )
+        for number, other, mine, theirs in self._run(session, _KEYS, [asked], _ALL).rows:
+            schema = relations[int(number)].schema
+            column = tables[int(number)].column(mine)
             if column is not None:
-                place = f"{relation.schema}.{other}" if relation.schema else other
+                place = f"{schema}.{other}" if schema else other
                 column.references = f"{place}.{theirs}" if theirs else place
-        return table
+        for table in tables:
+            if not table.columns:
+                table.broken = "its definition makes no sense"
+        return tables
 
     def version(self, session: _Child) -> str:
         """SQLite's version, and what of the file it passes over."""

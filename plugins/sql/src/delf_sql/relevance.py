@@ -1,0 +1,137 @@
+"""Relevance of tables: their names, columns, comments and foreign keys against some words."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Final, TypeVar
+
+from delf.tools.ranking import Ranking, stem, words_of
+from delf_sql.catalog import Column, Relation, Table
+
+T = TypeVar("T")
+
+_NAME_WEIGHT: Final = 3.0
+_NEIGHBOUR: Final = 0.3
+"""The share of the score of a table that the tables get which it has a foreign key with."""
+_ENDS: Final = 8
+"""The best tables, between which bridging tables are looked for."""
+_LONGEST_BRIDGE: Final = 3
+_STRONG: Final = 0.3
+"""The share of the best score that a table needs for a bridge to it."""
+
+
+def rank_relations(relations: Sequence[Relation], words: str) -> list[Relation]:
+    """Sort tables without their columns, those first that fit some words best."""
+    ranking = Ranking([(r.name, _NAME_WEIGHT), (r.comment or "", 1.0)] for r in relations)
+    return _with_rest(relations, ranking.find(words, len(relations)))
+
+
+def rank_tables(tables: Sequence[Table], words: str) -> tuple[list[Table], int]:
+    """Sort tables, those first that fit some words best, each bridging table behind its ends.
+
+    Args:
+        tables: Tables with their columns.
+        words: A task, or what a script searches for.
+
+    Returns:
+        All tables, and how many of them have something to do with the words.
+    """
+    ranking = Ranking((_texts(table) for table in tables), [t.relation.name for t in tables])
+    own = dict(ranking.shares(words, len(tables)))
+    links = _links(tables)
+    scores = {
+        number: own.get(number, 0.0) + _from_neighbours(links[number], own)
+        for number in range(len(tables))
+    }
+    best = sorted((n for n, score in scores.items() if score), key=lambda n: (-scores[n], n))
+    strong = [n for n in best[:_ENDS] if scores[n] >= _STRONG * scores[best[0]]]
+    bridging = [n for ends in combinations(strong, 2) for n in _path(links, *ends)]
+    found = list(dict.fromkeys([*strong, *bridging, *best]))
+    return _with_rest(tables, found), len(found)
+
+
+class ColumnNeed:
+    """Sorts the columns of a table by how much a task needs them.
+
+    Args:
+        words: The task.
+    """
+
+    def __init__(self, words: str) -> None:
+        self._wanted = frozenset(map(stem, words_of(words)))
+
+    def __call__(self, column: Column) -> int:
+        """Return 0 for a key, less for each word of the task in a column, 1 for any other."""
+        said = words_of(f"{column.name} {column.comment or ''}")
+        named = len(self._wanted.intersection(map(stem, said)))
+        if named:
+            return -named
+        return 0 if column.primary_key or column.references is not None else 1
+
+
+def _with_rest(things: Sequence[T], best: Sequence[int]) -> list[T]:
+    """The things of some numbers, then all others in their order."""
+    chosen = frozenset(best)
+    rest = [thing for number, thing in enumerate(things) if number not in chosen]
+    return [*(things[number] for number in best), *rest]
+
+
+def _texts(table: Table) -> list[tuple[str, float]]:
+    columns = " ".join(f"{c.name} {c.comment or ''}" for c in table.columns)
+    about = f"{table.relation.comment or ''} {_values(table.columns)}"
+    return [(table.relation.name, _NAME_WEIGHT), (columns, 1.0), (about, 1.0)]
+
+
+def _values(columns: Iterable[Column]) -> str:
+    """The values of enumerations, which stand in their types."""
+    return " ".join(column.type for column in columns if "'" in column.type)
+
+
+def _links(tables: Sequence[Table]) -> Mapping[int, set[int]]:
+    """By the number of a table the numbers of those that a foreign key joins it with."""
+    numbers = {table.relation.full_name: number for number, table in enumerate(tables)}
+    folded = {name.lower(): number for name, number in numbers.items()}
+    links: defaultdict[int, set[int]] = defaultdict(set)
+    for number, table in enumerate(tables):
+        for column in table.columns:
+            other = _referred(column.references or "", numbers, folded)
+            if other is not None and other != number:
+                links[number].add(other)
+                links[other].add(number)
+    return links
+
+
+def _referred(reference: str, numbers: Mapping[str, int], folded: Mapping[str, int]) -> int | None:
+    """The table of ``schema.table.column``, of which the column may be left out."""
+    plain = reference.replace('"', "")
+    for name in (plain.rpartition(".")[0], plain):
+        found = numbers.get(name, folded.get(name.lower()))
+        if found is not None:
+            return found
+    return None
+
+
+def _from_neighbours(linked: Iterable[int], own: Mapping[int, float]) -> float:
+    """The score that a table has from the two best tables that it is linked with."""
+    best = sorted((own.get(number, 0.0) for number in linked), reverse=True)[:2]
+    return _NEIGHBOUR * sum(best)
+
+
+def _path(links: Mapping[int, set[int]], start: int, end: int) -> list[int]:
+    """The tables on the shortest way between two; empty where it is too long."""
+    came_from = {start: start}
+    waiting = deque([(start, 0)])
+    while waiting:
+        number, steps = waiting.popleft()
+        if number == end:
+            path: list[int] = []
+            while (number := came_from[number]) != start:
+                path.append(number)
+            return path
+        if steps < _LONGEST_BRIDGE:
+            for other in sorted(links[number] - came_from.keys()):
+                came_from[other] = number
+                waiting.append((other, steps + 1))
+    return []
