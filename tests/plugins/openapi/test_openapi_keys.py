@@ -179,6 +179,22 @@ async def test_the_clients_secret_goes_to_no_token_address_of_a_specification(
 
 
 @pytest.mark.parametrize(
+    "address",
+    [
+        *("http://api.invalid", "https://api.invalid:8443", "https://api.invalid:0"),
+        *("https://api.invalid.", "https://api.invalid@far.invalid", "https://api.invalid%2efar"),
+        *("https://api.invalid\\@far.invalid", "https://api.invalid\t.far", "https://[::1]"),
+        *("https://\uff41pi.invalid", "https://api\u3002invalid", "https://ap\u00adi.invalid"),
+    ],
+)
+async def test_an_address_that_only_looks_like_an_accepted_one_gets_no_key(address, invoke):
+    tool = APITool(spec(servers=address), name="api", api_key="k", servers=["https://api.invalid"])
+    with pytest.raises(ConnectionConfigurationError, match="which you have not accepted"):
+        await invoke(tool, "call")
+    await tool.aclose()
+
+
+@pytest.mark.parametrize(
     "given", ["", "ftp://api.example", "https://", "https://*.example", "a b:c"]
 )
 def test_servers_that_are_no_addresses(given):

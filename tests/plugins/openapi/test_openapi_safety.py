@@ -18,6 +18,7 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
+from delf.tools.permissions import needs_confirmation
 from delf_openapi import APITool
 from delf_openapi.failures import APIError
 from delf_openapi.transport import check_redirect
@@ -388,3 +389,41 @@ async def test_damaged_specifications_never_break_the_plugin(seed: int) -> None:
             tool.inspect(verbose=True)
             read += 1
     assert read  # some are damaged in parts that nobody needs
+
+
+TAGGED = {
+    "openapi": "3.1.0",
+    "info": {"title": "T", "version": "1"},
+    "servers": [{"url": "https://api.invalid"}],
+    "paths": {
+        "/a": {
+            "post": {"operationId": "send", "tags": ["send"], "responses": {}},
+            "delete": {"operationId": "wipe", "tags": ["send"], "responses": {}},
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("allow", "found"),
+    [
+        ("send", ["send"]),
+        ("tag:send", ["send", "wipe"]),
+        ("tag:Send", ["send", "wipe"]),
+        ("Send", None),
+        (" send", None),
+    ],
+)
+async def test_a_tag_with_the_name_of_an_operation_is_named_as_a_tag(allow, found):
+    tool = APITool(TAGGED, name="api", allow=[allow])
+    if found is None:
+        with pytest.raises(ConnectionConfigurationError, match="did you mean 'send'"):
+            await tool.actions()
+    else:
+        assert [action.name for action in await tool.actions()] == found
+
+
+async def test_a_word_of_confirm_means_the_operation_and_the_tag():
+    tool = APITool(TAGGED, name="api", confirm=["send"])
+    actions = await tool.actions()
+    assert all(needs_confirmation(tool.confirm, action) for action in actions)

@@ -299,7 +299,7 @@ def _is_form(request: httpx2.Request) -> bool:
 def _origin(url: str) -> str:
     """Return scheme, host and port of an address."""
     parts = urlsplit(url)
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    port = {"http": 80, "https": 443}.get(parts.scheme) if parts.port is None else parts.port
     usual = {"http": 80, "https": 443}.get(parts.scheme) == port
     return f"{parts.scheme}://{parts.hostname or ''}{'' if usual else f':{port}'}"
 

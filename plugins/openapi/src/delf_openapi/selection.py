@@ -19,8 +19,10 @@ _LISTED: Final = 30
 def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str) -> list[Spot]:
     """The operations that some words mean, in the order of the specification.
 
-    A word is an action's name, an operationId or a tag (``tag:pets`` where a name is equal). It
-    can also be a pattern of names (``repos_*``) or of paths (``/repos/*``, ``GET /repos/*``).
+    A word is an action's name, an operationId or a tag (``tag:pets`` where a name is equal, in
+    small or capital letters). It can also be a pattern of names (``repos_*``) or of paths
+    (``/repos/*``, ``GET /repos/*``). A word of ``confirm`` means all of that at once: what may be
+    meant is asked about.
 
     Raises:
         ConnectionConfigurationError: When a word of ``allow`` means nothing.
@@ -29,7 +31,9 @@ def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str)
     chosen: dict[str, None] = {}
     words = _Words(spots)
     for word in wanted:
-        found = words.find(word)
+        found = [*words.find(word)]
+        if which == "confirm":
+            found += words.tagged(word)
         if not found:
             raise _unknown(word, spots, which, where)
         chosen.update(dict.fromkeys(found))
@@ -53,10 +57,13 @@ class _Words:
             return [word]
         if word in self._ids:
             return self._ids[word]
-        tag = word.removeprefix("tag:").strip().lower()
-        if tag in self._tags:
-            return self._tags[tag]
+        alike = {name.lower() for name in (*self._names, *self._ids)}
+        if word.strip().lower() not in alike and (found := self.tagged(word)):
+            return found
         return self._match(word)
+
+    def tagged(self, word: str) -> Sequence[str]:
+        return self._tags.get(word.removeprefix("tag:").strip().lower(), ())
 
     def _match(self, word: str) -> list[str]:
         method, _, path = word.rpartition(" ")

@@ -178,7 +178,8 @@ def origin_of(uri: str) -> str:
     parts = urlsplit(uri)
     scheme = parts.scheme.lower()
     try:
-        port = parts.port or {"http": 80, "https": 443}.get(scheme)
+        given = parts.port
+        port = {"http": 80, "https": 443}.get(scheme) if given is None else given
     except ValueError:
         port = None
     return f"{scheme}://{(parts.hostname or '').lower()}:{port}"
