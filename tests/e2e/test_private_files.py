@@ -71,3 +71,53 @@ def test_files_and_folders_of_delf_are_the_users_alone(tmp_path, umask):
         if path.stat().st_mode & 0o077
     ]
     assert open_ == []
+
+
+TABLES = """
+lite.write("create table t (a integer)")
+duck.write("create table t (a integer)")
+print(1)
+"""
+CONNECTIONS = """
+[agent]
+sandbox = "local"
+
+[connections.lite]
+type = "sql"
+url = "sqlite:///lite.db"
+create = true
+confirm = false
+
+[connections.duck]
+type = "sql"
+url = "duckdb:///duck.db"
+create = true
+confirm = false
+"""
+
+
+def test_projects_and_databases_that_delf_makes_are_the_users_alone(tmp_path):
+    home = {f"XDG_{kind}_HOME": str(tmp_path / "home") for kind in ("DATA", "STATE", "CACHE")}
+    environ = {**os.environ, **home, "DELF_TRUST": str(tmp_path)}
+    given = tmp_path / "project"
+    given.mkdir()
+    (given / "delf.toml").write_text(CONNECTIONS)
+    llm = write_recording(given / "tables.jsonl", TABLES, "print(1)")
+    before = set(written(tmp_path))
+    options = {"cwd": given, "env": environ, "umask": 0, "check": True}
+    subprocess.run(
+        [DELF, "run", "make tables", "-c", "lite", "-c", "duck", "--llm", llm], **options
+    )
+    subprocess.run([DELF, "init"], **options)
+    subprocess.run([DELF, "demo", "--make", "demo"], **options)
+    routine = (
+        "from pathlib import Path\nfrom delf.trust.decisions import Trust\n"
+        "from delf_routines.routine import Routine\nfrom delf_routines.store import RoutineStore\n"
+        "routine = Routine(name='r', title='t', task='t', script='print(1)')\n"
+        "RoutineStore(Path.cwd(), Trust.here()).keep(routine)"
+    )
+    subprocess.run([sys.executable, "-c", routine], **options)
+    found = {path for path in written(tmp_path) if path not in before}
+    names = {path.name for path in found}
+    assert {"lite.db", "duck.db", "tools.py", "summarise.worker", "shop.db", "r.py"} <= names
+    assert [f"{path.relative_to(tmp_path)}" for path in found if path.stat().st_mode & 0o077] == []

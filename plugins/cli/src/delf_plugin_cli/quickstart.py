@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import click
 
 from delf.errors import ConfigurationError, DelfError, LLMExecutionError
+from delf.machine.own_files import write_private
 from delf_cli import errors
 from delf_cli.state import State, state_of
 from delf_cli.usual_models import usual_models
@@ -95,8 +96,7 @@ def quickstart(
     folder = file.parent
     text = _agent(found) + section
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        write_private(file, text.encode())
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
     Trust.here().keep(folder.resolve(), {CONFIG_FILE: items_of(CONFIG_FILE, text)})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import sys
 import tempfile
 import textwrap
@@ -17,6 +16,7 @@ from typing import Final
 import click
 
 from delf import ConfigurationError
+from delf.machine.own_files import make_private_folder, write_private
 from delf.trust.decisions import Trust, items_of, whole
 from delf_cli.usual_models import usual_models
 from delf_demo.shop import make_shop
@@ -94,7 +94,7 @@ def demo(
         config = folder / _CONFIG
         # What is gone after the demo has no place in the user's list of tasks.
         text = shop_config(model, folder) + (_journal(folder) if web or kept is None else "")
-        config.write_text(text, encoding="utf-8")
+        write_private(config, text.encode())
         if kept is not None:  # a folder that is gone later is trusted for each command instead
             said = {_CONFIG: items_of(_CONFIG, text)}
             if (folder / _ANSWERS).exists():
@@ -187,7 +187,7 @@ def choose_model(llm: str | None, *, recorded: bool) -> tuple[str, str]:
 def shop_config(model: str, folder: Path) -> str:
     """A ``delf.toml`` for the shop; what it names lies beside it."""
     if model == f"recorded:{RECORDING}":
-        shutil.copyfile(RECORDING, folder / _ANSWERS)
+        write_private(folder / _ANSWERS, RECORDING.read_bytes())
         model = f"recorded:{_ANSWERS}"
     return (
         f"[agent]\nllm = {_quoted(model)}\n"
@@ -216,7 +216,7 @@ def _folder(keep: Path | None) -> Generator[Path]:
             yield Path(name).resolve()
         return
     try:
-        keep.mkdir(parents=True, exist_ok=True)
+        make_private_folder(keep)
     except OSError as error:
         raise ConfigurationError(f"{keep}: {error.strerror}") from error
     for name in ("shop.db", _CONFIG):

@@ -9,6 +9,8 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
+from delf.machine.own_files import make_private_file
+
 FIRST_DAY: Final = date(2026, 1, 1)
 LAST_DAY: Final = date(2026, 6, 30)
 _CUSTOMERS: Final = 48
@@ -97,6 +99,7 @@ def make_shop(path: Path) -> tuple[int, int]:
     """
     # The data has to be the same each time; nothing here is a secret.
     dice = random.Random(2026)  # noqa: S311
+    make_private_file(path)
     with closing(sqlite3.connect(path)) as database:
         database.executescript(_SCHEMA)
         _add_customers(database, dice)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from delf.errors import ConfigurationError, DelfError, did_you_mean
+from delf.machine.own_files import create_private, make_private_folder
 from delf.trust.decisions import Trust, part_of
 from delf.trust.folders import read_file
 from delf_routines.routine import FOLDER, Routine, check_name, is_name
@@ -160,11 +161,12 @@ class RoutineStore:
         """
         temporary = path.with_name(f".{secrets.token_hex(8)}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(path.parent)
             # After mkdir, which follows a link that was there before.
             if not path.parent.resolve().is_relative_to(self.root.resolve()):
                 raise ConfigurationError(f"{path.parent} is a link out of {self.root}")
-            temporary.write_text(text, encoding="utf-8")
+            with create_private(temporary) as file:
+                file.write(text.encode())
             os.replace(temporary, path)  # noqa: PTH105 - the same in one word
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error

@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from delf.machine.own_files import write_private
 from delf_cli import errors
 from delf_cli.state import state_of
 from delf_cli.usual_models import usual_models
@@ -66,7 +67,6 @@ def init(ctx: click.Context, folder: str, llm: str | None) -> None:
     try:
         for name in _FILES:
             path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():
                 click.echo(f"{path}: left as it is")
                 continue
@@ -74,7 +74,7 @@ def init(ctx: click.Context, folder: str, llm: str | None) -> None:
             text = (
                 text.replace("{llm}", model).replace("{sections}", sections).replace("{how}", how)
             )
-            path.write_text(text, "utf-8")
+            write_private(path, text.encode())
             click.echo(str(path))
             if name != "notes.md":
                 Trust.here().keep(root, {name: items_of(name, text)})

@@ -11,6 +11,7 @@ from typing import Any, Final
 import yaml
 
 from delf.errors import ConfigurationError, did_you_mean
+from delf.machine.own_files import create_private, make_private_folder
 from delf.trust.decisions import Trust, part_of
 from delf_workers import frontmatter
 from delf_workers.definition import SUFFIX, WorkerDefinition, from_front_matter
@@ -138,8 +139,9 @@ class Registry:
         path = self._path(name)
         temporary = path.with_name(f".{secrets.token_hex(8)}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(text, encoding="utf-8")
+            make_private_folder(path.parent)
+            with create_private(temporary) as file:
+                file.write(text.encode())
             os.link(temporary, path)  # fails where another call was quicker
         except FileExistsError:
             raise ConfigurationError(f"there is a worker {name!r} already") from None

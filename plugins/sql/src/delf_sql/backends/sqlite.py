@@ -26,6 +26,7 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import QueuePool
 
 from delf.errors import ConnectionFileNotFoundError
+from delf.machine.own_files import make_private_file
 from delf_sql import sqlite_child
 from delf_sql.backends.base import Problem, Written, can_batch, first_line
 from delf_sql.catalog import Column, Relation, Table
@@ -177,12 +178,12 @@ class SqliteBackend:
         self._lock = threading.Lock()
 
     def create(self) -> None:
-        """Create the file; to SQLite an empty file is a database without tables.
+        """Create the file for its owner alone; an empty file is a database without tables.
 
         Raises:
             OSError: When it cannot be created.
         """
-        _found(self.target.database)[0].touch(exist_ok=True)
+        make_private_file(_found(self.target.database)[0])
 
     @contextlib.contextmanager
     def session(self, *, reader: bool) -> Generator[_Child]:
