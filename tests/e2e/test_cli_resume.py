@@ -127,3 +127,19 @@ def test_a_folder_that_is_gone(here: Path, tmp_path: Path) -> None:
     model = write_recording(here / "answers.jsonl", SCRIPT)
     moved = delf("resume", task, "--here", "--approve", "all", "--llm", model, cwd=here)
     assert moved.returncode == 0, moved.stderr
+
+
+def test_a_child_task_goes_on_with_the_task_that_started_it(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(
+        "from delf import CallContext, tool\n\n\n@tool(effect='read', confirm=False)\n"
+        "async def ask(context: CallContext) -> str:\n    'Ask.'\n"
+        "    return (await context.delegate('the child')).text\n"
+    )
+    llm = write_recording(tmp_path / "answers.jsonl", "print(ask())", "print(1)")
+    delf("run", "the parent", "--tools", "tools.py", "--llm", llm, cwd=tmp_path)
+    listed = json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout)
+    named = {task["task"]: task["task_id"] for task in listed}
+    done = delf("resume", named["the child"], cwd=tmp_path)
+    assert done.returncode != 0
+    assert "it goes on with the task that started it" in done.stderr
+    assert f"delf resume {named['the parent']}" in done.stderr

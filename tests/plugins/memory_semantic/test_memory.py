@@ -229,3 +229,17 @@ def test_a_database_of_something_else_is_no_memory(delf, tmp_path: Path) -> None
         connection.execute("CREATE TABLE memories (id INTEGER)")
     connection.close()
     assert "not a memory of Delfhos" in delf("import", str(tmp_path / "other.db"), code=1)
+
+
+@pytest.mark.parametrize("given", ["missing.md\n", "  missing.md  ", Path("missing.md")])
+def test_a_missing_file_is_no_fact(memory: Memory, given: str | Path) -> None:
+    with pytest.raises(MemorySetupError, match=r"there is no file 'missing\.md'"):
+        memory.add(given)
+    assert not list(memory)
+
+
+@pytest.mark.parametrize("given", [b"Ada likes tea", None, 5, ["Ada", "Ben"]])
+def test_what_is_no_text_is_not_added(memory: Memory, given: object) -> None:
+    with pytest.raises(MemorySetupError, match="adds a text or the path of a file"):
+        memory.add(given)  # pyright: ignore[reportArgumentType]
+    assert not list(memory)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from delf.errors import DelfError
 from delf_cli import complete
 from delf_cli.options import flags_of, rest_of, run_options
 from delf_cli.state import State, state_of
@@ -64,6 +65,11 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given
     flags = flags_of(given)
     options = Options(flags=flags, **rest_of(given), resumes=True)
     name, started = asyncio.run(find_task(state, options, task_id))
+    if (parent := None if started is None else getattr(started, "parent", None)) is not None:
+        raise DelfError(
+            f"{name} is a child task: it goes on with the task that started it",
+            hint=f"delf resume {parent}",
+        )
     go_on = any(flags[name] is not None for name in ("timeout", "budget_usd")) or any(
         text.startswith(("agent.timeout=", "agent.budget_usd=")) for text in options.overrides
     )

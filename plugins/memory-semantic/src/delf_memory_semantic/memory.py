@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from delf.attributes import FixedAttributes
 from delf.errors import AgentStateError, MemorySetupError, PluginError
@@ -80,11 +80,18 @@ class Memory(FixedAttributes):
         One line that looks like the path of a file is a path: :meth:`save` takes any text.
 
         Raises:
-            MemorySetupError: For a file that does not exist, cannot be read, or is of another kind.
+            MemorySetupError: For a file that does not exist, cannot be read, or is of another kind,
+                and for what is neither a text nor a path.
         """
-        source = None
+        source, given = None, cast("object", text)
+        if not isinstance(given, (str, Path)):
+            raise MemorySetupError(
+                f"a memory adds a text or the path of a file, not {type(given).__name__}",
+                hint="add one text or file after another; decode bytes first",
+            )
         if isinstance(text, Path) or names_file(text):
-            source, text = str(text), read(Path(text))
+            source = str(text).strip()
+            text = read(Path(source))
         parts = pieces(text)
         self._run(self.store.save(parts, source))
         return len(parts)

@@ -26,12 +26,13 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?…])\s+|\n")
 
 def names_file(text: str) -> bool:
     """Return True if a text is the name of a file, whether the file exists or not."""
+    text = text.strip()
     if not text or "\n" in text or len(text) > _LONGEST_PATH:
         return False
     if os.path.exists(text):  # noqa: PTH110 - no error for odd names
         return bool(Path(text).suffix) or os.sep in text
     # The name of a missing file is no fact.
-    return _PATH.fullmatch(text.strip()) is not None
+    return _PATH.fullmatch(text) is not None
 
 
 def read(path: Path) -> str:
