@@ -71,6 +71,18 @@ async def test_an_input_file_that_changes_while_a_person_is_asked(
     assert post.sent == [b"as asked"]
 
 
+@pytest.mark.parametrize("name", ["./report.txt", "/in/report.txt"])
+async def test_a_file_may_be_named_with_a_folder(post, report, delf_host, scripted_model, name):
+    def decide(request):
+        report.write_text("something else")
+        return True
+
+    scripted_model.writes(f"print(await post.send('bob', [{name!r}]))")
+    async with agent_with(post, delf_host, decide, files=[str(report)]) as agent:
+        assert (await agent.arun("Send it.")).text == "sent"
+    assert post.sent == [b"as asked"]
+
+
 async def test_a_request_names_the_files_with_their_sizes(post, report, delf_host, scripted_model):
     told = []
 

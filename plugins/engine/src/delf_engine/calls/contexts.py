@@ -135,11 +135,9 @@ class CallContexts:
         self, call: Call, name: str, most: int, read: Callable[[], bytes] | None
     ) -> bytes:
         """Read a file for a call, once; called in threads."""
-        if (
-            read is None
-            and name not in call.files
-            and not call.absent.isdisjoint({name, Path(name).name})
-        ):
+        names = {name, Path(name).name}
+        is_kept = not names.isdisjoint(call.files)
+        if read is None and not is_kept and not names.isdisjoint(call.absent):
             raise ToolRefusedError(
                 f"{name[:200]!r} could not be read when a person was asked about this call; "
                 "make the call again"
