@@ -40,7 +40,7 @@ def attempts(path):
         "pipe": lambda: os.mkfifo(f"{path}-pipe"),
         "other files": lambda: Path("/etc/passwd").read_text(),
         "own folder": lambda: Path("here").write_text(""),
-        "fork": os.fork,
+        "fork": lambda: os.fork() or os._exit(0),  # two of them would give two answers
         "exec": lambda: os.execv("/bin/true", ["true"]),
         "socket": lambda: socket.create_connection(("127.0.0.1", 9)),
         "datagrams": lambda: socket.socket(type=socket.SOCK_DGRAM),
