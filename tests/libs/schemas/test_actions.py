@@ -222,3 +222,24 @@ class TestDesk(ConnectionContract):
     @pytest.fixture
     def connection(self):
         return Desk()
+
+
+async def test_a_decimal_is_text_where_text_is_asked_and_a_number_where_a_number_is():
+    money = {"type": "string", "format": "decimal"}
+    schema = {
+        "type": "object",
+        "properties": {
+            "price": {"$ref": "#/$defs/money"},
+            "prices": {"type": "object", "additionalProperties": {"$ref": "#/$defs/money"}},
+            "weight": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+            "note": {"type": "string"},
+        },
+        "$defs": {"money": money},
+    }
+    action, sender = make(schema)
+    prices = {"a": 2, "b": Decimal("3.10")}
+    await call(action, price=Decimal("1.50"), prices=prices, weight=Decimal("0.5"))
+    assert sender.sent == [{"price": "1.50", "prices": {"a": "2", "b": "3.10"}, "weight": 0.5}]
+    assert prices == {"a": 2, "b": Decimal("3.10")}
+    with pytest.raises(ToolRefusedError, match="note"):
+        await call(action, note=1.5)

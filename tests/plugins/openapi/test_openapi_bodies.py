@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -51,6 +52,29 @@ JSON = {
         thing(at={**STRING, "format": "date-time"}, data={**STRING, "format": "byte"}),
         {"at": MOMENT, "data": b"hello"},
         {"at": "2026-01-31T12:00:00+00:00", "data": "aGVsbG8="},
+    ),
+    "a Decimal is text where text is asked, with all its digits": (
+        thing(
+            price={**STRING, "format": "decimal"},
+            tax={"anyOf": [{**STRING, "pattern": "^[0-9.]+$"}, {"type": "null"}]},
+            weight={"type": "number"},
+            share={"anyOf": [{"type": "number"}, STRING]},
+            lines={"type": "array", "items": thing(net={**STRING, "format": "decimal"})},
+        ),
+        {
+            "price": Decimal("12345678901234567.10"),
+            "tax": Decimal("0.50"),
+            "weight": Decimal("1.5"),
+            "share": Decimal("0.25"),
+            "lines": [{"net": 3}, {"net": 1e-7}],
+        },
+        {
+            "price": "12345678901234567.10",
+            "tax": "0.50",
+            "weight": 1.5,
+            "share": 0.25,
+            "lines": [{"net": "3"}, {"net": "0.0000001"}],
+        },
     ),
     "a list is one keyword": ({"type": "array", "items": INTEGER}, {"body": [1, 2]}, [1, 2]),
     "so is a text": (STRING, {"body": "text"}, "text"),

@@ -16,7 +16,7 @@ from delf.tools.json_schema import Checker, Fault, at, clean
 from delf.tools.signature import Parameter
 from delf.types import Effect
 from delf_schemas.names import argument_name, method_name, sentence, unique
-from delf_schemas.plain import Misfit, plain, without_bytes
+from delf_schemas.plain import Misfit, plain, with_decimals, without_bytes
 from delf_schemas.shapes import Shapes, default_text, merge_object, safe_text
 
 _SUMMARY: Final = 280
@@ -93,7 +93,7 @@ class _Arguments:
         self._action = action
         self._whole = dict(schema)
         self._checker = Checker(self._whole, action)
-        document = _Schema(self._whole)
+        document = self._document = _Schema(self._whole)
         try:
             merged = merge_object(document, self._whole)
         except DelfError as error:
@@ -151,7 +151,8 @@ class _Arguments:
         given: dict[str, Any] = {}
         for name, value in arguments.items():
             try:
-                given[name] = without_bytes(plain(value, name))
+                told = with_decimals(value, self._schemas.get(name, {}), self._document.resolve)
+                given[name] = without_bytes(plain(told, name))
             except Misfit as misfit:
                 raise self._refused(str(misfit)) from None
         fault = self._checker.fault(self._sent(given))

@@ -8,11 +8,15 @@ import decimal
 import enum
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, cast
 
+from delf.errors import DelfError
+
 _MAX_DIGITS: Final = 1000
+_DEEPEST: Final = 40
+_MOST_BRANCHES: Final = 64
 
 
 class Misfit(Exception):  # noqa: N818 - a finding
@@ -58,6 +62,83 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
         parts = cast("Sequence[Any]", value)
         return [plain(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(parts)]
     raise Misfit(path, f"a value of the type {type(value).__name__} cannot be sent")
+
+
+def with_decimals(
+    value: Any, schema: Any, resolve: Callable[[Any], Mapping[str, Any]], depth: int = 0
+) -> Any:
+    """Write numbers as text where a schema asks for text, as services do with amounts of money.
+
+    A ``Decimal`` becomes text wherever the schema takes no number; any number does where the
+    schema's format is ``decimal``. Digits stay as they are.
+
+    Args:
+        value: A script's value; it is not changed.
+        schema: Its schema.
+        resolve: Follows the references of a schema.
+        depth: The number of values around it.
+    """
+    if depth > _DEEPEST or isinstance(value, (str, bytes, bool)):
+        return value
+    if isinstance(value, (int, float, decimal.Decimal)):
+        return _as_text(value, _branches(schema, resolve))
+    if isinstance(value, Mapping):
+        found = _branches(schema, resolve)
+        items = cast("Mapping[Any, Any]", value).items()
+        return {k: with_decimals(v, _member(found, k), resolve, depth + 1) for k, v in items}
+    if isinstance(value, (list, tuple)):
+        items = [part["items"] for part in _branches(schema, resolve) if "items" in part]
+        inner: Any = items[0] if items else True
+        parts = cast("Sequence[Any]", value)
+        return [with_decimals(part, inner, resolve, depth + 1) for part in parts]
+    return value
+
+
+def _as_text(value: float | decimal.Decimal, branches: Sequence[Mapping[str, Any]]) -> Any:
+    kinds: set[str] = set()
+    for part in branches:
+        kind = part.get("type")
+        kinds.update([kind] if isinstance(kind, str) else cast("list[str]", kind or []))
+    if "string" not in kinds or kinds & {"number", "integer"}:
+        return value
+    is_decimal = any(part.get("format") == "decimal" for part in branches)
+    if not isinstance(value, decimal.Decimal):
+        if not is_decimal or (isinstance(value, float) and not math.isfinite(value)):
+            return value
+        value = decimal.Decimal(repr(value))
+    is_short = value.is_finite() and abs(value.adjusted()) < _MAX_DIGITS
+    return format(value, "f") if is_short else value
+
+
+def _branches(
+    schema: Any, resolve: Callable[[Any], Mapping[str, Any]]
+) -> Sequence[Mapping[str, Any]]:
+    """The schema and the alternatives in it, as far as they can be followed."""
+    found: list[Mapping[str, Any]] = []
+    open_parts = [schema]
+    while open_parts and len(found) < _MOST_BRANCHES:
+        try:
+            part = resolve(open_parts.pop())
+        except DelfError:
+            continue
+        found.append(part)
+        for word in ("allOf", "anyOf", "oneOf"):
+            more = part.get(word)
+            open_parts += cast("list[Any]", more) if isinstance(more, list) else []
+    return found
+
+
+def _member(branches: Sequence[Mapping[str, Any]], key: Any) -> Any:
+    """The schema of a key; an empty one where none is told."""
+    for part in branches:
+        properties = part.get("properties")
+        if isinstance(properties, Mapping) and key in properties:
+            return cast("Mapping[Any, Any]", properties)[key]
+    for part in branches:
+        further = part.get("additionalProperties")
+        if isinstance(further, Mapping):
+            return cast("Mapping[str, Any]", further)
+    return {}
 
 
 def _sendable(text: str, path: str) -> str:

@@ -165,6 +165,7 @@ class RequestBuilder:
         if param is not None:
             if value is None:
                 return []  # a parameter that is None is one that is left out
+            value = self._checker.with_decimals(param.schema, value)
             value = self._checker.loosened(param.schema, plain(value, arg))
             faults = [_told(fault, arg) for fault in self._checker.faults(param.schema, value)]
             if faults and self._borne(faults):
@@ -177,6 +178,10 @@ class RequestBuilder:
             if body is not None and body.is_patch:
                 given[arg] = None  # in a merge patch this takes the property away
             return []
+        if item is not None:
+            value = self._checker.with_decimals(item.schema, value)
+        elif body is not None and arg in (body.whole, body.extra):
+            value = self._checker.with_decimals(body.schema, value)
         value = plain(value, arg)
         if body is not None and arg == body.extra:
             if value is None:

@@ -12,7 +12,7 @@ from delf.tools.json_schema import Fault
 from delf_openapi.bundles import bundled
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
-from delf_schemas.plain import without_bytes
+from delf_schemas.plain import with_decimals, without_bytes
 
 _MOST_FAULTS: Final = 8
 _DEEPEST: Final = 3
@@ -54,6 +54,10 @@ class Checker:
             return json_schema.Checker(root, "it")
         except (SpecError, ToolDefinitionError, RecursionError):
             return None
+
+    def with_decimals(self, schema: Any, value: Any) -> Any:
+        """A value whose numbers are text where the schema asks for text."""
+        return with_decimals(value, schema, self._document.resolve)
 
     def loosened(self, schema: Any, value: Any, depth: int = 0) -> Any:
         """A parameter's value as its schema has it. On the wire all is text: 5 and "5" are one."""
