@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, get_args
 from delf.errors import BudgetExceededError, DelfError, TaskStoppedError, TaskTimeoutError
 from delf.messages import Purpose, ToolCall, Usage
 from delf.records import dataclass
-from delf.types import Effect, Isolation
+from delf.types import Effect, Isolation, TaskState
 from delf.values.encoding import PLAIN, from_jsonable, to_jsonable_or_repr, weight
 from delf.values.frozen import frozen
 
@@ -617,7 +617,8 @@ class FactsLearned(_Event):
     facts: tuple[str, ...]
 
 
-_LIMITS: Final = frozenset({TaskTimeoutError.code, BudgetExceededError.code})
+LIMIT_CODES: Final = frozenset({TaskTimeoutError.code, BudgetExceededError.code})
+"""The codes of the errors after which a task can go on with more time or money."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -640,16 +641,16 @@ class TaskFinished(_Event):
     via: str = ""
 
     @property
-    def state(self) -> str:
-        """``done``, ``stopped`` (somebody cancelled it) or ``failed``."""
+    def state(self) -> TaskState:
+        """The state of the task: done, stopped or failed."""
         if self.status:
-            return "done"
-        return "stopped" if self.code == TaskStoppedError.code else "failed"
+            return TaskState.DONE
+        return TaskState.STOPPED if self.code == TaskStoppedError.code else TaskState.FAILED
 
     @property
     def at_limit(self) -> bool:
         """True if the task ended at its timeout or budget, and can go on with more of that."""
-        return not self.status and self.code in _LIMITS
+        return not self.status and self.code in LIMIT_CODES
 
 
 Event = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Final, Literal, NamedTuple, get_args
 
 Effect = Literal["read", "write", "irreversible"]
@@ -25,6 +26,63 @@ EFFECT_WORDS: Final[Mapping[str, EffectWords]] = {
     "irreversible": EffectWords("●", "cannot be undone"),
 }
 """The words of each level: terminal, page, Slack and all other channels take them from here."""
+
+
+class TaskState(StrEnum):
+    """The state of a task; :func:`delf.protocols.states.state_of` computes it.
+
+    A member is its text, so that it can be compared, stored and sent as one.
+    """
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    """A person has to answer before the task goes on."""
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    """A person or a program stopped the task."""
+    INTERRUPTED = "interrupted"
+    """The task's process is gone; the task can be resumed."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """True if the task is over."""
+        return self in (TaskState.DONE, TaskState.FAILED, TaskState.STOPPED)
+
+    @property
+    def is_at_work(self) -> bool:
+        """True if a process has the task in hand, or a runner will take it."""
+        return self in (TaskState.QUEUED, TaskState.RUNNING, TaskState.WAITING)
+
+
+class StateWords(NamedTuple):
+    """A state of a task as people see it.
+
+    Args:
+        mark: A shape that stands before the text.
+        text: The words.
+        colour: A colour of terminals.
+    """
+
+    mark: str
+    text: str
+    colour: str
+
+
+STATE_WORDS: Final[Mapping[TaskState, StateWords]] = {
+    TaskState.QUEUED: StateWords("○", "queued", "blue"),
+    TaskState.RUNNING: StateWords("◐", "running", "cyan"),
+    TaskState.WAITING: StateWords("◆", "waiting for you", "yellow"),
+    TaskState.DONE: StateWords("✓", "done", "green"),
+    TaskState.FAILED: StateWords("✕", "failed", "red"),
+    TaskState.STOPPED: StateWords("■", "stopped", "yellow"),
+    TaskState.INTERRUPTED: StateWords("‖", "interrupted", "yellow"),
+}
+"""The words of each state: terminal and page take them from here."""
+
+OTHERS_WAIT_WORDS: Final = StateWords("◇", "waiting for others", "yellow")
+"""The words of a task that waits for a person, for somebody who may not answer it."""
 
 
 Settle = Literal["ask", "again", "done"]

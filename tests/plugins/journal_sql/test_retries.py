@@ -12,6 +12,7 @@ import pytest
 from delf import Agent, tool
 from delf.errors import ConnectionUnavailableError, ToolExecutionError
 from delf.events import CallStarted, Event, ModelReplied, TaskFinished, TaskPostponed, TaskQueued
+from delf.types import TaskState
 from delf_journal_sql import SqlJournal
 
 Open = Callable[..., SqlJournal]
@@ -155,7 +156,7 @@ async def test_a_failure_that_another_try_would_repeat_is_the_end(
     async with make_agent(Shop(away=1, error=error), retry_count=0) as agent:
         name = await queued(journal)
         await agent.aresume(name, 1.0 if "late" in script else 60.0, retries=3, retry_after=0.001)
-        assert agent.poll(name).state == "error"
+        assert agent.poll(name).state is TaskState.FAILED
     assert counted(await journal.read(name), TaskPostponed) == 0
 
 

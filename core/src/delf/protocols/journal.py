@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from delf.events import ApprovalDecided, ApprovalRequested, ApprovalVoted, Event, StoppedBy
 from delf.protocols.approval import RememberedDecision
 from delf.records import dataclass
+from delf.types import TaskState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +20,8 @@ class TaskRecord:
         task_id: Its id.
         task: What was asked.
         started_at: Unix time in seconds.
-        state: ``queued`` (a runner will take it), ``running``, ``interrupted`` (its process is
-            gone), ``done``, ``failed``, or ``stopped`` (somebody cancelled it).
+        state: The state as far as a journal tells it: a task that waits for a person is
+            running here. :func:`delf.protocols.states.state_of` tells these apart.
         origin: The agent's id.
         finished_at: Unix time in seconds.
         duration_ms: From acceptance to the end.
@@ -38,7 +39,7 @@ class TaskRecord:
     task_id: str
     task: str
     started_at: float
-    state: str
+    state: TaskState
     origin: str = ""
     finished_at: float | None = None
     duration_ms: float | None = None
@@ -60,7 +61,7 @@ class TaskRecord:
 
 ListPlace = tuple[float, str]
 """The start of a task, and its id: the place where a list of tasks continues."""
-Ages = Mapping[str, float]
+Ages = Mapping[TaskState, float]
 """Seconds by the states of tasks that are not at work: how long they stay."""
 
 
@@ -168,7 +169,7 @@ class RequestRecord:
     Args:
         requested: What was asked.
         decided: How it was decided, if it was.
-        task: Its task; ``running`` only while a process that lives works on it.
+        task: Its task; running only while a process that lives works on it.
         votes: While it waits for a second approval, the first one.
     """
 
@@ -180,7 +181,7 @@ class RequestRecord:
     @property
     def waits(self) -> bool:
         """True if an answer would still count."""
-        return self.decided is None and self.task.state == "running"
+        return self.decided is None and self.task.state is TaskState.RUNNING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +307,7 @@ class SharedJournal(Journal, Protocol):
         self,
         limit: int = 100,
         *,
-        state: str | None = None,
+        state: TaskState | None = None,
         text: str | None = None,
         since: float | None = None,
         keys: Collection[str] | None = None,
@@ -325,7 +326,7 @@ class SharedJournal(Journal, Protocol):
         """
         ...
 
-    async def count(self) -> Mapping[str, int]:
+    async def count(self) -> Mapping[TaskState, int]:
         """Count the tasks in each state that some are in."""
         ...
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from delf.protocols.journal import TaskRecord
 from delf.records import dataclass
+from delf.types import TaskState
 
 FigureBy = Literal["day", "person", "connection", "action", "model"]
 Place = Literal["task", "script", "call", "answer", "error"]
@@ -38,7 +39,7 @@ class TaskFilter:
     connection: str | None = None
     action: str | None = None
     model: str | None = None
-    state: str | None = None
+    state: TaskState | None = None
     since: float | None = None
     until: float | None = None
     least_cost: float | None = None

@@ -20,6 +20,7 @@ from delf.events import (
 from delf.protocols.approval import Approved, Decider, Decision, Edited, RememberedDecision
 from delf.protocols.journal import Journal, RequestRecord, SharedJournal
 from delf.protocols.rules import ApprovalRule
+from delf.types import TaskState
 from delf.values.encoding import to_jsonable_or_repr
 from delf_cli.ids import check_names
 from delf_engine.approvals.ballot import voices, votes_in, why_refused
@@ -39,7 +40,9 @@ def state_of_request(record: RequestRecord) -> str:
     """``waiting``, a decision, ``interrupted``, or ``over``."""
     if record.decided is not None:
         return record.decided.decision
-    return {"running": "waiting", "interrupted": "interrupted"}.get(record.task.state, "over")
+    if record.waits:
+        return TaskState.WAITING
+    return TaskState.INTERRUPTED if record.task.state is TaskState.INTERRUPTED else "over"
 
 
 def request_data(record: RequestRecord) -> dict[str, Any]:
@@ -218,7 +221,7 @@ def _check_waits(record: RequestRecord) -> None:
     if decided is not None:
         by = "" if decided.decision == "expired" else f" by {decided.by}"
         raise _late(name, f"it was {decided.decision}{by}" if by else "it expired")
-    if task.state == "interrupted":
+    if task.state is TaskState.INTERRUPTED:
         raise UnknownRequestError(
             f"the request {name!r} does not wait: the process that worked on its task is gone",
             hint=f"once the task {task.task_id} is resumed, it can be answered",

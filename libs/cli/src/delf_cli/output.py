@@ -14,6 +14,7 @@ import click
 
 from delf.events import Event, TaskFinished, encode
 from delf.terminal import visible
+from delf.types import TaskState
 from delf.values.encoding import UnsupportedValueError, to_jsonable
 from delf_cli import colours
 from delf_cli.errors import say
@@ -192,7 +193,8 @@ def response_json(response: Response, **more: Any) -> str:
 
 def failure_json(error: str, **more: Any) -> str:
     """A task that could not be started, with the fields of a response after some others."""
-    fields: dict[str, Any] = {"text": "", "value": None, "status": False, "state": "failed"}
+    fields: dict[str, Any] = {"text": "", "value": None, "status": False}
+    fields |= {"state": TaskState.FAILED}
     fields |= {"error": error, "cost_usd": None, "duration_ms": 0, "files": {}}
     fields |= {"used_tools": False, "changes": [], "trace": None}
     return json_text({**more, **fields})

@@ -23,7 +23,7 @@ from delf.errors import (
 )
 from delf.events import Event, TaskFinished
 from delf.records import dataclass
-from delf.types import IN_PROCESS
+from delf.types import IN_PROCESS, TaskState
 from delf_cli import errors, output
 from delf_cli.interrupt import run_until_done
 from delf_cli.progress import REPLAYING, LiveStatus, Narrator
@@ -142,7 +142,7 @@ def work_session(state: State, do: Work, options: Options) -> int:
     told = options.as_json or options.events or response.status or status == errors.USAGE
     if not told and setup.keeps:
         name = response.trace.task_id.removeprefix("task_")[:7]
-        then = "resume" if response.state == "interrupted" else "runs show"
+        then = "resume" if response.state is TaskState.INTERRUPTED else "runs show"
         errors.say("hint", f"delf {then} {name}")
     return status if stop is None else stop.status
 
@@ -190,7 +190,7 @@ def _write(
     if failed and not options.as_json and not options.events:
         output.show_failure(response, screen)
     status = errors.FAILED if failed else errors.OK
-    if response.exception is not None and response.state != "stopped":
+    if response.exception is not None and response.state is not TaskState.STOPPED:
         status = errors.report(
             response.exception, debug=state.debug, clean=state.clean, left_out=left_out
         )

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from delf import events as ev
 from delf.terminal import visible
+from delf.types import TaskState
 
 _WIDEST: Final = 50
 
@@ -102,7 +103,7 @@ def _person(event: ev.ApprovalDecided | ev.ApprovalVoted) -> str:
 def stopped_words(event: ev.TaskFinished) -> str:
     """The person who stopped a task, and from where; nothing where that is not known."""
     via = f" ({visible(event.via)})" if event.via else ""
-    return f" by {visible(event.by)}{via}" if event.by and event.state == "stopped" else ""
+    return f" by {visible(event.by)}{via}" if event.by and event.state is TaskState.STOPPED else ""
 
 
 def printed_so_far(events: Iterable[ev.Event]) -> str:

@@ -61,7 +61,6 @@ _NOTE: Final = "slack"
 """The kind of note that says where a message is."""
 _THREAD: Final = "thread"
 _FILES: Final = " files"
-_OVER: Final = ("done", "failed", "stopped")
 _LOOK_SECONDS: Final = 0.25
 _END_SECONDS: Final = 10.0
 """Seconds within which the journal has how a question ended, after nobody waits for it here."""
@@ -334,7 +333,7 @@ class SlackChannel:
             except DelfError as error:
                 _log.warning("how a question ended is not known: %s", error.message)
                 return None
-            if record is None or record.task.state in _OVER:
+            if record is None or record.task.state.is_terminal:
                 return _how(record)
             if record.decided is not None:
                 return _how(record)

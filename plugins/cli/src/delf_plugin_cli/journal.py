@@ -15,6 +15,7 @@ import click
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, decode, encode
 from delf.protocols.journal import JournalSize, SharedJournal, SupportsUpkeep
+from delf.types import TaskState
 from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import counted, json_text
@@ -43,7 +44,7 @@ def journal() -> None:
 def size(ctx: click.Context, as_json: bool) -> None:
     """Show where the journal is, how large it is, and what is in it."""
 
-    async def look(kept: SharedJournal) -> tuple[JournalSize, Mapping[str, int]]:
+    async def look(kept: SharedJournal) -> tuple[JournalSize, Mapping[TaskState, int]]:
         return await _upkeep(kept).size(), await kept.count()
 
     found, states = ask_journal(ctx, look)

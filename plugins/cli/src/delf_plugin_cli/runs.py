@@ -6,7 +6,7 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Final
 
 import click
@@ -17,6 +17,7 @@ from delf.protocols.journal import SharedJournal, TaskRecord
 from delf.protocols.people import name_of_holder
 from delf.terminal import visible
 from delf.trust.decisions import Trust
+from delf.types import TaskState
 from delf_cli import complete
 from delf_cli.journals import ask_journal, find_id, history_journal, load_task, work_with
 from delf_cli.lazy import LazyGroup
@@ -27,10 +28,10 @@ from delf_cli.story import printed_so_far, stopped_words
 from delf_cli.streams import wrapped
 from delf_cli.summary import summary_of
 from delf_cli.tables import one_line, table, terminal_width
+from delf_engine.elsewhere import find_tasks
 from delf_engine.retention import prune as prune_tasks
 from delf_plugin_cli import runs_view as render
 
-_STATES: Final = ("queued", "running", "interrupted", "stopped", "done", "failed")
 LOOK_SECONDS: Final = 5.0
 _CALLS_SHOWN: Final = 30
 
@@ -51,7 +52,7 @@ def runs() -> None:
 
 
 @runs.command("list")
-@click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state.")
+@click.option("--state", type=render.StateChoice(), help="Only tasks in this state.")
 @click.option("--since", type=DURATION, metavar="AGE", help="Only tasks of the last 2h, 7d, …")
 @click.option(
     "--limit",
@@ -64,7 +65,7 @@ def runs() -> None:
 @as_json_option
 @click.pass_context
 def list_command(
-    ctx: click.Context, state: str | None, since: float | None, limit: int, as_json: bool
+    ctx: click.Context, state: TaskState | None, since: float | None, limit: int, as_json: bool
 ) -> None:
     """List tasks, the newest first.
 
@@ -76,7 +77,7 @@ def list_command(
     is_narrow = state is not None or since is not None
 
     async def look(journal: SharedJournal) -> tuple[Sequence[TaskRecord], list[str]]:
-        tasks = await _with_waiting(journal, await journal.find(limit, state=state, since=begin))
+        tasks = await find_tasks(journal, limit, state=state, since=begin)
         return tasks, [] if as_json or is_narrow else await _offers(ctx, journal)
 
     tasks, offers = work_with(journal, look)
@@ -90,15 +91,6 @@ def list_command(
         click.echo(f"{what} in {journal.place}", err=True)
     for line in offers:
         click.echo(line, err=True)
-
-
-async def _with_waiting(journal: SharedJournal, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
-    """Mark the running tasks that wait for a person."""
-    if not any(task.state == "running" for task in tasks):
-        return list(tasks)
-    # A task that asks is still running; only its request knows that a person is waited for.
-    waiting = {record.task.task_id for record in await journal.find_requests(waiting=True)}
-    return [replace(t, state="waiting") if t.task_id in waiting else t for t in tasks]
 
 
 async def _offers(ctx: click.Context, journal: SharedJournal) -> list[str]:
@@ -143,10 +135,10 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
         return
     click.echo(click.style(wrapped(one_line(task.task)), bold=True))
     where = f", by {task.owner}" if task.owner else ""
-    waits = task.not_before if task.state == "queued" else None
+    waits = task.not_before if task.state is TaskState.QUEUED else None
     when = "" if waits is None else f" not before {render.moment(waits)}"
     asked = "" if task.key is None else f", asked by {one_line(name_of_holder(task.key))}"
-    state = render.state_of(task) + ("" if ended is None else stopped_words(ended))
+    state = render.state_text(task) + ("" if ended is None else stopped_words(ended))
     click.echo(f"{state}{when}, started {render.moment(task.started_at)}{where}{asked}")
     click.echo("")
     summary = summary_of(trace, calls=False, width=terminal_width())
@@ -182,7 +174,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     if text:
         click.echo("")
         show_answer(visible(text))
-    if task.state == "interrupted":
+    if task.state is TaskState.INTERRUPTED:
         name = one_line(task.task_id)
         click.echo(f"\n{click.style('hint:', fg='cyan', bold=True)} delf resume {name}")
 
@@ -282,9 +274,9 @@ async def events_of(journal: SharedJournal, name: str, *, follow: bool) -> Async
         try:
             event = await asyncio.wait_for(anext(live), LOOK_SECONDS)
         except TimeoutError:
-            if state == "interrupted":
+            if state is TaskState.INTERRUPTED:
                 click.echo("interrupted: the process that worked on it is gone", err=True)
-            if state != "running":
+            if state is not TaskState.RUNNING:
                 return
             continue
         if event.seq > seen:

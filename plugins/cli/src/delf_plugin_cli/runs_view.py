@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +14,7 @@ import click
 from delf.events import Event
 from delf.protocols.journal import TaskRecord
 from delf.terminal import visible
+from delf.types import STATE_WORDS, TaskState
 from delf_cli.ids import short_ids
 from delf_cli.streams import wrapped
 from delf_cli.tables import cut, one_line, table, terminal_width
@@ -22,15 +23,6 @@ if TYPE_CHECKING:
     from delf_engine.views.prompts import Prompt
     from delf_engine.views.records import ToolCallTrace
 
-_COLOURS: Final = {
-    "queued": "blue",
-    "running": "cyan",
-    "waiting": "yellow",
-    "interrupted": "yellow",
-    "stopped": "yellow",
-    "done": "green",
-    "failed": "red",
-}
 _PATHS_SHOWN: Final = 5
 """Paths of values with the same source."""
 _NOT_SHOWN: Final = ("task_id", "seq", "at", "prompt")
@@ -63,15 +55,27 @@ def money(task: TaskRecord) -> str:
     return "unknown" if task.finished_at is not None else "-"
 
 
-def coloured(state: str) -> str:
-    """A state in its colour."""
-    return click.style(state, fg=_COLOURS.get(state))
+class StateChoice(click.Choice[str]):
+    """An option whose value is one of some states of tasks."""
+
+    def __init__(self, states: Iterable[TaskState] = TaskState) -> None:
+        super().__init__([state.value for state in states])
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> TaskState:
+        """Return the state that a word names."""
+        return TaskState(super().convert(value, param, ctx))
 
 
-def state_of(task: TaskRecord) -> str:
-    """A task's state in its colour; of one that failed and is tried again, which try comes next."""
-    again = task.tries > 0 and task.state == "queued"
-    return f"{coloured(task.state)}, try {task.tries + 1}" if again else coloured(task.state)
+def state_text(task: TaskRecord) -> str:
+    """Return the words of a task's state in their colour.
+
+    A task that failed and waits to be tried again has the number of the next try, too.
+    """
+    words = STATE_WORDS[task.state]
+    again = task.tries > 0 and task.state is TaskState.QUEUED
+    return click.style(words.text, fg=words.colour) + (f", try {task.tries + 1}" if again else "")
 
 
 def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
@@ -80,7 +84,7 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
     rows = [
         (
             one_line(name),
-            state_of(task),
+            state_text(task),
             ago(task.started_at),
             span(task.duration_ms),
             money(task),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import click
@@ -12,35 +13,37 @@ import click
 from delf.errors import DelfError
 from delf.machine.zones import local_zone
 from delf.protocols.journal import SharedJournal
-from delf.protocols.search import FigureBy, Figures, FoundTask, SupportsSearch, TaskFilter
+from delf.protocols.search import FigureBy, Figures, Found, FoundTask, SupportsSearch, TaskFilter
+from delf.protocols.states import STORED_STATES
 from delf.terminal import visible
+from delf.types import TaskState
 from delf_cli.ids import short_ids
 from delf_cli.journals import history_journal, work_with
 from delf_cli.output import json_text
 from delf_cli.pruning import DURATION
 from delf_cli.streams import wrapped
 from delf_cli.tables import one_line, table
+from delf_engine.elsewhere import search_tasks
 from delf_engine.views.figures import figures_csv
-from delf_plugin_cli.runs_view import ago, money, span, state_of, task_data
+from delf_plugin_cli.runs_view import StateChoice, ago, money, span, state_text, task_data
 
 if TYPE_CHECKING:
     CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
-_STATES: Final = ("queued", "running", "interrupted", "stopped", "done", "failed")
 _INDEX_SECONDS: Final = 10.0
 _OF_MODELS: Final = frozenset({"day", "person", "model"})
 """The groups that have tokens and cost: no call of a tool has a price."""
 
 
-def _filters(command: CommandT) -> CommandT:
-    """Add the options that choose tasks."""
+def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> CommandT:
+    """Add the options that choose tasks, those in one of some states for example."""
     for option in reversed(
         (
             click.option("--person", metavar="NAME", help="Only tasks that this person asked for."),
             click.option("--connection", metavar="NAME", help="Only tasks that called this."),
             click.option("--action", metavar="NAME", help="Only tasks that called this."),
             click.option("--model", metavar="NAME", help="Only tasks that asked this model."),
-            click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state."),
+            click.option("--state", type=StateChoice(states), help="Only tasks in this state."),
             click.option(
                 "--since", type=DURATION, metavar="AGE", help="Only tasks of the last 2h, 7d, …"
             ),
@@ -106,9 +109,9 @@ def search(
         click.echo(f"{found.behind:,} events are not searched yet; search again", err=True)
 
 
-async def _search(journal: SharedJournal, wanted: TaskFilter, limit: int) -> Any:
-    searched = await _indexed(journal)
-    return await searched.search(wanted, limit)
+async def _search(journal: SharedJournal, wanted: TaskFilter, limit: int) -> Found:
+    await _indexed(journal)
+    return await search_tasks(journal, wanted, limit)
 
 
 async def _indexed(journal: SharedJournal) -> SupportsSearch:
@@ -126,7 +129,13 @@ def _found_data(one: FoundTask) -> dict[str, Any]:
 
 def _tell(name: str, one: FoundTask) -> None:
     task = one.task
-    parts = [state_of(task), ago(task.started_at), span(task.duration_ms), money(task), one.person]
+    parts = [
+        state_text(task),
+        ago(task.started_at),
+        span(task.duration_ms),
+        money(task),
+        one.person,
+    ]
     told = "  ".join(part for part in parts if part and part != "-")
     title = wrapped(one_line(task.task), indent=4, head=max(0, len(name) - 2))
     click.echo(f"{click.style(one_line(name), bold=True)}  {title}")
@@ -144,7 +153,7 @@ def _tell(name: str, one: FoundTask) -> None:
     show_default=True,
     help="How to group the figures.",
 )
-@_filters
+@partial(_filters, states=STORED_STATES)
 @click.option("--csv", "as_csv", is_flag=True, help="Write the figures as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context

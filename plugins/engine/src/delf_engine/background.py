@@ -13,6 +13,7 @@ from delf.errors import ConfigurationError, TaskStoppedError, UnknownTaskError
 from delf.events import TaskFinished
 from delf.messages import ModelDelta
 from delf.records import dataclass
+from delf.types import TaskState
 from delf_engine.elsewhere import wait_for_end
 from delf_engine.response import Response, past_response
 from delf_engine.task import TaskRequest
@@ -58,9 +59,9 @@ class BackgroundTask:
         if seen.is_terminal or not self.outcome.done():
             return seen
         if self.outcome.cancelled():
-            return replace(seen, state="stopped")  # its last steps are still on their way
+            return replace(seen, state=TaskState.STOPPED)  # its last steps are still on their way
         error = self.outcome.exception()
-        return seen if error is None else replace(seen, state="error", error=str(error))
+        return seen if error is None else replace(seen, state=TaskState.FAILED, error=str(error))
 
 
 class BackgroundTasks:

@@ -2,24 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from delf.errors import TaskStoppedError
+from delf.errors import DelfError, TaskStoppedError
 from delf.events import Event, TaskFinished, end_event
-from delf.protocols.journal import Journal, SharedJournal
+from delf.protocols.journal import Journal, ListPlace, SharedJournal, TaskRecord
+from delf.protocols.search import Found, FoundTask, SupportsSearch, TaskFilter
+from delf.protocols.states import state_of, stored_states
+from delf.types import TaskState
 from delf_engine.task import TaskOutcome
 from delf_engine.views.snapshot import snapshot
 
 if TYPE_CHECKING:
     from delf_engine.views.snapshot import StreamSnapshot
 
+Waiting = Callable[[SharedJournal], Awaitable[Collection[str]]]
+
 
 async def snapshot_of(journal: Journal, task_id: str) -> StreamSnapshot:
     """Return the state of a task, or raise ``UnknownTaskError``."""
     events = await journal.read(task_id)
-    state = (await journal.task(task_id)).state if isinstance(journal, SharedJournal) else ""
-    return snapshot(events, interrupted=state == "interrupted")
+    record = await journal.task(task_id) if isinstance(journal, SharedJournal) else None
+    gone = record is not None and record.state is TaskState.INTERRUPTED
+    return snapshot(events, interrupted=gone)
+
+
+async def waiting_tasks(journal: SharedJournal) -> Collection[str]:
+    """Return the ids of the tasks that wait for a person."""
+    return {record.task.task_id for record in await journal.find_requests(waiting=True)}
+
+
+async def find_tasks(
+    journal: SharedJournal,
+    limit: int,
+    *,
+    state: TaskState | None = None,
+    text: str | None = None,
+    since: float | None = None,
+    keys: Collection[str] | None = None,
+    after: ListPlace | None = None,
+    waiting: Waiting = waiting_tasks,
+) -> list[TaskRecord]:
+    """Find the newest tasks first, each with its exact state.
+
+    The conditions are those of :meth:`delf.protocols.journal.SharedJournal.find`, but a journal
+    alone cannot tell the tasks that wait for a person from those that run.
+
+    Args:
+        journal: The journal with the tasks.
+        limit: The most tasks to return.
+        state: Only tasks in this state.
+        text: Only those whose task holds this text.
+        since: Only those that started at this Unix time or later.
+        keys: Only those that are done on behalf of one of these.
+        after: Only those that come after this place in the list.
+        waiting: Returns the tasks that wait for a person.
+    """
+    states = _States(journal, waiting)
+    found: list[TaskRecord] = []
+    for stored in (None,) if state is None else stored_states(state):
+        of_state, place, more = list[TaskRecord](), after, True
+        while more and len(of_state) < limit:
+            page = await journal.find(
+                limit, state=stored, text=text, since=since, keys=keys, after=place
+            )
+            exact = await states.exact(page)
+            of_state += [task for task in exact if state in (None, task.state)]
+            more, place = len(page) == limit, page[-1].place if page else None
+        found += of_state
+    return sorted(found, key=lambda task: task.started_at, reverse=True)[:limit]
+
+
+async def search_tasks(
+    journal: SharedJournal,
+    wanted: TaskFilter,
+    limit: int,
+    before: str | None = None,
+    waiting: Waiting = waiting_tasks,
+) -> Found:
+    """Search tasks as :meth:`delf.protocols.search.SupportsSearch.search`, with exact states.
+
+    Args:
+        journal: The journal with the tasks; it supports search.
+        wanted: The conditions.
+        limit: The most tasks to return.
+        before: Only those older than the task with this id.
+        waiting: Returns the tasks that wait for a person.
+
+    Raises:
+        DelfError: When the journal has no search.
+    """
+    if not isinstance(journal, SupportsSearch):
+        raise DelfError("this journal has no search", hint="the plugin journal-sql has one")
+    states = _States(journal, waiting)
+    found, has_more, behind = list[FoundTask](), False, 0
+    for stored in (None,) if wanted.state is None else stored_states(wanted.state):
+        of_state, place, more = list[FoundTask](), before, True
+        while more and len(of_state) < limit:
+            page = await journal.search(replace(wanted, state=stored), limit, place)
+            exact = await states.exact([one.task for one in page.tasks])
+            tasks = [replace(one, task=task) for one, task in zip(page.tasks, exact, strict=True)]
+            of_state += [one for one in tasks if wanted.state in (None, one.task.state)]
+            more, behind = page.more, page.behind
+            place = page.tasks[-1].task.task_id if page.tasks else place
+        found, has_more = [*found, *of_state], has_more or more
+    found.sort(key=lambda one: one.task.started_at, reverse=True)
+    return Found(tasks=found[:limit], more=has_more or len(found) > limit, behind=behind)
+
+
+class _States:
+    """The exact states of tasks; the requests are read once, and only where tasks run."""
+
+    def __init__(self, journal: SharedJournal, waiting: Waiting) -> None:
+        self._journal = journal
+        self._read = waiting
+        self._waiting: Collection[str] | None = None
+
+    async def exact(self, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
+        """Return records with their exact states."""
+        if self._waiting is None and any(task.state is TaskState.RUNNING for task in tasks):
+            self._waiting = await self._read(self._journal)
+        ids = self._waiting or ()
+        return [replace(task, state=state_of(task, waiting=ids)) for task in tasks]
 
 
 async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:

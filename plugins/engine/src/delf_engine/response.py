@@ -21,9 +21,10 @@ from delf.events import (
     TaskQueued,
     TaskStarted,
     cost_of,
-    end_event,
 )
+from delf.protocols.states import state_of
 from delf.records import dataclass
+from delf.types import TaskState
 from delf_engine.changes import changes_of, used_tools
 from delf_engine.views.trace import Trace
 
@@ -101,22 +102,24 @@ class Response(Generic[T]):
         return any(isinstance(event, kinds) for event in self.events)
 
     @property
-    def state(self) -> str:
-        """``done``, ``failed``, ``stopped`` (somebody cancelled it), or ``interrupted``.
+    def state(self) -> TaskState:
+        """The state of the task: done, failed, stopped or interrupted.
 
         An interrupted task has no end in the journal, and can be resumed.
         """
         if self.status:
-            return "done"
+            return TaskState.DONE
         if isinstance(self.exception, TaskStoppedError):
-            return "stopped"
-        begun = self._has(TaskQueued, TaskStarted)
-        return "interrupted" if begun and end_event(self.events) is None else "failed"
+            return TaskState.STOPPED
+        if not self._has(TaskQueued, TaskStarted):
+            return TaskState.FAILED  # not begun: there is nothing to resume
+        state = state_of(self.events, interrupted=True)
+        return state if state is TaskState.INTERRUPTED else TaskState.FAILED
 
     @property
     def before_it_ended(self) -> str:
         """``before it failed``, ``before it was stopped``."""
-        return f"before it {'' if self.state == 'failed' else 'was '}{self.state}"
+        return f"before it {'' if self.state is TaskState.FAILED else 'was '}{self.state}"
 
     @property
     def used_tools(self) -> bool:

@@ -15,6 +15,7 @@ from delf.errors import UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested, ApprovalVoted
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import Note, RequestRecord
+from delf.types import TaskState
 from delf.values.encoding import from_jsonable
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection
@@ -98,7 +99,7 @@ def find_requests(
         waiting: Only those that wait for an answer.
         limit: How many at the most; the newest.
     """
-    running = "AND t.state = 'running' " if waiting else ""
+    running = f"AND t.state = '{TaskState.RUNNING}' " if waiting else ""
     rows = connection.execute(
         f"SELECT t.id, {EVENT}, {TASK}, {COLUMNS} "  # noqa: S608 - own names
         "FROM delf_events AS e JOIN delf_tasks AS t ON t.id = e.task "

@@ -27,6 +27,7 @@ from delf.protocols.people import Person
 from delf.protocols.search import FigureBy, Figures, Found, TaskFilter
 from delf.protocols.sessions import SessionRecord
 from delf.settings import check_variables
+from delf.types import TaskState
 from delf.values.encoding import to_jsonable
 from delf.values.sizes import LARGE, apart
 from delf_journal_sql import inbox, index, people, search, sessions, store
@@ -132,7 +133,7 @@ class SqlJournal:
         self,
         limit: int = 100,
         *,
-        state: str | None = None,
+        state: TaskState | None = None,
         text: str | None = None,
         since: float | None = None,
         keys: Collection[str] | None = None,
@@ -150,7 +151,7 @@ class SqlJournal:
             lambda c: store.find_tasks(c, self.database.now(c), limit=limit, **wanted)
         )
 
-    async def count(self) -> Mapping[str, int]:
+    async def count(self) -> Mapping[TaskState, int]:
         """Count the tasks in each state that some are in."""
         return await self._read(lambda c: store.count_tasks(c, self.database.now(c)))
 
@@ -161,7 +162,7 @@ class SqlJournal:
     @property
     def keep(self) -> Ages:
         """The time for which tasks stay, by their states; those of others stay forever."""
-        return self._settings.keep or {}
+        return {TaskState(state): age for state, age in (self._settings.keep or {}).items()}
 
     async def size(self) -> JournalSize:
         """Return its size."""

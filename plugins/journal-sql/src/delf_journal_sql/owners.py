@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.protocols.journal import PerhapsAlive
+from delf.types import TaskState
 from delf_journal_sql.database import Connection, Database
 
 HEARTBEAT_SECONDS: Final = 5.0
@@ -158,7 +159,8 @@ def forget_dead(connection: Connection, now: float) -> None:
     """
     rows = connection.execute(
         f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o WHERE NOT EXISTS "  # noqa: S608 - own names
-        "(SELECT 1 FROM delf_tasks AS t WHERE t.owner = o.owner AND t.state = 'running')"
+        "(SELECT 1 FROM delf_tasks AS t WHERE t.owner = o.owner "
+        f"AND t.state = '{TaskState.RUNNING}')"
     )
     for key, *owner in rows:
         if not is_alive(owner_of(owner), now):

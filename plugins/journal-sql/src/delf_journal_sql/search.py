@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from delf.errors import DelfError
 from delf.protocols.search import FigureBy, Figures, Found, FoundTask, Place, TaskFilter
+from delf.types import TaskState
 from delf.values.encoding import to_jsonable
 from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import unpack
@@ -233,7 +234,8 @@ def _of_tasks(
     """The figures of groups of whole tasks."""
     source = "FROM delf_tasks AS t JOIN delf_index_tasks AS i ON i.task = t.id"
     rows = connection.execute(
-        f"SELECT {group}, SUM(1 - i.is_child), SUM({_ended('failed')}), SUM({_ended('stopped')}) "
+        f"SELECT {group}, SUM(1 - i.is_child), "
+        f"SUM({_ended(TaskState.FAILED)}), SUM({_ended(TaskState.STOPPED)}) "
         f"{source} {_where(where)} GROUP BY 1 ORDER BY 1",
         values,
     )
@@ -268,7 +270,7 @@ def _of_uses(
     )
     each = (
         f"SELECT {group} AS one, t.id, MAX(1 - i.is_child) AS own, "
-        f"MAX({_ended('failed')}) AS failed, MAX({_ended('stopped')}) AS stopped "
+        f"MAX({_ended(TaskState.FAILED)}) AS failed, MAX({_ended(TaskState.STOPPED)}) AS stopped "
         f"{source} GROUP BY 1, 2"
     )
     tasks = connection.execute(
@@ -294,7 +296,7 @@ def _of_uses(
     ]
 
 
-def _ended(state: str) -> str:
+def _ended(state: TaskState) -> str:
     return f"CASE WHEN t.state = '{state}' THEN 1 - i.is_child ELSE 0 END"
 
 

@@ -10,8 +10,9 @@ from urllib.parse import quote, unquote
 from pydantic import BeforeValidator, Field, field_validator
 
 from delf.settings import PluginSettings, SecretStr, beside, folder_of
+from delf.types import TaskState
 
-AT_REST: Final = ("done", "failed", "stopped", "interrupted")
+AT_REST: Final = tuple(state for state in TaskState if not state.is_at_work)
 """The states of tasks that nobody works on and no runner waits for."""
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(h|hours?|d|days?|w|weeks?)")
 _UNITS: Final = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}

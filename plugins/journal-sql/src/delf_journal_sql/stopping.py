@@ -9,11 +9,11 @@ from typing import Final
 from delf.errors import DelfError, TaskStoppedError
 from delf.events import StoppedBy, TaskFinished, end_of
 from delf.protocols.journal import SharedJournal, TaskRecord
+from delf.types import TaskState
 
 STOP: Final = "cancel"
 """The kind of the note."""
-_OVER: Final = frozenset({"done", "failed", "stopped"})
-_FREE: Final = frozenset({"queued", "interrupted"})
+_FREE: Final = frozenset({TaskState.QUEUED, TaskState.INTERRUPTED})
 _LOOK_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 20.0
 
@@ -33,11 +33,11 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
         UnknownTaskError: When the journal does not have it.
         DelfError: When the process that works on it does not stop it in time.
     """
-    if (await journal.task(task_id)).state in _OVER:
+    if (await journal.task(task_id)).state.is_terminal:
         return False
     coming = journal.subscribe(task_id)
     deadline, asked = time.monotonic() + STOP_SECONDS, False
-    while (record := await journal.task(task_id)).state not in _OVER:
+    while not (record := await journal.task(task_id)).state.is_terminal:
         if record.state in _FREE:
             await end_task(journal, record, TaskStoppedError("the task was stopped"), by)
             continue
@@ -53,7 +53,7 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
             await asyncio.wait_for(anext(coming), _LOOK_SECONDS)
         except TimeoutError:
             continue  # perhaps its process is gone, and nobody has it in hand any more
-    return record.state == "stopped"
+    return record.state is TaskState.STOPPED
 
 
 async def end_task(

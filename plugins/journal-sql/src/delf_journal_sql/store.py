@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event
 from delf.protocols.journal import Ages, ListPlace, Pruned, TaskRecord
+from delf.types import TaskState
 from delf_journal_sql import index
 from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import unpack
@@ -108,7 +109,7 @@ def find_tasks(
     now: float,
     *,
     limit: int,
-    state: str | None = None,
+    state: TaskState | None = None,
     text: str | None = None,
     since: float | None = None,
     keys: Collection[str] | None = None,
@@ -166,7 +167,7 @@ def _on_behalf_of(keys: Collection[str] | None) -> tuple[str, Mapping[str, str]]
     return f"t.limit_key IN ({', '.join(f':{name}' for name in some) or 'NULL'})", some
 
 
-def in_state(connection: Connection, now: float, state: str) -> tuple[str, Mapping[str, str]]:
+def in_state(connection: Connection, now: float, state: TaskState) -> tuple[str, Mapping[str, str]]:
     """The condition for tasks ``t`` in a state, with its parameters.
 
     Args:
@@ -174,25 +175,27 @@ def in_state(connection: Connection, now: float, state: str) -> tuple[str, Mappi
         now: The time by which heartbeats are compared.
         state: The state.
     """
-    if state not in ("running", "interrupted"):
-        return "t.state = :state", {"state": state}
+    state = TaskState(state)  # programs without a type checker give its text
+    if state not in (TaskState.RUNNING, TaskState.INTERRUPTED):
+        return "t.state = :state", {"state": state.value}
     owners = {f"owner{number}": key for number, key in enumerate(living(connection, now))}
     among = f"t.owner IN ({', '.join(f':{name}' for name in owners) or 'NULL'})"
-    chosen = among if state == "running" else f"({among}) IS NOT TRUE"
-    return f"t.state = 'running' AND {chosen}", owners
+    chosen = among if state is TaskState.RUNNING else f"({among}) IS NOT TRUE"
+    return f"t.state = '{TaskState.RUNNING}' AND {chosen}", owners
 
 
-def count_tasks(connection: Connection, now: float) -> dict[str, int]:
+def count_tasks(connection: Connection, now: float) -> dict[TaskState, int]:
     """Count the tasks in each state that some are in."""
     rows = connection.execute("SELECT state, COUNT(*) FROM delf_tasks GROUP BY state")
-    found = {str(state): int(number) for state, number in rows}
-    if begun := found.pop("running", 0):
-        chosen, owners = in_state(connection, now, "running")
+    found = {TaskState(state): int(number) for state, number in rows}
+    if begun := found.pop(TaskState.RUNNING, 0):
+        chosen, owners = in_state(connection, now, TaskState.RUNNING)
         ((running,),) = connection.execute(
             f"SELECT COUNT(*) FROM delf_tasks AS t WHERE {chosen}",  # noqa: S608 - own names
             owners,
         )
-        found |= {"running": int(running), "interrupted": begun - int(running)}
+        found[TaskState.RUNNING] = int(running)
+        found[TaskState.INTERRUPTED] = begun - int(running)
     return {state: number for state, number in found.items() if number}
 
 
@@ -222,12 +225,13 @@ def stored_task(row: SqlRow, lives: Callable[[tuple[Any, ...]], bool]) -> TaskRe
     task_id, task, origin, state, started, finished, duration, cost, error, events, queue = row[:11]
     key, losses, tries, not_before = row[11:_OWN]
     owner = owner_of(row[_OWN:])
-    alive = state == "running" and lives(tuple(row[_OWN:]))
+    is_begun = state == TaskState.RUNNING
+    alive = is_begun and lives(tuple(row[_OWN:]))
     return TaskRecord(
         task_id=task_id,
         task=task,
         origin=origin,
-        state="interrupted" if state == "running" and not alive else state,
+        state=TaskState.INTERRUPTED if is_begun and not alive else TaskState(state),
         started_at=started,
         finished_at=finished,
         duration_ms=duration,
@@ -305,7 +309,10 @@ def to_prune(
             continue
         condition, named = in_state(connection, now, state)
         if "state" in named:
-            condition, named = f"t.state = :state_{number}", {f"state_{number}": state}
+            condition, named = (
+                f"t.state = :state_{number}",
+                {f"state_{number}": TaskState(state).value},
+            )
         values |= named
         if age is not None:
             condition += f" AND COALESCE(t.finished_at, t.started_at) < :before_{number}"
@@ -364,7 +371,7 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
     gone = {
         int(key): str(name)
         for key, name, state, *owner in rows
-        if state != "queued" and not (state == "running" and lives(tuple(owner)))
+        if state != TaskState.QUEUED and not (state == TaskState.RUNNING and lives(tuple(owner)))
     }
     if not gone:
         return Pruned()

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
 from delf.protocols.journal import PerhapsAlive
+from delf.types import TaskState
 from delf_journal_sql.codec import Packed, plain_text
 from delf_journal_sql.database import Connection, Database, SqlRow
 from delf_journal_sql.errors import JournalConflictError
@@ -54,7 +55,7 @@ class Tasks:
             return
         own_of = (
             f"FROM delf_tasks WHERE id IN ({', '.join(map(str, keys))}) "
-            "AND (state <> 'running' OR owner = :owner)"
+            f"AND (state <> '{TaskState.RUNNING}' OR owner = :owner)"
         )
         me = {"owner": self.owner.key}
         if connection.execute(f"SELECT COUNT(*) {own_of}", me)[0][0] == len(keys):
@@ -144,14 +145,14 @@ class Tasks:
         )
         before: PerhapsAlive | None = None
         for key, state, owner, *columns in rows:
-            if failed and state == "failed":
+            if failed and state == TaskState.FAILED:
                 connection.execute(
-                    "UPDATE delf_tasks SET state = 'running', owner = :owner, error = NULL, "
-                    "finished_at = NULL WHERE id = :key",
-                    {"owner": self.owner.key, "key": key},
+                    "UPDATE delf_tasks SET state = :running, owner = :owner, "
+                    "error = NULL, finished_at = NULL WHERE id = :key",
+                    {"running": TaskState.RUNNING.value, "owner": self.owner.key, "key": key},
                 )
                 continue
-            if owner == self.owner.key or state not in ("running", "queued"):
+            if owner == self.owner.key or state not in (TaskState.RUNNING, TaskState.QUEUED):
                 continue  # one that is over stays so
             row = owner_of(columns)
             if owner is not None and is_alive(row, self.database.now(connection)):
@@ -165,9 +166,8 @@ class Tasks:
             before = perhaps_alive(row)
             connection.execute(
                 "UPDATE delf_tasks SET losses = COALESCE(losses, 0) + CASE WHEN owner IS NULL "
-                "THEN 0 ELSE 1 END, owner = :owner, state = 'running' "
-                "WHERE id = :key",
-                {"owner": self.owner.key, "key": key},
+                "THEN 0 ELSE 1 END, owner = :owner, state = :running WHERE id = :key",
+                {"running": TaskState.RUNNING.value, "owner": self.owner.key, "key": key},
             )
         self.open.pop(task_id, None)
         return before
@@ -199,8 +199,8 @@ class Tasks:
         """Nobody works on a task any more, in a transaction; one that is over stays so."""
         connection.execute(
             "UPDATE delf_tasks SET owner = NULL "
-            "WHERE task_id = :id AND owner = :owner AND state = 'running'",
-            {"id": task_id, "owner": self.owner.key},
+            "WHERE task_id = :id AND owner = :owner AND state = :running",
+            {"id": task_id, "owner": self.owner.key, "running": TaskState.RUNNING.value},
         )
         self.open.pop(task_id, None)
         self.held.discard(task_id)
@@ -216,7 +216,8 @@ class Tasks:
         if not rows:
             return self._create(connection, packed)
         key, state, last = rows[0]
-        if state == "running" or (state == "queued" and not isinstance(event, TaskQueued)):
+        is_queued = state == TaskState.QUEUED and not isinstance(event, TaskQueued)
+        if state == TaskState.RUNNING or is_queued:
             try:
                 self.claim(connection, event.task_id)
             except JournalConflictError:
@@ -235,7 +236,7 @@ class Tasks:
             "id": event.task_id,
             "task": plain_text(task),
             "origin": plain_text(origin),
-            "state": "queued" if waits else "running",
+            "state": (TaskState.QUEUED if waits else TaskState.RUNNING).value,
             "at": event.at,
             "owner": None if waits else self.owner.key,
             "queue": None if queued is None else queued.queue,
@@ -258,7 +259,7 @@ class Tasks:
             "UPDATE delf_tasks SET state = :state, finished_at = :at, duration_ms = :duration, "
             "cost_usd = :cost, error = :error, owner = NULL WHERE id = :key",
             {
-                "state": event.state,
+                "state": event.state.value,
                 "at": event.at,
                 "duration": event.duration_ms,
                 "cost": event.cost_usd,
@@ -271,9 +272,11 @@ class Tasks:
         """Let a task wait for a runner again, where it waited before."""
         self._finished.append(event.task_id)
         connection.execute(
-            "UPDATE delf_tasks SET state = CASE WHEN queue IS NULL THEN state ELSE 'queued' END, "
-            "not_before = :at, tries = :tries, error = :error, owner = NULL WHERE id = :key",
+            "UPDATE delf_tasks SET state = CASE WHEN queue IS NULL THEN state "
+            "ELSE :queued END, not_before = :at, tries = :tries, error = :error, owner = NULL "
+            "WHERE id = :key",
             {
+                "queued": TaskState.QUEUED.value,
                 "at": event.not_before,
                 "tries": event.tries,
                 "error": plain_text(event.error),

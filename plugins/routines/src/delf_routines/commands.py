@@ -19,6 +19,7 @@ from delf.protocols.journal import SharedJournal, TaskRecord
 from delf.protocols.strategy import ToolDescription
 from delf.terminal import visible
 from delf.trust.decisions import Trust
+from delf.types import TaskState
 from delf_cli import complete, errors
 from delf_cli.complete import completes
 from delf_cli.ids import short_id
@@ -167,7 +168,7 @@ def _keep_run(
 ) -> None:
     """Keep a run of a routine, which it is tested against from then on."""
     name, given = read_call(record.task)
-    if record.state != "done":
+    if record.state is not TaskState.DONE:
         raise ConfigurationError(f"the run {short_id(record.task_id)} is not done")
     routine = store.find(name)
     case = case_of(events, routine.values(given))

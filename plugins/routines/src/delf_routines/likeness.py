@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from delf.errors import DelfError
 from delf.events import CallStarted
 from delf.protocols.journal import SharedJournal, TaskRecord
+from delf.types import TaskState
 from delf_routines.calls import call_text, read_call
 from delf_routines.routine import Parameter, Routine, Value
 from delf_routines.store import RoutineStore
@@ -60,7 +61,7 @@ async def offers(
         keys: Only tasks on behalf of one of these.
     """
     groups: dict[str, list[TaskRecord]] = {}
-    for task in await journal.find(_LOOKED_AT, state="done", keys=keys):
+    for task in await journal.find(_LOOKED_AT, state=TaskState.DONE, keys=keys):
         words = pattern_of(task.task)
         if words is not None:
             groups.setdefault(words, []).append(task)

@@ -18,6 +18,7 @@ from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskQueued, end_of
 from delf.network.outages import Outage
 from delf.protocols.journal import ListPlace, SharedJournal, SupportsUpkeep, TaskRecord
+from delf.types import TaskState
 from delf_engine.retention import prune
 from delf_runner_dbos.queue import DbosQueue, Ticket, is_here, task_id_of
 
@@ -36,7 +37,6 @@ _AT_ONCE: Final = 1000
 SOON: Final = (0.05,) * 10
 """Pauses until the journal has a task that was enqueued a moment ago."""
 _UNKNOWN_RESTS: Final = 6
-_OVER: Final = frozenset({"done", "failed", "stopped"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,16 +200,18 @@ class Runner:
             record = await self._record(ticket)
             if record is None:
                 return "unknown"
-            if record.state == "interrupted" or (record.state == "queued" and _is_due(record)):
+            if record.state is TaskState.INTERRUPTED or (
+                record.state is TaskState.QUEUED and _is_due(record)
+            ):
                 record = await self._try(record)
         except Exception as error:  # a database may be away; the drivers differ
             return await self._failed(ticket, error)
-        if record.state in _OVER:
-            return record.state
-        if record.state == "interrupted":
+        if record.state.is_terminal:
+            return record.state.value
+        if record.state is TaskState.INTERRUPTED:
             return await self._rest(ticket.rested(), 0.0)
         wait = self._options.lease  # somebody else works on it, and may die
-        if record.state == "queued":
+        if record.state is TaskState.QUEUED:
             wait = (record.not_before or 0.0) - time.time()
         return await self._rest(replace(ticket, rests=0), wait)
 
@@ -229,7 +231,7 @@ class Runner:
         task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]
-        if record.state == "interrupted" and record.losses >= queue.losses:
+        if record.state is TaskState.INTERRUPTED and record.losses >= queue.losses:
             await self._give_up(task_id, _lost(record.losses + 1))
         else:
             agent, give_back = await self._agents.lend(queued.setup)
@@ -349,15 +351,15 @@ class Runner:
         try:
             state = (await self._journal.task(task_id_of(workflow_id))).state
         except UnknownTaskError:
-            state = "queued"
-        if state == "running":
+            state = TaskState.QUEUED
+        if state is TaskState.RUNNING:
             return False
-        return state == "interrupted" or silent > self._options.lease
+        return state is TaskState.INTERRUPTED or silent > self._options.lease
 
     async def restore(self) -> None:
         """Enqueue what no workflow does any more, as after a loss of DBOS's database."""
         gone: Counter[str] = Counter()
-        for state in ("interrupted", "queued"):
+        for state in (TaskState.INTERRUPTED, TaskState.QUEUED):
             waiting: list[str] = []
             last: ListPlace | None = None
             while records := await self._journal.find(_AT_ONCE, state=state, after=last):

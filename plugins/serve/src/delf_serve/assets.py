@@ -10,7 +10,9 @@ from typing import Final
 
 from starlette.responses import Response
 
-from delf.types import EFFECT_WORDS, can_be_undone
+from delf.errors import TaskStoppedError
+from delf.events import LIMIT_CODES
+from delf.types import EFFECT_WORDS, OTHERS_WAIT_WORDS, STATE_WORDS, TaskState, can_be_undone
 from delf_serve.problems import ProblemError
 
 _FOLDER: Final = "page"
@@ -37,7 +39,8 @@ def _files() -> dict[str, tuple[str, bytes]]:
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
         kind = "text/javascript" if file.name.endswith(".js") else kind
         found[file.name] = (kind, file.read_bytes())
-    found["effects.js"] = ("text/javascript", _effects().encode())
+    for name, module in (("effects.js", _effects()), ("states.js", _states())):
+        found[name] = ("text/javascript", module.encode())
     return found
 
 
@@ -48,4 +51,22 @@ def _effects() -> str:
     return (
         f"export const EFFECTS = {json.dumps(words)};\n"
         f"export const UNDOABLE = {json.dumps(undoable)};\n"
+    )
+
+
+def _states() -> str:
+    """The states of tasks, as the core has them, as a module of the page."""
+    words = {state: [words.mark, words.text] for state, words in STATE_WORDS.items()}
+    others = [OTHERS_WAIT_WORDS.mark, OTHERS_WAIT_WORDS.text]
+    return "".join(
+        f"export const {name} = {json.dumps(value)};\n"
+        for name, value in {
+            "STATE": {state.name: state for state in TaskState},
+            "STATES": words,
+            "OTHERS_WAIT": others,
+            "OVER": [state for state in TaskState if state.is_terminal],
+            "AT_WORK": [state for state in TaskState if state.is_at_work],
+            "STOPPED_CODE": TaskStoppedError.code,
+            "LIMIT_CODES": sorted(LIMIT_CODES),
+        }.items()
     )

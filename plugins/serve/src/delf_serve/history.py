@@ -6,19 +6,20 @@ import asyncio
 import difflib
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import zip_longest
 from typing import Any, Final
 
 from delf.errors import DelfError
 from delf.network.outages import Outage
 from delf.protocols.journal import SharedJournal
-from delf.protocols.search import Figures, FoundTask, SupportsSearch, TaskFilter
+from delf.protocols.search import Figures, SupportsSearch, TaskFilter
+from delf_engine.elsewhere import search_tasks
 from delf_engine.views.compare import PARTS, compared
 from delf_serve import schemas as s
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
-from delf_serve.tasks import ASKED, Tasks, state_of, task_view
+from delf_serve.tasks import Tasks, task_view
 
 _log = logging.getLogger(__name__)
 
@@ -45,20 +46,10 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
         ProblemError: When the journal has no search.
         UnknownTaskError: When the task before which they are wanted is not known.
     """
-    journal = await _searched(tasks)
+    await _searched(tasks)
     before = None if query.before is None else (await tasks.record(query.before, key)).task_id
     wanted, waiting = _filter(query, key), await tasks.waiting()
-    found: list[FoundTask] = []
-    has_more, behind = False, 0
-    for state in (None,) if query.state is None else ASKED[query.state]:
-        of_state, more, place = list[FoundTask](), True, before
-        while more and len(of_state) <= query.limit:
-            part = await journal.search(replace(wanted, state=state), query.limit, place)
-            of_state += [o for o in part.tasks if query.state in (None, state_of(o.task, waiting))]
-            more, behind = part.more, part.behind
-            place = part.tasks[-1].task.task_id if part.tasks else place
-        found, has_more = [*found, *of_state], has_more or more
-    found.sort(key=lambda one: one.task.started_at, reverse=True)
+    found = await search_tasks(tasks.journal, wanted, query.limit, before, tasks.waiting_in)
     views = [
         s.FoundTask(
             task=task_view(one.task, waiting, key),
@@ -67,9 +58,9 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
             event=one.seq,
             excerpt=one.excerpt,
         )
-        for one in found[: query.limit]
+        for one in found.tasks
     ]
-    return s.FoundList(tasks=views, more=has_more or len(found) > query.limit, behind=behind)
+    return s.FoundList(tasks=views, more=found.more, behind=found.behind)
 
 
 async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Figures]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from delf.types import TaskState
 from delf_serve.streams import Streams
 from delf_serve.tasks import Tasks
 
@@ -16,8 +17,8 @@ async def metrics_text(agent: Agent, tasks: Tasks, streams: Streams) -> str:
     """The figures now."""
     waiting = await tasks.waiting()
     states = Counter(await tasks.journal.count())
-    states["running"] -= len(waiting)
-    states["waiting"] += len(waiting)
+    states[TaskState.RUNNING] -= len(waiting)
+    states[TaskState.WAITING] += len(waiting)
     states = +states
     lines = [
         "# HELP delf_tasks The tasks of the journal by their state.",

@@ -16,6 +16,7 @@ from starlette.responses import FileResponse, Response
 from delf.errors import DelfError
 from delf.protocols.conversation import ChatMessage, ConversationRecord
 from delf.protocols.people import digest_of
+from delf.types import TaskState
 from delf_engine.views.figures import figures_csv
 from delf_serve import history
 from delf_serve import schemas as s
@@ -113,7 +114,7 @@ async def _handed_in(call: Call, order: s.RunRequest, strategy: str | None = Non
         order, call.key, same=same, strategy=strategy, client=call.client
     )
     headers = {} if given.is_new else {"idempotent-replayed": "true"}
-    state, asked = "queued", list[str]()
+    state, asked = TaskState.QUEUED, list[str]()
     if order.wait or not given.is_new:
         detail = await _waited(call, given.task_id, order.wait)
         if detail.is_terminal:

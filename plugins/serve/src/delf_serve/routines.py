@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from delf import Agent
 from delf.errors import DelfError, OptionalDependencyError, UnknownTaskError
+from delf.types import TaskState
 from delf_serve import schemas as s
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
@@ -62,7 +63,7 @@ class Routines:
         begin = f"{routine.name}("
         runs, _ = await self._tasks.find(text=begin, limit=_COUNTED, key=key)
         runs = [run for run in runs if run.task.startswith(begin)]
-        done = sum(run.state == "done" for run in runs)
+        done = sum(run.state is TaskState.DONE for run in runs)
         cost = await self._cost_of(routine.saved_from, key)
         parameters = [
             s.RoutineParameter(

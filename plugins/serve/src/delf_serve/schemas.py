@@ -7,6 +7,7 @@ import inspect
 from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -22,12 +23,13 @@ from delf.protocols.approval import ApprovalRequest
 from delf.protocols.conversation import ChatMessage
 from delf.protocols.facts import Fact
 from delf.protocols.search import FigureBy, Place
+from delf.protocols.states import STORED_STATES
 from delf.tools.signature import parameter_docs
+from delf.types import TaskState
 from delf_engine.views import prompts
 from delf_engine.views.records import StreamEvent
 from delf_engine.views.snapshot import StreamSnapshot
 
-State = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted"]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 ConversationId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:-]{1,100}$")]
 Wait = Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)]
@@ -156,7 +158,7 @@ class Task(Shown):
 
     task_id: str
     task: str = Field(description="What was asked.")
-    state: State
+    state: TaskState
     started_at: Time
     finished_at: Time | None = None
     duration_ms: float | None = None
@@ -384,6 +386,7 @@ class SnapshotEvent(_as_body(StreamEvent)):
 class Snapshot(_as_body(StreamSnapshot, without="trace")):
     """A task as `Agent.poll` tells it, which programs written for Delfhos know."""
 
+    state: str = Field(description="The state, in the words of Delfhos.")
     events: list[SnapshotEvent]
     files: dict[str, str] = Field(description="Where each is had from this server, by name.")
     is_terminal: bool
@@ -397,7 +400,7 @@ class Accepted(Shown):
     """A task that was taken in."""
 
     task_id: str
-    state: State
+    state: TaskState
     conversation_id: str | None = None
     approvals: list[str] = Field(
         default_factory=list[str], description="The ids of what it asks a person now."
@@ -736,7 +739,7 @@ class TaskQuery(Query):
         Annotated[str, StringConstraints(max_length=500, pattern=r"^[0-9]{1,12}\.[0-9]{9}~.+$")]
         | None
     ) = Field(default=None, description="The `next` of the page before.")
-    state: State | None = None
+    state: TaskState | None = None
     text: Annotated[str, StringConstraints(max_length=1000)] | None = Field(
         default=None, description="Only those whose words hold this, in any case."
     )
@@ -745,7 +748,6 @@ class TaskQuery(Query):
     )
 
 
-JournalState = Literal["queued", "running", "interrupted", "done", "failed", "stopped"]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
@@ -777,18 +779,24 @@ class FilterQuery(Query):
 class SearchQuery(FilterQuery):
     """The tasks that are wanted."""
 
-    state: State | None = Field(default=None, description="The state.")
+    state: TaskState | None = Field(default=None, description="The state.")
     limit: Annotated[int, Field(ge=1, le=200, description="How many at the most.")] = 50
     before: Name | None = Field(
         default=None, description="Only those older than the task with this id: the next page."
     )
 
 
+def _is_stored(state: TaskState) -> TaskState:
+    if state not in STORED_STATES:
+        raise ValueError(f"one of {', '.join(STORED_STATES)}")
+    return state
+
+
 class FiguresQuery(FilterQuery):
     """The figures that are wanted."""
 
     by: FigureBy = Field(default="day", description="The kind of group.")
-    state: JournalState | None = Field(
+    state: Annotated[TaskState, AfterValidator(_is_stored)] | None = Field(
         default=None, description="The state; one that waits for a person is running here."
     )
     zone: Annotated[str, StringConstraints(min_length=1, max_length=60)] = Field(

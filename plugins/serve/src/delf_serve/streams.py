@@ -28,7 +28,7 @@ from delf.protocols.facts import facts_data
 from delf.protocols.journal import TaskRecord
 from delf_serve.keys import Key
 from delf_serve.plain import json_bytes
-from delf_serve.tasks import OVER, Tasks, Waiting, task_view
+from delf_serve.tasks import Tasks, Waiting, task_view
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,9 @@ class Streams:
             while not is_over:
                 if is_behind:
                     is_behind = False
-                    is_over = (await journal.task(task_id)).state in OVER  # all is there to read
+                    is_over = (
+                        await journal.task(task_id)
+                    ).state.is_terminal  # all is there to read
                     events = await journal.read(task_id, last)
                     for start in range(0, len(events), _AT_ONCE):
                         some = events[start : start + _AT_ONCE]

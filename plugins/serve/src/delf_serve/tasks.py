@@ -8,7 +8,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -40,7 +40,10 @@ from delf.protocols.journal import (
 )
 from delf.protocols.people import SupportsPeople, name_of_holder
 from delf.protocols.sessions import SupportsLogins
+from delf.protocols.states import state_of
+from delf.types import TaskState
 from delf_cli.answering import why_not_approve
+from delf_engine.elsewhere import find_tasks
 from delf_engine.outputs import Output
 from delf_engine.retention import prune, remove
 from delf_engine.views import prompts as views
@@ -51,13 +54,11 @@ from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import (
     ForkRequest,
-    JournalState,
     OutputFile,
     Prompt,
     PromptList,
     RunRequest,
     Snapshot,
-    State,
     Task,
     TaskDecision,
     TaskDetail,
@@ -82,24 +83,6 @@ _MOST_OWNERS: Final = 10_000
 """The newest tasks of this process whose owners are remembered."""
 _OF: Final = "|"
 """Between the owner of a conversation and its name; no name that is sent in has it."""
-OVER: Final = frozenset({"done", "failed", "stopped"})
-"""The states of a journal's tasks that have ended."""
-_AT_REST: Final = OVER | {"waiting"}
-"""The states in which a task does nothing before somebody else does."""
-ASKED: Final[Mapping[State, tuple[JournalState, ...]]] = {
-    "queued": ("queued", "running"),
-    "running": ("running",),
-    "waiting": ("running",),
-    "done": ("done",),
-    "failed": ("failed",),
-    "stopped": ("stopped",),
-    "interrupted": ("interrupted",),
-}
-"""The journal's states of the tasks among which those of a state of the page are.
-
-Tasks are queued that wait for a runner, and those that wait for a place in this process.
-"""
-
 
 Waiting = Mapping[str, Sequence[RequestRecord]]
 """The requests of tasks that wait for a person, by the ids of the tasks."""
@@ -108,26 +91,6 @@ Waiting = Mapping[str, Sequence[RequestRecord]]
 @runtime_checkable
 class ServedJournal(SharedJournal, SupportsLogins, SupportsPeople, Protocol):
     """A shared journal that also keeps people, and who of them is logged in."""
-
-
-def state_of(record: TaskRecord, waiting: Collection[str]) -> State:
-    """A task's state in the words of the page.
-
-    Args:
-        record: The task.
-        waiting: The tasks that wait for a person.
-    """
-    match record.state:
-        case "done" | "failed" | "stopped" as over:
-            return over
-        case "queued":
-            return "queued"
-        case _ if record.events <= 1:
-            return "queued"
-        case "interrupted":
-            return "interrupted"
-        case _:
-            return "waiting" if record.task_id in waiting else "running"
 
 
 def may_decide(record: RequestRecord, key: Key) -> bool:
@@ -140,7 +103,7 @@ def may_decide(record: RequestRecord, key: Key) -> bool:
 def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
     """A task as lists show it to somebody."""
     asked = waiting.get(record.task_id, ())
-    state = state_of(record, waiting)
+    state = state_of(record, waiting=waiting)
     return Task(
         task_id=record.task_id,
         task=record.task,
@@ -154,7 +117,7 @@ def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
         owner=record.owner,
         asked_by=name_of_holder(record.key),
         waits_for_you=any(may_decide(one, key) for one in asked),
-        is_terminal=state in ("done", "failed", "stopped"),
+        is_terminal=state.is_terminal,
     )
 
 
@@ -366,7 +329,7 @@ class Tasks:
         return name in self._owners and key.sees(self._owners[name] or None)
 
     def _tell_end(self, task: str, end: TaskFinished) -> None:
-        if end.state != "stopped":  # whoever stopped it knows
+        if end.state is not TaskState.STOPPED:  # whoever stopped it knows
             self._notices.tell(notice_of_end(self._settings, task, end))
 
     def _ended(self, name: str) -> None:
@@ -375,6 +338,12 @@ class Tasks:
             self._open_of[known.owner] -= 1
             known.taken_in.set()
             known.over.set()
+
+    async def _rests(self, name: str) -> bool:
+        """Tell whether a task is over, or waits for a person."""
+        record, waiting = await self.listed(name)
+        state = state_of(record, waiting=waiting)
+        return state.is_terminal or state is TaskState.WAITING
 
     async def wait(self, name: str, seconds: float) -> None:
         """Wait until a task is over or asks a person, in whatever process, but not for longer.
@@ -385,7 +354,7 @@ class Tasks:
         """
         live = self.journal.subscribe(name)
         deadline = time.monotonic() + seconds
-        while state_of(*await self.listed(name)) not in _AT_REST:
+        while not await self._rests(name):
             left = deadline - time.monotonic()
             if left <= 0 or self._is_ending:
                 return
@@ -430,6 +399,10 @@ class Tasks:
             self._waiting = begun, asked
         return asked
 
+    async def waiting_in(self, _journal: SharedJournal) -> Waiting:
+        """Return the tasks of the server's journal that wait for a person."""
+        return await self.waiting()
+
     def heed_request(self) -> None:
         """Note that a request came or was decided: what was read before is out of date."""
         self._changed = time.monotonic()
@@ -437,7 +410,7 @@ class Tasks:
     async def find(
         self,
         *,
-        state: State | None = None,
+        state: TaskState | None = None,
         text: str | None = None,
         since: float | None = None,
         limit: int = 100,
@@ -445,25 +418,16 @@ class Tasks:
         key: Key,
     ) -> tuple[list[Task], str | None]:
         """Tasks that somebody sees, the newest first, and where the next page begins, if any."""
-        found: list[TaskRecord] = []
-        for asked in (None,) if state is None else ASKED[state]:
-            count, place = 0, None if after is None else _place(after)
-            while count <= limit:
-                records = await self.journal.find(
-                    limit + 1,
-                    state=asked,
-                    text=text or None,
-                    since=since,
-                    keys=key.owners,
-                    after=place,
-                )
-                waiting = await self.waiting()
-                fitting = [r for r in records if state in (None, state_of(r, waiting))]
-                found, count = [*found, *fitting], count + len(fitting)
-                if len(records) <= limit:
-                    break
-                place = records[-1].place
-        found.sort(key=lambda record: record.started_at, reverse=True)
+        found = await find_tasks(
+            self.journal,
+            limit + 1,
+            state=state,
+            text=text or None,
+            since=since,
+            keys=key.owners,
+            after=None if after is None else _place(after),
+            waiting=self.waiting_in,
+        )
         waiting = await self.waiting()
         views = [task_view(record, waiting, key) for record in found[:limit]]
         return views, _cursor(found[limit - 1]) if len(found) > limit else None
@@ -516,7 +480,7 @@ class Tasks:
         """A task as ``Agent.poll`` tells it."""
         record = await self.record(text, key)
         events = await self.journal.read(record.task_id)
-        interrupted = record.state == "interrupted"
+        interrupted = record.state is TaskState.INTERRUPTED
 
         def make() -> Snapshot:
             told = snapshot(events, interrupted=interrupted).to_dict()
@@ -540,13 +504,13 @@ class Tasks:
         Raises:
             DelfError: When the process that works on it does not stop it in time.
         """
-        if (await self._whole(task_id, key)).state in OVER:
+        if (await self._whole(task_id, key)).state.is_terminal:
             return task_id, False
         if (known := self._open.get(task_id)) is not None:
             await known.taken_in.wait()
         await self._agent.acancel(task_id, by=key.name, via=via)  # at once, where it runs here
         await self.journal.stop(task_id, key.name, via)  # returns at its end
-        return task_id, (await self.journal.task(task_id)).state == "stopped"
+        return task_id, (await self.journal.task(task_id)).state is TaskState.STOPPED
 
     async def remove(self, task_id: str, key: Key) -> None:
         """Forget a task that does not run, with all that is kept of it.
@@ -571,8 +535,8 @@ class Tasks:
         record = await self._whole(task_id, key)
         end = end_event(await self.journal.read(record.task_id))
         at_limit = end is not None and end.at_limit
-        if record.state != "interrupted" and not at_limit:
-            hint = "it runs" if record.state == "running" else "it is over"
+        if record.state is not TaskState.INTERRUPTED and not at_limit:
+            hint = "it runs" if record.state is TaskState.RUNNING else "it is over"
             raise ProblemError(409, f"the task cannot be resumed: {hint}")
         await self._take_up(record.task_id, record.key, timeout, go_on=True)
         return record.task_id
@@ -650,7 +614,9 @@ class Tasks:
         while True:
             with outage.noted(DelfError):
                 place: ListPlace | None = None
-                while found := await self.journal.find(PAGE, state="interrupted", after=place):
+                while found := await self.journal.find(
+                    PAGE, state=TaskState.INTERRUPTED, after=place
+                ):
                     for record in found:
                         await self._adopt(record.task_id)
                     place = found[-1].place
@@ -793,5 +759,5 @@ def _detail(view: Task, events: Sequence[Event], asked: Sequence[str], key: Key)
             if isinstance(event, (ApprovalDecided, ApprovalVoted))
         ],
         tokens_used=seen.tokens_used,
-        approvals=[*asked] if view.state == "waiting" else [],
+        approvals=[*asked] if view.state is TaskState.WAITING else [],
     )

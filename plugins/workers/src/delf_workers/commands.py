@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.errors import DelfError, ToolRefusedError
+from delf.types import TaskState
 from delf_cli import errors
 from delf_cli.lazy import BareGroup
 from delf_cli.options import flags_of, rest_of, run_options
@@ -189,7 +190,7 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
         events: list[Event] = []
         more = {"setup": options.to_record(state), "child_listeners": [events.append]}
         response = await agent.arun(text, **more, **seen)
-        is_over = response.state in ("done", "failed")
+        is_over = response.state in (TaskState.DONE, TaskState.FAILED)
         return of_worker(response, events) if is_over else response
 
     ctx.exit(work_session(state, do, options))

@@ -13,6 +13,7 @@ from delf import Agent, Response, UnknownRequestError, UnknownTaskError, tool
 from delf.errors import TaskStoppedError
 from delf.events import CallFinished, Event, TaskFinished, TaskStarted
 from delf.messages import ModelDelta
+from delf.types import TaskState
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from support.until import until_now
@@ -86,7 +87,7 @@ class TestSubmit:
         task_id = agent.submit("x")
         assert not agent.wait(task_id, 30).status
         snapshot = agent.poll(task_id)
-        assert (snapshot.state, snapshot.result) == ("error", None)
+        assert (snapshot.state, snapshot.result) == (TaskState.FAILED, None)
         assert "ZeroDivisionError" in (snapshot.error or "")
         assert snapshot.to_dict()["state"] == "error"
 

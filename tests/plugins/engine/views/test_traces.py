@@ -7,6 +7,7 @@ import pytest
 
 from delf import events as ev
 from delf.messages import Usage
+from delf.types import TaskState
 from delf_engine.views.snapshot import snapshot
 from delf_engine.views.trace import MAX_LINES, Trace
 
@@ -223,7 +224,7 @@ def test_a_snapshot_of_a_failed_task():
     events = story()
     last = dataclasses.replace(events[-1], status=False, error="no")
     taken = snapshot([*events[:-1], last])
-    assert (taken.state, taken.result, taken.error) == ("error", None, "no")
+    assert (taken.state, taken.result, taken.error) == (TaskState.FAILED, None, "no")
 
 
 def test_no_time_passes_while_a_task_is_interrupted():

@@ -22,6 +22,7 @@ from delf.events import (
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import TaskRecord
 from delf.records import dataclass
+from delf.types import TaskState
 
 
 @dataclass(slots=True)
@@ -102,11 +103,14 @@ class InProcessJournal:
                 break
             first, outcome = entry.events[0], entry.outcome
             if isinstance(first, (TaskQueued, TaskStarted)):
-                state = "running"
-                if outcome is not None:
-                    state = outcome.state
                 records.append(
-                    TaskRecord(task_id=task_id, task=first.task, started_at=first.at, state=state)
+                    TaskRecord(
+                        task_id=task_id,
+                        task=first.task,
+                        started_at=first.at,
+                        state=TaskState.RUNNING if outcome is None else outcome.state,
+                        events=len(entry.events),
+                    )
                 )
         return records
 

@@ -6,13 +6,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import field
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from delf import events as ev
+from delf.protocols.states import state_of
 from delf.records import dataclass
+from delf.types import TaskState
 from delf.values.encoding import to_jsonable
 from delf_engine.views.records import StreamEvent
 from delf_engine.views.trace import Trace
+
+_FIRST_WORDS: Final = {TaskState.FAILED: "error", TaskState.WAITING: "running"}
+"""States whose word in the format of snapshots is that of the first system."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +26,7 @@ class StreamSnapshot:
 
     Args:
         task_id: The task.
-        state: ``queued``, ``running``, ``done``, ``error``, ``stopped`` (somebody cancelled it),
-            or ``interrupted``: its process died, and it can be resumed.
+        state: The state of the task; ``to_dict`` has it in the words of the first system.
         task: What was asked.
         elapsed_ms: Since it was submitted, without the time in which it was interrupted.
         events: The timeline so far.
@@ -37,7 +41,7 @@ class StreamSnapshot:
     """
 
     task_id: str
-    state: str
+    state: TaskState
     task: str
     elapsed_ms: int
     events: list[StreamEvent] = field(default_factory=list[StreamEvent])
@@ -53,12 +57,17 @@ class StreamSnapshot:
     @property
     def is_terminal(self) -> bool:
         """True if the task is over."""
-        return self.state in ("done", "error", "stopped")
+        return self.state.is_terminal
 
     def to_dict(self) -> dict[str, Any]:
-        """The snapshot as JSON-ready data with ``is_terminal``, without the trace."""
+        """Return the snapshot as JSON-ready data with ``is_terminal``, without the trace.
+
+        The format is that of the first system, whose word for a failed task is ``error``, and
+        which has no word for a task that waits for a person.
+        """
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "trace"}
-        return to_jsonable({**plain, "is_terminal": self.is_terminal})
+        state = _FIRST_WORDS.get(self.state, self.state.value)
+        return to_jsonable({**plain, "state": state, "is_terminal": self.is_terminal})
 
 
 def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> StreamSnapshot:
@@ -75,6 +84,7 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
     files = {e.label: e.path for e in events if isinstance(e, ev.FileWritten)}
     common: dict[str, Any] = {
         "task_id": first.task_id,
+        "state": state_of(events, interrupted=interrupted),
         "task": trace.task,
         "events": trace.timeline,
         "output_so_far": output,
@@ -83,12 +93,8 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
     if last is None:
         goes_on = 0.0 if interrupted else time.time() - events[-1].at
         elapsed = int((_seconds(events) + goes_on) * 1000)
-        waits = isinstance(events[-1], (ev.TaskQueued, ev.TaskPostponed))
-        state = "queued" if waits else "running"
-        state = "interrupted" if interrupted else state
-        return StreamSnapshot(state=state, elapsed_ms=elapsed, **common)
+        return StreamSnapshot(elapsed_ms=elapsed, **common)
     return StreamSnapshot(
-        state="error" if last.state == "failed" else last.state,
         elapsed_ms=int(_seconds([event for event in events if event.seq <= last.seq]) * 1000),
         result=last.text if last.status else None,
         value=last.value,

@@ -2,11 +2,11 @@
 
 import { get } from "./api.js";
 import { el } from "./dom.js";
+import { STATE, STATES } from "./states.js";
 
 const DAY = 86_400;
 const PERIODS = [["", "any time"], ["1", "the last day"], ["7", "the last 7 days"], ["30", "the last 30 days"], ["90", "the last 90 days"], ["365", "the last year"]];
-const STATES = [["", "all"], ["waiting", "waiting for a person"], ["running", "running"], ["done", "done"], ["failed", "failed"],
-  ["stopped", "stopped"], ["interrupted", "interrupted"], ["queued", "queued"]];
+const CHOICES = [["", "all"], ...Object.entries(STATES).map(([state, [, text]]) => [state, state === STATE.WAITING ? `${text} or others` : text])];
 /** Each with the words for no choice, and its label. */
 const NAMED = { person: ["anybody", "Who asked"], connection: ["any connection", "Connection"], action: ["any action", "Action"], model: ["any model", "Model"] };
 const KEPT = "delf.views";
@@ -48,7 +48,7 @@ export class Filters {
     if (name === "text") return el("input", { type: "search", id: "search", "aria-label": "Search", placeholder: "Search everything", oninput: soon });
     if (name === "least_cost") return el("input", { type: "number", min: "0", step: "any", placeholder: "cost from $", "aria-label": "Cost from, in US dollars", oninput: soon });
     if (name === "days") return el("select", { "aria-label": "When", onchange: change }, options(PERIODS, ""));
-    if (name === "state") return el("select", { "aria-label": "In which state", onchange: change }, options(STATES, ""));
+    if (name === "state") return el("select", { "aria-label": "In which state", onchange: change }, options(CHOICES, ""));
     const [any, label] = NAMED[name];
     return el("select", { "aria-label": label, onchange: change }, options([["", any]], ""));
   }

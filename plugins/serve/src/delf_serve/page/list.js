@@ -3,11 +3,15 @@
 import { get } from "./api.js";
 import { el, fill, say, setText } from "./dom.js";
 import { Filters, query } from "./filters.js";
+import { OTHERS_WAIT, STATE, STATES } from "./states.js";
 import { ago, exact, money, duration, short, stateOf } from "./words.js";
 
 const PAGE = 100;
-const GROUPS = ["waiting", "others", "running", "queued", "rest"];
-const TITLES = { waiting: "Waiting for you", others: "Waiting for others", running: "Running", queued: "Queued", rest: "Earlier" };
+const OTHERS = "others";
+const REST = "rest";
+const GROUPS = [STATE.WAITING, OTHERS, STATE.RUNNING, STATE.QUEUED, REST];
+const TITLES = { ...STATES, [OTHERS]: OTHERS_WAIT, [REST]: ["", "earlier"] };
+const title = (group) => TITLES[group][1].replace(/^./, (first) => first.toUpperCase());
 const PLACES = { script: "script", call: "call", answer: "answer", error: "error" };
 const NARROW = ["days", "person", "connection", "action", "model", "least_cost"];
 
@@ -39,8 +43,8 @@ class Row {
 }
 
 function groupOf(task) {
-  if (task.state === "waiting" && !task.waits_for_you) return "others";
-  return GROUPS.includes(task.state) ? task.state : "rest";
+  if (task.state === STATE.WAITING && !task.waits_for_you) return OTHERS;
+  return GROUPS.includes(task.state) ? task.state : REST;
 }
 
 /** Some rows that follow each other; they are there while they are near what is seen. */
@@ -85,7 +89,7 @@ class Group {
     this.list = list;
     this.blocks = [];
     this.box = el("div", {});
-    this.node = el("section", { class: "group", "aria-label": TITLES[name], hidden: true }, el("h2", {}, TITLES[name]), this.box);
+    this.node = el("section", { class: "group", "aria-label": title(name), hidden: true }, el("h2", {}, title(name)), this.box);
   }
 
   get size() { return this.blocks.reduce((sum, block) => sum + block.ids.length, 0); }
@@ -277,7 +281,7 @@ export class List {
 
   settle() {
     for (const group of this.groups.values()) group.node.hidden = !group.size;
-    const waiting = this.groups.get("waiting").size;
+    const waiting = this.groups.get(STATE.WAITING).size;
     if (waiting !== this.waiting) {
       if (this.waiting !== undefined && waiting > this.waiting) say("A task waits for you.");
       this.waiting = waiting;

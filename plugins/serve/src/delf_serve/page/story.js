@@ -1,6 +1,6 @@
 // A task as its events tell it: the same fold for one that runs and for one that is replayed.
 
-const OVER = new Set(["done", "failed", "stopped"]);
+import { OVER, STATE, STOPPED_CODE } from "./states.js";
 
 /** A script with what it did. */
 class Chapter {
@@ -38,7 +38,7 @@ export class Story {
   constructor() {
     this.seq = 0;
     this.task = "";
-    this.state = "queued";
+    this.state = STATE.QUEUED;
     this.startedAt = null;
     this.lastAt = null;
     this.idle = 0; // seconds in which no process worked on it
@@ -65,7 +65,7 @@ export class Story {
     this.sandbox = null;
   }
 
-  get over() { return OVER.has(this.state); }
+  get over() { return OVER.includes(this.state); }
 
   get chapter() { return this.chapters.at(-1); }
 
@@ -84,7 +84,7 @@ export class Story {
 
   onTaskStarted(data, at) {
     this.begin(data, at);
-    this.state = "running";
+    this.state = STATE.RUNNING;
     this.parent = data.parent;
   }
 
@@ -98,7 +98,7 @@ export class Story {
 
   onTaskResumed(_data, at) {
     this.finishedAt = this.error = this.errorCode = null; // it may have ended at its timeout or budget
-    this.state = this.waiting.length ? "waiting" : "running";
+    this.state = this.waiting.length ? STATE.WAITING : STATE.RUNNING;
     this.steps.push({ name: "resumed", at, duration: 0, kind: "note" });
   }
 
@@ -161,7 +161,7 @@ export class Story {
     Object.assign(call, { args: data.arguments, effect: data.effect, at,
       description: data.description, status: "running" });
     call.chapter?.run(call.line, 1);
-    if (!this.waiting.length && this.state === "waiting") this.state = "running";
+    if (!this.waiting.length && this.state === STATE.WAITING) this.state = STATE.RUNNING;
   }
 
   onCallFinished(data, at) {
@@ -194,7 +194,7 @@ export class Story {
       question.line = call.line;
       call.chapter?.touched?.add(call.line);
     }
-    this.state = "waiting";
+    this.state = STATE.WAITING;
   }
 
   onApprovalDecided(data, at) {
@@ -204,7 +204,7 @@ export class Story {
     const call = this.calls.get(question.call_id);
     if (call?.status === "waiting") call.status = data.decision === "approved" || data.decision === "edited" ? "running" : data.decision;
     call?.chapter?.touched?.add(call.line);
-    if (!this.waiting.length && this.state === "waiting") this.state = "running";
+    if (!this.waiting.length && this.state === STATE.WAITING) this.state = STATE.RUNNING;
   }
 
   onApprovalVoted(data) { (this.questions.get(data.request_id).votes ??= []).push(data); }
@@ -229,8 +229,8 @@ export class Story {
   onFactsLearned(data) { this.facts.push(...data.facts); }
 
   onTaskFinished(data, at) {
-    const stopped = data.code === "ERR-AGENT-005";
-    this.state = data.status ? "done" : stopped ? "stopped" : "failed";
+    const stopped = data.code === STOPPED_CODE;
+    this.state = data.status ? STATE.DONE : stopped ? STATE.STOPPED : STATE.FAILED;
     this.finishedAt = at;
     this.answer = data.status ? data.text : null;
     this.value = data.status ? data.value : null;

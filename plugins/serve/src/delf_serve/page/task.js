@@ -6,6 +6,7 @@ import { ChapterView, long, valueNodes } from "./code.js";
 import { el, fill, say, setText, takeAsFile } from "./dom.js";
 import { filesOf } from "./files.js";
 import { Prompts } from "./prompts.js";
+import { AT_WORK, LIMIT_CODES, STATE } from "./states.js";
 import { Story } from "./story.js";
 import { answer } from "./text.js";
 import { Thread } from "./thread.js";
@@ -18,8 +19,6 @@ const TITLE = 240;
 const TITLE_LINES = 3;
 /** The first question that waits, whatever its id. */
 export const FIRST = "first";
-/** A timeout and a budget: a task goes on with more of them. */
-const AT_LIMIT = new Set(["ERR-AGENT-002", "AGT-006"]);
 const PAID = new Set(["ModelReplied", "ChildFinished", "TaskFinished"]);
 
 export class TaskView {
@@ -107,7 +106,7 @@ export class TaskView {
 
   draw() {
     const { told } = this;
-    if (this.record?.state === "interrupted" && this.at === null && !told.over) told.state = "interrupted";
+    if (this.record?.state === STATE.INTERRUPTED && this.at === null && !told.over) told.state = STATE.INTERRUPTED;
     for (const [n, chapter] of told.chapters.entries()) {
       let view = this.chapters[n];
       if (!view) {
@@ -141,7 +140,7 @@ export class TaskView {
       if (this.shownState && !replayed) say(`The task is ${words}.`);
       this.shownState = state;
       this.node.dataset.state = told.state;
-      fill(this.state, el("span", { "aria-hidden": "true" }, shape), ` ${replayed ? `then: ${told.state}` : words}`);
+      fill(this.state, el("span", { "aria-hidden": "true" }, shape), ` ${replayed ? `then: ${words}` : words}`);
       fill(this.past, replayed ? ["This is a replay: it shows how the task was, and does nothing. ",
         el("button", { type: "button", class: "link", onclick: () => this.leaveReplay() }, "Show how it is")] : []);
       this.drawActions();
@@ -158,7 +157,7 @@ export class TaskView {
     if (told.warnings.length !== this.warnings.childElementCount) {
       fill(this.warnings, told.warnings.slice(-20).map((text) => el("li", {}, long(text, 500))));
     }
-    const failed = told.error && told.state === "failed" ? told.error : null;
+    const failed = told.error && told.state === STATE.FAILED ? told.error : null;
     if (this.shownError !== failed) {
       this.shownError = failed;
       this.error.hidden = !failed;
@@ -196,7 +195,7 @@ export class TaskView {
 
   drawFigures() {
     const { told } = this;
-    const stands = told.over || this.at !== null || told.state === "interrupted";
+    const stands = told.over || this.at !== null || told.state === STATE.INTERRUPTED;
     const now = stands ? told.lastAt : Date.now() / 1000;
     const spent = told.startedAt ? duration((now - told.startedAt - told.idle) * 1000) : "";
     const budget = this.hasBudget ? this.session.budget : null;
@@ -232,15 +231,15 @@ export class TaskView {
     const may = this.session.rights.includes("run");
     const button = (text, act, kind = "") => el("button", { type: "button", class: kind, onclick: act }, text);
     const nodes = [];
-    if (may && ["queued", "running", "waiting"].includes(told.state)) nodes.push(button("Stop", () => this.act("cancel")));
-    const goesOn = told.state === "failed" && AT_LIMIT.has(told.errorCode);
-    if (may && (goesOn || this.record?.state === "interrupted")) nodes.push(button("Resume", () => this.act("resume"), "primary"));
+    if (may && AT_WORK.includes(told.state)) nodes.push(button("Stop", () => this.act("cancel")));
+    const goesOn = told.state === STATE.FAILED && LIMIT_CODES.includes(told.errorCode);
+    if (may && (goesOn || this.record?.state === STATE.INTERRUPTED)) nodes.push(button("Resume", () => this.act("resume"), "primary"));
     if (may && told.over) {
       nodes.push(button("Run again", () => this.tell.again(told.task)));
       if (this.session.models.length) nodes.push(this.withModel());
       if (told.chapters.length) nodes.push(button("Change the script…", () => this.changeScript()));
     }
-    if (told.state === "done" && this.session.rights.includes("decide")) nodes.push(button("Keep as a routine", () => { location.hash = `#/routines/${this.id}`; }));
+    if (told.state === STATE.DONE && this.session.rights.includes("decide")) nodes.push(button("Keep as a routine", () => { location.hash = `#/routines/${this.id}`; }));
     if (told.over) nodes.push(el("a", { class: "button", href: `#/compare/${this.id}` }, "Compare…"));
     if (told.models.length) nodes.push(button("What the model saw", () => this.prompts.show()));
     fill(this.actions, nodes);
@@ -284,7 +283,7 @@ export class TaskView {
       return;
     }
     if (this.at !== null || this.told.over) return;
-    if (record.state === "interrupted" || this.told.state === "interrupted") this.told.state = record.state;
+    if (record.state === STATE.INTERRUPTED || this.told.state === STATE.INTERRUPTED) this.told.state = record.state;
     this.drawHead();
     this.drawActions();
   }
@@ -293,7 +292,7 @@ export class TaskView {
     try {
       await post(`tasks/${this.id}/${what}`);
       if (what === "resume") {
-        this.told.state = "running";
+        this.told.state = STATE.RUNNING;
         this.record = null;
         if (this.stream.closed) this.follow(); // the task had ended
         this.draw();

@@ -1,19 +1,10 @@
 // How numbers, times and values are written, everywhere the same.
 
 import { EFFECTS, UNDOABLE } from "./effects.js";
-
-export const STATES = {
-  queued: ["○", "queued"],
-  running: ["◐", "running"],
-  waiting: ["◆", "waiting for you"],
-  done: ["✓", "done"],
-  failed: ["✕", "failed"],
-  stopped: ["■", "stopped"],
-  interrupted: ["‖", "interrupted"],
-};
+import { OTHERS_WAIT, STATE, STATES } from "./states.js";
 
 /** A state in words for somebody; what waits for others does not wait for them. */
-export const stateOf = (state, forYou = true) => (state === "waiting" && !forYou ? ["◇", "waiting for others"] : STATES[state] || ["·", state]);
+export const stateOf = (state, forYou = true) => (state === STATE.WAITING && !forYou ? OTHERS_WAIT : STATES[state] || ["·", state]);
 
 /** The mark and the words of an effect; a level without words of its own is named. */
 export const effectOf = (effect) => EFFECTS[effect] || ["●", effect];
