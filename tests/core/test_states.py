@@ -12,11 +12,11 @@ from delf.errors import TaskStoppedError
 from delf.protocols.journal import TaskRecord
 from delf.protocols.states import STORED_STATES, state_of, stored_states
 from delf.types import STATE_WORDS, TaskState
-from delf_devkit.testing.events import sample_events
+from delf_devkit.testing.events import every_event
 
 
 def _event(kind: str, **changed: object) -> ev.Event:
-    sample = next(event for event in sample_events() if type(event).__name__ == kind)
+    sample = next(event for event in every_event() if type(event).__name__ == kind)
     fields = {name: getattr(sample, name) for name in sample.__dataclass_fields__}
     return type(sample)(**{**fields, **changed})
 
