@@ -34,7 +34,7 @@ from delf.protocols.memory import SupportsStore
 from delf.terminal import visible
 from delf.tools.function import as_connections
 from delf.trust.folders import working_folder
-from delf.types import Settle
+from delf.types import Settle, TaskState
 from delf_engine.background import BackgroundTasks, Granularity, past_end, stream_of
 from delf_engine.elsewhere import snapshot_of
 from delf_engine.options import AgentOptions
@@ -906,10 +906,11 @@ class Agent(FixedAttributes, Generic[T]):
         """Return its present state as JSON-ready data; ``budget`` is None without a limit."""
         runtime = self._home.runtime
         running, queued = (0, 0) if runtime is None else runtime.counts
+        tasks = {TaskState.RUNNING.value: running, TaskState.QUEUED.value: queued}
         return {
             "agent_id": self.agent_id,
             "state": self._home.state,
-            "tasks": {"running": running, "queued": queued, "kept": len(self._tasks)},
+            "tasks": {**tasks, "kept": len(self._tasks)},
             "pending_approvals": len(self._pending.list()),
             "sandbox": None if runtime is None else runtime.sandbox,
             **self._ledger.report(),
