@@ -97,19 +97,19 @@ async def search_tasks(
     if not isinstance(journal, SupportsSearch):
         raise DelfError("this journal has no search", hint="the plugin journal-sql has one")
     states = _States(journal, waiting)
-    found, has_more, behind = list[FoundTask](), False, 0
+    found, behind = list[FoundTask](), 0
     for stored in (None,) if wanted.state is None else stored_states(wanted.state):
         of_state, place, more = list[FoundTask](), before, True
-        while more and len(of_state) < limit:
-            page = await journal.search(replace(wanted, state=stored), limit, place)
+        while more and len(of_state) <= limit:  # one further task tells that there are more
+            page = await journal.search(replace(wanted, state=stored), limit + 1, place)
             exact = await states.exact([one.task for one in page.tasks])
             tasks = [replace(one, task=task) for one, task in zip(page.tasks, exact, strict=True)]
             of_state += [one for one in tasks if wanted.state in (None, one.task.state)]
             more, behind = page.more, page.behind
             place = page.tasks[-1].task.task_id if page.tasks else place
-        found, has_more = [*found, *of_state], has_more or more
+        found += of_state
     found.sort(key=lambda one: one.task.started_at, reverse=True)
-    return Found(tasks=found[:limit], more=has_more or len(found) > limit, behind=behind)
+    return Found(tasks=found[:limit], more=len(found) > limit, behind=behind)
 
 
 class _States:
