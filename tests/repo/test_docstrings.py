@@ -17,7 +17,6 @@ OPENING: Final = re.compile(
 OLD_WORDS: Final = {
     "Surroundings": "Resources",
     "RuntimeParts": "Resources",
-    "TaskState": "TaskRun",
     "Judgement": "Verdict",
     "Allowance": "ResourceBudget",
     "Settled": "AlreadyDone",
