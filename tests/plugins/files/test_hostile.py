@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import os
+import re
 import sqlite3
 import sys
 import time
@@ -112,6 +113,34 @@ async def test_a_bomb_is_an_error_that_names_it_and_takes_no_memory_here(
         await files.read(name)
     assert _memory() - before < 300_000_000
     assert await files.read("fine.csv") == [{"n": "1"}]
+
+
+def document_type(path):
+    with zipfile.ZipFile(path, "w") as book:
+        for name, part in _parts_of_a_book().items():
+            told = b'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'
+            book.writestr(name, told if name.endswith("workbook.xml") else part)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("a.xlsx", document_type),
+        ("b.xlsx", lambda path: path.write_bytes(b"PK\3\4")),
+        ("c.xls", lambda path: path.write_bytes(b"\xd0\xcf\x11\xe0")),
+        ("d.db", lambda path: path.write_bytes(b"SQLite format 3\0")),
+        ("e.json", lambda path: path.write_text('{"a":' * 100_000 + "1" + "}" * 100_000)),
+        ("f.jsonl", lambda path: path.write_text('{"a":' * 50_000 + "1" + "}" * 50_000)),
+    ],
+)
+async def test_an_error_names_its_file(name, make, opened, tmp_path):
+    make(tmp_path / name)
+    (tmp_path / "fine.csv").write_text("n\n1\n")
+    files = opened(tmp_path / "fine.csv", tmp_path / name)
+    with pytest.raises(ToolExecutionError, match=re.escape(name)):
+        await files.read(name)
+    with pytest.raises(ToolExecutionError, match=re.escape(name)):
+        await files.query(f"SELECT * FROM 'fine.csv', '{name}'")
 
 
 def _memory():

@@ -77,7 +77,7 @@ async def query(
         answer = await formats.shared(Readers).call(
             f"{query_child.__name__}:answer",
             {"question": question},
-            about="the query",
+            about=f"the query of {', '.join(file.name for file in named)}",
             key=key,
             readable=[path for file in named for path in readable(file)],
             limits=Limits(seconds=_SECONDS, memory=_MEMORY, scratch=folder, file_bytes=_SPILL),

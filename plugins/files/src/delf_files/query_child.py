@@ -17,7 +17,7 @@ from delf.notes import note
 from delf_files.forms import LOOKED_AT, check_form
 from delf_files.large import utf8_of, write_lines, write_table, write_values
 from delf_files.query_rows import write_rows
-from delf_files.reading import format_of
+from delf_files.reading import about, format_of
 
 _READERS: Final = {
     "parquet": "read_parquet({path})",
@@ -85,13 +85,16 @@ async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[
         return [{**table, "copy": copy}]
     special = format_of(table["factory"])
     made: list[dict[str, Any]] = []
-    for number, part in enumerate([*await special.parts(path)] or [None]):
+    with about(names[0]):
+        parts = [*await special.parts(path)] or [None]
+    for number, part in enumerate(parts):
         own = [f"{name}/{part}" for name in names] if part is not None else []
         own = [*own, *(names if number == 0 else [])]
         if number and not any(name in question["statement"] for name in own):
             continue
         rows = f"{copy}-{number}.jsonl"
-        columns = write_rows(await special.read(path, part), rows)
+        with about(names[0]):
+            columns = write_rows(await special.read(path, part), rows)
         made.append({"names": own, "kind": "rows", "path": rows, "columns": columns})
     return made
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -111,8 +112,9 @@ async def read_rows(
         ToolExecutionError: When it cannot be read.
     """
     made = format_of(factory)
-    rows = await _rows(made, path, part, header)
-    parts: Sequence[str] = () if part is not None else await made.parts(path)
+    with about(name):
+        rows = await _rows(made, path, part, header)
+        parts: Sequence[str] = () if part is not None else await made.parts(path)
     if len(parts) > 1:
         others = ", ".join(map(repr, parts[1:]))
         note(f"{name}: the first sheet, {parts[0]!r}, was read; there are {others}, too")
@@ -145,6 +147,17 @@ async def read_parts(factory: Sequence[str], path: str) -> list[str]:
         ToolExecutionError: When it cannot be read.
     """
     return [*await format_of(factory).parts(path)]
+
+
+@contextmanager
+def about(name: str) -> Generator[None]:
+    """Have errors name the file that they are about: a format is not told what scripts call it."""
+    try:
+        yield
+    except (ToolExecutionError, ToolRefusedError) as error:
+        if name in error.message:
+            raise
+        raise type(error)(f"{name}: {error.message}", hint=error.hint) from error
 
 
 def format_of(factory: Sequence[str]) -> FileFormat:
