@@ -66,7 +66,7 @@ class Runtime:
         self._rooms = asyncio.Semaphore(room)
         self._closing: dict[str, asyncio.Future[None]] = {}
         self._stops = Stops(resources.journal)
-        self._background: set[asyncio.Future[None]] = set()
+        self._background: set[asyncio.Future[Any]] = set()
         self._learning: set[asyncio.Future[None]] = set()
         self._warming = asyncio.ensure_future(resources.warm_up())
         self._stopped = False
@@ -260,8 +260,28 @@ class Runtime:
         )
 
     async def take_up(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
-        """Make a task of the journal this agent's own, as :meth:`Claims.take_up` does."""
-        return await self._claims.take_up(self.journal, task_id, past_limit=past_limit)
+        """Make a task of the journal this agent's own, as :meth:`Claims.take_up` does.
+
+        A stop waits for it: a journal that was closed would open again for the claim, and nobody
+        would close it.
+
+        Raises:
+            AgentStateError: When the runtime was stopped; the task is nobody's then.
+        """
+        if self._stopped:
+            raise AgentStateError("the agent was stopped")
+        taking = asyncio.ensure_future(self._take_up(task_id, past_limit=past_limit))
+        self._background.add(taking)
+        taking.add_done_callback(self._background.discard)
+        return await taking
+
+    async def _take_up(self, task_id: str, *, past_limit: bool) -> Sequence[Event]:
+        events = await self._claims.take_up(self.journal, task_id, past_limit=past_limit)
+        if self._stopped:
+            if task_id in self._claims.in_hand:
+                await self._claims.release(self.journal, task_id)
+            raise AgentStateError("the agent was stopped")
+        return events
 
     def _tell_learners(self, request: TaskRequest) -> None:
         """Let connections learn from what a user asks for, beside the task itself."""

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from delf import Agent, AlreadyDone, Approved, Connection, action, tool
 from delf import events as ev
+from delf.errors import AgentStateError
 from delf.protocols.connection import Allowed, NeedsApproval
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from delf_engine.journal.in_process import InProcessJournal
+from delf_journal_sql import SqlJournal
 from support.cut_journal import CutJournal
 from support.forks import kill_guests
 
@@ -246,3 +249,62 @@ async def test_task_left_at_each_event_repeats_nothing(
         begun = {e.arguments["text"] for e in events if isinstance(e, ev.CallStarted)}
         assert begun == set(ALL), place
     assert place > 10
+
+
+class HeldReads(SqlJournal):
+    """A journal that takes its time to read a task."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.comes, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def read(self, task_id: str, after: int = 0) -> Any:
+        self.comes.set()
+        await self.goes_on.wait()
+        return await super().read(task_id, after)
+
+
+async def test_task_taken_up_while_its_agent_stops_is_free_for_another(
+    delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'journal.db'}"
+    scripted_model.default = "```python\nprint(await write())\n```"
+    is_first, begun = True, asyncio.Event()
+
+    @tool(effect="read", confirm=False)
+    async def write() -> str:
+        """Write."""
+        begun.set()
+        await asyncio.sleep(60 if is_first else 0)
+        return "written"
+
+    def agent(journal: SqlJournal) -> Agent:
+        spec = JournalSpec(name="shared", factory="x:y", summary="x", durable=True)
+        delf_host.provide(spec, lambda: journal)
+        return Agent(
+            tools=[write], llm="scripted", host=delf_host, sandbox="local", journal="shared"
+        )
+
+    ids: list[str] = []
+    first = agent(SqlJournal(url))
+    work = asyncio.create_task(first.arun("Do it.", listeners=[lambda e: ids.append(e.task_id)]))
+    await begun.wait()
+    await first.astop(leave=True)
+    await asyncio.gather(work, return_exceptions=True)
+
+    journal = HeldReads(url)
+    second = agent(journal)
+    await second.astart()
+    work = asyncio.create_task(second.aresume(ids[0]))
+    await journal.comes.wait()
+    stopping = asyncio.create_task(second.astop(leave=True))
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    journal.goes_on.set()
+    await stopping
+    with pytest.raises(AgentStateError, match="the agent was stopped"):
+        await work
+
+    is_first = False
+    async with agent(SqlJournal(url)) as third:
+        assert (await third.aresume(ids[0])).raise_for_status().text == "written"
