@@ -204,3 +204,30 @@ async def test_a_missing_sqlite_file_is_not_made_by_mistake(tmp_path, open_sql):
     made = open_sql(f"sqlite:///{path}", create=True)
     await made.write("CREATE TABLE t (a int)")
     assert await made.query("SELECT count(*) AS n FROM t") == [{"n": 0}]
+
+
+async def test_statements_of_a_list_are_one_transaction(items, open_sql):
+    sql = open_sql(items)
+    done = await sql.write(
+        ["UPDATE items SET price = :price WHERE id = :id", "DELETE FROM items WHERE id = 2"],
+        {"price": 9, "id": 1},
+    )
+    assert done == {"rowcount": 2, **CHANGED}
+    assert names(items) == ["one"]
+
+
+async def test_second_statement_that_fails_leaves_nothing_of_the_first(items, open_sql):
+    sql = open_sql(items)
+    with pytest.raises(ToolExecutionError, match=r"(?i)unique|duplicate"):
+        await sql.write(["DELETE FROM items WHERE id = 1", "INSERT INTO items VALUES (2, 'x', 1)"])
+    assert names(items) == ["one", "two"]
+
+
+async def test_list_that_cannot_be_rolled_back_is_refused_before_anything_is_done(items, open_sql):
+    sql = open_sql(items)
+    change = ["DELETE FROM items", "CREATE TABLE more (id int)", "INSERT INTO nothing VALUES (1)"]
+    error = ToolRefusedError if items.kind == "mariadb" else ToolExecutionError
+    with pytest.raises(error, match="statement 2 of 3" if items.kind == "mariadb" else "nothing"):
+        await sql.write(change)
+    assert names(items) == ["one", "two"]
+    assert [table["table"] for table in await sql.schema()] == ["items"]

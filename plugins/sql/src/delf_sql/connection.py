@@ -13,7 +13,7 @@ from delf.errors import (
     ToolRefusedError,
     did_you_mean,
 )
-from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Verdict
+from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.settings import PluginSettings, Source, check_variables
 from delf.tools.action import action
 from delf.tools.connection import Connection
@@ -27,7 +27,7 @@ from delf_sql.catalog import (
     relation_info,
 )
 from delf_sql.failures import SQLSchemaError, failure, lost, problem_of
-from delf_sql.gate import check_query, check_write
+from delf_sql.gate import Statement, check_query, check_writes
 from delf_sql.placeholders import find_holes
 from delf_sql.relevance import ColumnNeed, rank_relations, rank_tables
 from delf_sql.rows import as_dicts
@@ -87,6 +87,13 @@ class SQL(Connection):
 
     async def check(self, call: ProposedCall) -> Verdict:
         """A query is asked about where the database itself does not keep it from writing."""
+        if call.action == "write":
+            statements = _listed(call.arguments["statement"])
+            try:
+                await asyncio.to_thread(check_writes, statements, self.target.dialect)
+            except ToolRefusedError as error:
+                return Refused(message=str(error))
+            return Allowed()
         if call.action != "query" or self.target.is_locked:
             return Allowed()
         return NeedsApproval(
@@ -137,19 +144,20 @@ class SQL(Connection):
 
     @action(effect="write", trust="own", sinks=["statement"])
     async def write(
-        self, statement: str, params: dict[str, Any] | list[Any] | None = None
+        self,
+        statement: str | list[str],
+        params: dict[str, Any] | list[Any] | None = None,
     ) -> Changes:
-        """Run one INSERT, UPDATE, DELETE or DDL statement and commit it, or change nothing and
-        raise. A list of dicts or of lists runs it for each. `rows` holds what RETURNING gives.
+        """Run INSERT, UPDATE, DELETE or DDL and commit, or change nothing and raise. A list of
+        statements is one transaction; they share a dict of params. For one statement, a list of
+        dicts or of lists runs it for each, and `rows` holds what RETURNING gives.
         """  # noqa: D205 - the model reads the whole paragraph
-        checked = await asyncio.to_thread(check_write, statement, self.target.dialect)
-        batches = _batches(checked.text, checked.tokens, params)
-        if not batches:
+        checked = await asyncio.to_thread(check_writes, _listed(statement), self.target.dialect)
+        changes = _changes(checked, params)
+        if not changes[0][1]:
             return Changes(rowcount=0, rows=[], committed=True)
 
-        written = await self._on(
-            False, lambda backend, session: backend.write(session, checked, batches)
-        )
+        written = await self._on(False, lambda backend, session: backend.write(session, changes))
         rows = as_dicts(written.fetched)
         return Changes(rowcount=written.rowcount, rows=rows, committed=True)
 
@@ -252,6 +260,27 @@ class SQL(Connection):
         ranked, _ = rank_tables(tables, task)
         text = PartialSchema(dialect, budget, self.name, ColumnNeed(task)).text(ranked, others)
         return f"{head}, {len(relations)} tables:\n{text}"
+
+
+def _listed(statement: str | list[str]) -> list[str]:
+    return [statement] if isinstance(statement, str) else statement
+
+
+def _changes(
+    statements: Sequence[Statement], params: Params
+) -> list[tuple[Statement, Sequence[Params]]]:
+    """Each statement with its sets of parameters."""
+    if len(statements) == 1:
+        one = statements[0]
+        return [(one, _batches(one.text, one.tokens, params))]
+    if params is not None and not isinstance(params, Mapping):
+        raise ToolRefusedError(
+            "several statements share one dict of params: write :name where each value goes"
+        )
+    return [
+        (one, [params if find_holes(one.text, one.tokens, named=True) else None])
+        for one in statements
+    ]
 
 
 def _batches(text: str, tokens: Sequence[Any], params: Params) -> Sequence[Params]:

@@ -51,6 +51,11 @@ _PARTS: Final = words(
 """The parts of a query, by sqlglot's names, beside operators and functions."""
 
 
+_CHANGES_ROWS: Final = words("INSERT UPDATE DELETE REPLACE MERGE WITH")
+_WHOLE: Final = ("sqlite", "duckdb", "postgresql")
+"""Databases that roll back statements which define tables, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     """One statement that passed.
@@ -120,6 +125,40 @@ def check_write(text: str, dialect: Dialect) -> Statement:
             "MERGE and statements that define or change tables"
         )
     return Statement(text, tokens)
+
+
+def check_writes(texts: Sequence[str], dialect: Dialect) -> list[Statement]:
+    """Statements that may be run as one transaction.
+
+    Raises:
+        ToolRefusedError: When one of them may not, or could not be rolled back.
+    """
+    if not texts:
+        raise ToolRefusedError("write takes one statement or a list of them, and this is empty")
+    found: list[Statement] = []
+    for number, text in enumerate(texts, 1):
+        try:
+            statement = check_write(text, dialect)
+            if len(texts) > 1:
+                _check_in_list(statement, dialect)
+        except ToolRefusedError as error:
+            if len(texts) == 1:
+                raise
+            place = f"statement {number} of {len(texts)}: {error.message}"
+            raise ToolRefusedError(place, hint=error.hint) from None
+        found.append(statement)
+    return found
+
+
+def _check_in_list(statement: Statement, dialect: Dialect) -> None:
+    first = statement.tokens[0].word
+    if dialect not in _WHOLE and first not in _CHANGES_ROWS:
+        raise ToolRefusedError(
+            f"this database may commit at once at {first}, so it cannot be one transaction with "
+            "other statements: call write with it alone"
+        )
+    if any(token.word == "RETURNING" for token in statement.tokens):
+        raise ToolRefusedError("several statements give no rows: leave out RETURNING")
 
 
 def _single(text: str, dialect: Dialect, *, routines: bool) -> tuple[str, list[Token]]:

@@ -211,13 +211,17 @@ class DuckdbBackend:
         found = session.do("query", pieces=bound.pieces, values=bound.values, limit=limit)
         return Fetched(tuple(found["columns"]), found["rows"], found["more"])
 
-    def write(self, session: _Session, statement: Statement, batches: Sequence[Params]) -> Written:
-        """Run a statement for each set of parameters, and commit."""
-        bounds = [self._bind(statement, params) for params in batches]
+    def write(
+        self, session: _Session, changes: Sequence[tuple[Statement, Sequence[Params]]]
+    ) -> Written:
+        """Run statements, each for its sets of parameters, and commit them together."""
+        bounds = [self._bind(one, params) for one, batches in changes for params in batches]
         found = session.do(
             "change",
             bounds=[[bound.pieces, bound.values] for bound in bounds],
-            returns=any(token.word == "RETURNING" for token in statement.tokens),
+            returns=any(
+                token.word == "RETURNING" for statement, _ in changes for token in statement.tokens
+            ),
         )
         written = Written()
         written.rowcount = found["rowcount"]

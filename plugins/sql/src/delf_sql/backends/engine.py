@@ -201,12 +201,24 @@ class EngineBackend:
         """Leave rows that are not wanted, where a driver would read them to their end."""
 
     def write(
-        self, session: sa.Connection, statement: Statement, batches: Sequence[Params]
+        self, session: sa.Connection, changes: Sequence[tuple[Statement, Sequence[Params]]]
     ) -> Written:
-        """Run a statement for each set of parameters, and commit."""
-        bounds = [self._bind(statement, params) for params in batches]
+        """Run statements, each for its sets of parameters, and commit them together."""
+        bound = [(one, [self._bind(one, params) for params in sets]) for one, sets in changes]
         written = Written()
         self._begin(session, reader=False)
+        for statement, bounds in bound:
+            self._change(session, statement, bounds, written)
+        session.commit()
+        return written
+
+    def _change(
+        self,
+        session: sa.Connection,
+        statement: Statement,
+        bounds: Sequence[Bound],
+        written: Written,
+    ) -> None:
         if self.batches and can_batch(statement, bounds):
             clause = bounds[0].clause()
             written.add(session.execute(clause, [bound.named for bound in bounds]).rowcount)
@@ -216,8 +228,6 @@ class EngineBackend:
                 room = written.room(self._settings.max_rows)
                 fetched = self._write_one(session, statement, bound, room)
                 written.add(fetched.changed, fetched)
-        session.commit()
-        return written
 
     def _write_one(
         self, session: sa.Connection, statement: Statement, bound: Bound, room: int

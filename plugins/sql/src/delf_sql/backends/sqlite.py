@@ -248,14 +248,17 @@ class SqliteBackend:
     def _run(self, session: _Child, text: str, values: Sequence[Any] | None, limit: int) -> Fetched:
         return session.run(Work([(text, list(values or ()))], limit, many=False))
 
-    def write(self, session: _Child, statement: Statement, batches: Sequence[Params]) -> Written:
-        """Run a statement for each set of parameters, and commit."""
+    def write(
+        self, session: _Child, changes: Sequence[tuple[Statement, Sequence[Params]]]
+    ) -> Written:
+        """Run statements, each for its sets of parameters, and commit them together."""
         bounds = [
             bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
+            for statement, batches in changes
             for params in batches
         ]
         runs = [(bound.text(), list(bound.values or ())) for bound in bounds]
-        many = can_batch(statement, bounds)
+        many = len(changes) == 1 and can_batch(changes[0][0], bounds)
         try:
             fetched = session.run(Work(runs, self._settings.max_rows, many))
         except TimeoutError:
