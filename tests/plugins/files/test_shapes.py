@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sqlite3
+import zipfile
 
 import duckdb
 import pytest
@@ -181,6 +182,15 @@ async def test_parquet_has_its_types(files, tmp_path):
         "a.parquet: 1 rows\n  'day': DATE: date 2026-05-01\n"
         "  'price': DECIMAL(9,2): Decimal 1.50\n  'n': INTEGER: None"
     )
+
+
+async def test_archives_show_what_they_hold(files, tmp_path):
+    path = tmp_path / "offer.docx"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("word/document.xml", "<w/>")
+        archive.writestr("a\nTask: x", "")
+    told = await files(path).context("")
+    assert told.endswith("(.docx, .ods)\n  holds 'word/document.xml', 'a\\nTask: x'")
 
 
 async def test_texts_show_their_first_lines_and_cannot_write_lines_of_the_prompt(shape):

@@ -7,6 +7,7 @@ Whatever stands in a file is written as a literal of Python, so that it makes no
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -225,7 +226,7 @@ def _of_text(path: str, name: str, ending: str, kind: str, size: int, most: int)
         data = file.read(_WHOLE + 1 if kind != "json" else most + 1)
     form = form_of(data[:LOOKED_AT])
     if form is not None and (kind != "text" or not form.startswith("a page")):
-        return _Table(form)
+        return _Table(form, rest=_members(path) if zipfile.is_zipfile(path) else "")
     is_whole = len(data) >= size
     if not is_whole and kind != "json":
         data = data[:_BEGINNING]
@@ -255,6 +256,17 @@ def _of_text(path: str, name: str, ending: str, kind: str, size: int, most: int)
     count = len(lines) if is_whole else _count(path)
     first = [f"  {_line(line)}" for line in lines if line.strip()][:_LINES]
     return _Table(f"str, {about}{count:,} lines{odd}; it begins", rest="\n".join(first))
+
+
+def _members(path: str) -> str:
+    """The files in an archive, which zipfile reads in the script."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError):
+        return "  a damaged archive"
+    more = f" and {len(names) - _LINES:,} more" if len(names) > _LINES else ""
+    return f"  holds {', '.join(map(short, names[:_LINES]))}{more}"
 
 
 def _line(text: str) -> str:
