@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from delf.errors import ConnectionFileNotFoundError, ToolExecutionError, ToolRefusedError
+from delf.protocols.connection import Allowed, ProposedCall
 
 pytestmark = pytest.mark.services
 
@@ -231,3 +232,17 @@ async def test_list_that_cannot_be_rolled_back_is_refused_before_anything_is_don
         await sql.write(change)
     assert names(items) == ["one", "two"]
     assert [table["table"] for table in await sql.schema()] == ["items"]
+
+
+async def test_question_lists_statements_of_a_transaction_with_their_rows(items, open_sql):
+    change = [
+        "UPDATE items SET price = :price WHERE id = :id",
+        "DELETE FROM items",
+        "INSERT INTO items VALUES (3, 'three', 1)",
+    ]
+    arguments = {"statement": change, "params": {"price": 9, "id": 1}}
+    verdict = await open_sql(items).check(ProposedCall(action="write", arguments=arguments))
+    assert isinstance(verdict, Allowed)
+    told = [line.rpartition(" (")[2] for line in str(verdict.preview).splitlines()[1:]]
+    assert told == ["rows now: 1)", "rows now: 2)", "rows not counted)"]
+    assert names(items) == ["one", "two"]

@@ -26,6 +26,7 @@ from delf_sql.catalog import (
     find_relation,
     relation_info,
 )
+from delf_sql.counting import counting_query
 from delf_sql.failures import SQLSchemaError, failure, lost, problem_of
 from delf_sql.gate import Statement, check_query, check_writes
 from delf_sql.placeholders import find_holes
@@ -90,10 +91,11 @@ class SQL(Connection):
         if call.action == "write":
             statements = _listed(call.arguments["statement"])
             try:
-                await asyncio.to_thread(check_writes, statements, self.target.dialect)
+                checked = await asyncio.to_thread(check_writes, statements, self.target.dialect)
+                changes = _changes(checked, call.arguments.get("params"))
             except ToolRefusedError as error:
                 return Refused(message=str(error))
-            return Allowed()
+            return Allowed(preview=await self._preview(changes) if len(checked) > 1 else None)
         if call.action != "query" or self.target.is_locked:
             return Allowed()
         return NeedsApproval(
@@ -178,6 +180,25 @@ class SQL(Connection):
             f"{self.name}: cannot read the schema: {reason}",
             hint="the login may lack the right to look at it",
         )
+
+    async def _preview(self, changes: Sequence[tuple[Statement, Sequence[Params]]]) -> str:
+        """List the statements of a change, each with the rows that it would find now."""
+        lines = ["one transaction:"]
+        for number, (statement, sets) in enumerate(changes, 1):
+            rows = await self._count(statement, sets[0])
+            told = "rows not counted" if rows is None else f"rows now: {rows}"
+            lines.append(f"{number}. {statement.text} ({told})")
+        return "\n".join(lines)
+
+    async def _count(self, statement: Statement, params: Params) -> int | None:
+        found = counting_query(statement, params)
+        if found is None or not self.target.is_locked:
+            return None
+        try:
+            rows = await self.query(*found)
+        except DelfError:  # the question says that it is not counted
+            return None
+        return rows[0]["n"]
 
     async def aclose(self) -> None:
         """Close all connections. The next call opens new ones."""
