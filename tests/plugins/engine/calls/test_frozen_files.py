@@ -135,17 +135,32 @@ async def test_a_file_that_was_not_there_when_a_person_was_asked_is_not_sent(
 async def test_a_file_that_the_script_writes_while_a_person_is_asked_is_not_sent(
     delf_host, scripted_model
 ):
-    post = Post(name="post")
+    asked, written = asyncio.Event(), asyncio.Event()
+
+    class WaitingPost(Post):
+        @action(effect="read")
+        async def asked(self) -> None:
+            """Wait until a person is asked."""
+            await asked.wait()
+
+        @action(effect="read")
+        async def wrote(self) -> None:
+            """Say that the file is written."""
+            written.set()
+
+    post = WaitingPost(name="post")
 
     async def decide(request):
-        await asyncio.sleep(0.3)  # the other branch of the script writes its file meanwhile
+        asked.set()
+        await written.wait()
         return True
 
     script = """
 import asyncio
 async def write():
-    await asyncio.sleep(0.05)
+    await post.asked()
     add_to_output_files('report.txt', 'never shown')
+    await post.wrote()
 try:
     print(await asyncio.gather(post.send('bob', ['report.txt']), write()))
 except Exception as error:
