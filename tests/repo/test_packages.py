@@ -11,10 +11,10 @@ import pytest
 from delf import Memory
 from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.packages.official import all_packages, package_of, packages
-from delf.plugins.embedders import Embedders
 from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
 from delf.specs import PrefilterSpec
+from delf_engine.embedders import Embedders
 from support.exported import STUB, stub
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, nodes_of, place
 
