@@ -239,7 +239,7 @@ def _answer(
     check_names(text, found.requested.request_id)
     if sys.stdin.isatty() and found.waits:
         decision = decide(found.requested.arguments)
-        edited = decision.arguments if isinstance(decision, Edited) else {}
+        edited: Mapping[str, Any] = decision.arguments if isinstance(decision, Edited) else {}
         for line in listing.facts_of(found, edited):
             click.echo(line, err=True)
         if not click.confirm(f"{found.requested.request_id}: decide so?", err=True):

@@ -234,7 +234,7 @@ class Asking:
             return await caller.context.consent(question, arguments, **options)
 
     def _unclear(self) -> str:
-        """Why nobody is asked."""
+        """Return the reason why nobody is asked."""
         if self._calls:
             return "calls of several tasks are under way, and the question does not say for which"
         return "no call is under way for which somebody could be asked"

@@ -204,8 +204,9 @@ class _Flow:
     def _is_same_text(self, attribute: Any) -> bool:
         """Tell whether a method gives the whole text, which then is used whole."""
         call = self._parents.get(id(attribute))
-        is_call = isinstance(call, ast.Call) and call.func is attribute
-        if not is_call or attribute.attr not in _SAME or call.args or call.keywords:
+        if not isinstance(call, ast.Call) or call.func is not attribute:
+            return False
+        if attribute.attr not in _SAME or call.args or call.keywords:
             return False
         return self._ends_whole(call)
 

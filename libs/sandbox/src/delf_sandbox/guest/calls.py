@@ -413,8 +413,12 @@ class ToolNamespace(_NoValue):
     Some take it for a class, of which they make an object, or a context manager.
     """
 
+    _caller: Caller
+    _name: str
+    _methods: list[str]
+
     def __init__(self, caller: Caller, name: str, methods: list[str]) -> None:
-        self.__dict__.update(_caller=caller, _name=name, _methods=methods)
+        vars(self).update(_caller=caller, _name=name, _methods=methods)
 
     def misuse(self) -> TypeError:
         """Make the error for its use as a value."""
@@ -426,7 +430,7 @@ class ToolNamespace(_NoValue):
         like = [m for m in self._methods if same_name(m) == same_name(method)]
         meant = like[0] if len(like) == 1 and method not in self._methods else method
         call = ToolFunction(self._caller, self._name, meant)
-        self.__dict__[method] = call
+        vars(self)[method] = call
         return call
 
     def __call__(self, *args: Any, **kwargs: Any) -> Self:
@@ -460,6 +464,9 @@ class ToolFunction(_NoValue):
     """
 
     __slots__ = ("__delf_later__", "__name__", "__qualname__", "_caller", "_connection", "_method")
+    _caller: Caller
+    _connection: str
+    _method: str
 
     def __init__(self, caller: Caller, connection: str, method: str = "") -> None:
         def later(*args: Any, **kwargs: Any) -> ToolCall:

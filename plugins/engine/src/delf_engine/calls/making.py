@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, cast
 
 from delf.errors import (
     BudgetExceededError,
@@ -86,7 +86,7 @@ class CallMaker:
                         plain = functools.partial(action.call, **arguments)
                         result = await self._threads.run(plain, lambda: call.given_up)
                         if isinstance(result, Coroutine):
-                            result = await result
+                            result = await cast("Coroutine[Any, Any, Any]", result)
             finally:
                 if self._contexts is not None:
                     is_cut_off = is_cancelled() and not call.given_up
