@@ -60,6 +60,7 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf journal size": (),
     "delf mcp effects": ("x",),
     "delf mcp serve": (),
+    "delf openapi effects": ("x",),
     "delf memory": (),
     "delf memory add": ("a fact",),
     "delf memory forget": ("1",),

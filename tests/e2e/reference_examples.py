@@ -143,7 +143,7 @@ def main(folder: Path) -> None:
         "sql.gate",
         "web.search.connection",
     ):
-        importlib.import_module(f"delf_engine.{name}")
+        importlib.import_module(f"delf_{name}")
     for name in ("google.oauth2.credentials", "httpcore", "anyio"):
         importlib.import_module(name)
     importlib.import_module("delf.plugins.host").PluginHost.discover().records()

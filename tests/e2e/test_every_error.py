@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from delf import Agent, Chat, LLMConfig, errors, events, tool
+from delf import Agent, CallContext, Chat, LLMConfig, errors, events, tool
 from delf.errors import DelfError
 from delf.specs import JournalSpec
 from delf_chat.summary import ConversationCompressionError
@@ -137,6 +137,24 @@ raises(errors.UnknownRequestError)(lambda w: w.agent().approve("req_none"))
 raises(errors.UnknownTaskError)(lambda w: w.agent().poll("task_none"))
 raises(WireError)(lambda _: wire.parse(b'{"no": "frame"}'))
 raises(errors.MemorySetupError)(lambda _: Memory(path=f"mysql://me:{SECRET}@host/x"))
+raises(errors.FixedAttributeError)(lambda w: setattr(w.agent(), "config", None))
+
+
+@tool(confirm=False)
+async def delegate(context: CallContext) -> str:
+    """Delegate."""
+    return (await context.delegate("a child")).text
+
+
+@raises(errors.TaskLimitError)
+def _(w: World) -> None:
+    w.model.writes("await delegate()")
+    failed = w.agent(delegate, max_children=0).run("go").exception
+    assert failed is not None
+    assert failed.__cause__ is not None
+    raise failed.__cause__
+
+
 raises(errors.ToolExecutionError)(lambda w: w.fails("await fail()", fail))
 raises(errors.ToolRefusedError)(lambda w: w.fails("await fail(speed=3)", fail))
 raises(errors.SandboxExecutionError)(lambda w: w.fails("1 / 0"))

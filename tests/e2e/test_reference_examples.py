@@ -83,7 +83,7 @@ SCRIPTS: Final[dict[int, list[str]]] = {
 CHECKS: Final = {
     6: "assert result.status, result.error",
     14: "assert agent.run('x').status",
-    47: "assert r.trace.tools_chosen_by != 'all' or 'all tools are shown' in str(r.trace.warnings)",
+    47: "assert r.trace.tools_chosen_by == 'all'",  # so few tools are all shown
 }
 ELLIPSES: Final = [
     ("WebSearch(...)", 'WebSearch(llm="gemini-3.5-flash")'),

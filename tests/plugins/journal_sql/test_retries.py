@@ -124,7 +124,7 @@ async def test_tries_come_to_an_end_and_wait_longer_each_time(
         name = await queued(journal)
         assert await tried(agent, name, retries=2, after=100) == "queued"
         assert await tried(agent, name, retries=2, after=100) == "queued"
-        assert await tried(agent, name, retries=2, after=100) == "error"
+        assert await tried(agent, name, retries=2, after=100) == "failed"
     events = await journal.read(name)
     waits = [e.not_before - e.at for e in events if isinstance(e, TaskPostponed)]
     assert [e.tries for e in events if isinstance(e, TaskPostponed)] == [1, 2]

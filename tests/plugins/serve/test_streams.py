@@ -7,6 +7,7 @@ import json
 from types import SimpleNamespace
 
 from delf.events import TaskFinished
+from delf.types import TaskState
 from delf_devkit.testing.events import every_event
 from delf_engine.journal.in_process import InProcessJournal
 from delf_journal_sql import SqlJournal
@@ -55,7 +56,7 @@ class Away(InProcessJournal):
 
 async def test_it_ends_without_a_failure_where_the_journal_cannot_be_read(caplog):
     journal = Away()
-    journal.task = lambda _: asyncio.sleep(0, SimpleNamespace(state="running"))
+    journal.task = lambda _: asyncio.sleep(0, SimpleNamespace(state=TaskState.RUNNING))
     frames = [f async for f in Streams(SimpleNamespace(journal=journal)).events("t1", 0)]
     assert frames == [HELLO]
     assert "the server is away" in caplog.text

@@ -32,15 +32,17 @@ async def sql(tmp_path):
 def children():
     """The processes of statements, which templates forked."""
     found = []
-    for template in _children_of(os.getpid()):
+    for template in _children_of(os.getpid(), "delf_confined"):
         found += _children_of(template)
     return found
 
 
-def _children_of(pid):
-    shown = subprocess.run(["ps", "-o", "pid=,stat=", "--ppid", str(pid)], capture_output=True)
-    lines = (line.split() for line in shown.stdout.decode().splitlines())
-    return [int(number) for number, state in lines if "Z" not in state]
+def _children_of(pid, command=""):
+    shown = subprocess.run(
+        ["ps", "-wwo", "pid=,stat=,args=", "--ppid", str(pid)], capture_output=True
+    )
+    lines = (line.split(maxsplit=2) for line in shown.stdout.decode().splitlines())
+    return [int(line[0]) for line in lines if "Z" not in line[1] and command in line[-1]]
 
 
 async def test_a_statement_that_takes_gigabytes_is_an_error_and_the_next_one_works(sql):

@@ -84,8 +84,8 @@ async def test_a_query_is_asked_about_and_the_rest_is_as_everywhere(elsewhere, o
     verdict = await sql.check(query)
     assert isinstance(verdict, NeedsApproval)
     assert "elsewhere has no read-only session here" in verdict.reason
-    for action in ("schema", "write"):
-        assert isinstance(await sql.check(ProposedCall(action=action, arguments={})), Allowed)
+    for action, given in (("schema", {}), ("write", {"statement": "DELETE FROM customers"})):
+        assert isinstance(await sql.check(ProposedCall(action=action, arguments=given)), Allowed)
     known = open_sql(f"sqlite:///{tmp_path}/x.db")
     assert isinstance(await known.check(query), Allowed)
 

@@ -98,7 +98,8 @@ def _as_text(value: float | decimal.Decimal, branches: Sequence[Mapping[str, Any
     kinds: set[str] = set()
     for part in branches:
         kind = part.get("type")
-        kinds.update([kind] if isinstance(kind, str) else cast("list[str]", kind or []))
+        listed: list[Any] = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
+        kinds.update(each for each in listed if isinstance(each, str))
     if "string" not in kinds or kinds & {"number", "integer"}:
         return value
     is_decimal = any(part.get("format") == "decimal" for part in branches)

@@ -25,7 +25,7 @@ def openapi() -> None:
 @click.argument("connection")
 @click.pass_context
 def effects(ctx: click.Context, connection: str) -> None:
-    """Print the operations of CONNECTION that only read by their names, as a line for delf.toml.
+    """Print the reads of CONNECTION as a line.
 
     An API that takes a filter in a body reads with POST, which counts as a write and needs
     approval. The line has an effect only in delf.toml; keep the parts that you believe.

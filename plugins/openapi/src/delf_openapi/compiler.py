@@ -284,7 +284,8 @@ def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _explains_values(schema: Mapping[str, Any]) -> bool:
     """Tell whether a schema has values whose meanings its text may list, a line each."""
-    parts: Any = [schema, *cast("list[Any]", schema.get("allOf") or schema.get("oneOf") or [])]
+    more = schema.get("allOf") or schema.get("oneOf")
+    parts: Any = [schema, *(cast("list[Any]", more) if isinstance(more, list) else [])]
     return any(isinstance(p, dict) and ("enum" in p or "const" in p) for p in parts)
 
 
