@@ -320,7 +320,7 @@ class UnknownRequestError(DelfError):
     default_hint = "delf approvals list, or get_pending_approvals(), shows what waits"
 
 
-class MemorySetupError(DelfError):
+class MemorySetupError(ConfigurationError):
     """A memory store could not be opened."""
 
     code = "ERR-MEM-001"

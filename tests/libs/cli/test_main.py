@@ -89,7 +89,9 @@ def test_what_looks_around_imports_no_engine(tmp_path, arguments, status):
     modules = set(json.loads(result.stderr.splitlines()[-1]))
     roots = {name.partition(".")[0] for name in modules}
     assert not roots & {"pydantic", "pydantic_settings", "rich", "asyncio", "sqlalchemy"}
-    assert not {name for name in modules if name.startswith(("delf_engine.p", "delf_engine.agent"))}
+    assert not {
+        name for name in modules if name.startswith(("delf_engine.project", "delf_engine.agent"))
+    }
 
 
 class Plugin:

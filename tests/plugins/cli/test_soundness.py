@@ -146,7 +146,7 @@ def test_a_plugin_that_is_as_it_should_be_has_no_warning(site: Site) -> None:
         ),
         (
             {"tools": "from delf_engine.views import trace"},
-            "delf_engine.views, which is not an interface",
+            "of delf-plugin-engine: a plugin is not a library",
         ),
         (
             {"tools": "from delf_sql import connection"},
@@ -243,6 +243,8 @@ def test_what_does_not_work_without_an_optional_protocol_is_told() -> None:
         async def parts(self, path: str) -> list[str]: ...
 
         async def read(self, path: str, part: str | None) -> list[Any]: ...
+
+        async def peek(self, path: str, part: str | None, most: int | None) -> list[Any]: ...
 
         async def write(self, parts: Any) -> bytes: ...
 

@@ -23,7 +23,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Self
@@ -31,12 +31,12 @@ from typing import Any, Self
 import httpx
 
 from delf import Agent, tool
-from delf.events import Event, ModelCalled, encode
+from delf.events import Event
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from delf_journal_sql import SqlJournal
-from delf_serve.plain import json_bytes
+from delf_serve.streams import frame
 from support.server import free_port
 from support.serving import doing, scripts_of
 
@@ -361,8 +361,7 @@ class Trial:
             if record is None or record.state != "done":
                 self.faults.append(f"{story.name} is {record and record.state}")
                 continue
-            found = map(_as_streamed, await journal.read(story.task_id))
-            kept = [json.loads(json_bytes(encode(event))) for event in found]
+            kept = [_streamed(event) for event in await journal.read(story.task_id)]
             events += len(kept)
             resumed += any(event["type"] == "TaskResumed" for event in kept)
             if story.events != kept:
@@ -387,9 +386,9 @@ class Trial:
         }
 
 
-def _as_streamed(event: Event) -> Event:
-    """Streams leave prompts out."""
-    return replace(event, prompt=None) if isinstance(event, ModelCalled) else event
+def _streamed(event: Event) -> dict[str, Any]:
+    """What a stream sends of an event."""
+    return json.loads(frame(event).partition(b"data: ")[2])
 
 
 def main(

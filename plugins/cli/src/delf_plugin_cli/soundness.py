@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _IMPORT_SECONDS: Final = 0.3
 _TEST_EXTRAS: Final = frozenset({"dev", "test", "testing", "tests"})
-_FORBIDDEN: Final = ("delf_engine", "delf.cli")
+_ENGINE: Final = "delf-plugin-engine"
+_FORBIDDEN: Final = ("delf.cli",)
 _PROBE: Final = """
 import sys, time, delf.hookspecs, delf.specs
 began = time.perf_counter()
@@ -261,6 +262,8 @@ def _of_imports(distribution: metadata.Distribution, module: str, folder: Path) 
         if top not in owners and top.startswith("delf_") and not is_installed(normalise(top)):
             found.add(PLUGIN_PREFIX + normalise(top.removeprefix("delf_")))
         plugins = {owner for owner in found - {own} if _is_plugin(owner)}
+        if own in all_packages():
+            plugins.discard(_ENGINE)  # which changes together with them
         if plugins:
             yield f"it imports {name} of {', '.join(sorted(plugins))}: a plugin is not a library"
         elif not found & declared:
