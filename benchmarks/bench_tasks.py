@@ -100,7 +100,7 @@ async def measure(agent: Agent, count: int, *, memory: bool) -> str:
 async def main(counts: Sequence[int], *, memory: bool, fresh: bool) -> None:
     """Measure and print."""
     for count in counts:
-        async with script_agent(tools=[nap], keep_tasks=count) as (agent, run):
+        async with script_agent(tools=[nap]) as (agent, run):
             if not fresh:
                 await run(agent, SCRIPT)
             for state in ("fresh  ", "warm   ") if fresh else ("",):

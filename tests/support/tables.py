@@ -12,6 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_origin
 
+from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from delf.hookspecs import HOOKS
@@ -145,7 +146,7 @@ def _words(hint: Any) -> str:
         return _words(args[0])
     if origin is tuple:
         return "a list"
-    if origin is dict:
+    if origin is dict or (isinstance(hint, type) and issubclass(hint, BaseModel)):
         return "a table"
     if args and all(isinstance(arg, str) for arg in args):
         return ", ".join(f"`{arg}`" for arg in args)
@@ -160,6 +161,8 @@ def _default(info: Any) -> str:
         return f"`{str(value).lower()}`"
     if isinstance(value, tuple):
         return ", ".join(f"`{item}`" for item in value)
+    if isinstance(value, BaseModel):
+        return f"`{json.dumps(value.model_dump())}`"
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 

@@ -251,7 +251,7 @@ class CallContext:
             more: Further fields of :class:`ChildTask`.
 
         Raises:
-            TaskLimitError: When the task is nested too deeply (``max_depth``).
+            TaskLimitError: When the task is nested too deeply.
         """
         return await self._delegate(
             ChildTask(

@@ -41,6 +41,10 @@ async def past_end(runtime: Runtime, task_id: str, timeout: float | None) -> Res
     return past_response(events, next(e for e in reversed(events) if isinstance(e, TaskFinished)))
 
 
+KEPT: Final = 1000
+"""The most finished tasks that an agent keeps for ``poll``."""
+
+
 @dataclass(frozen=True)
 class BackgroundTask:
     """A task with all that is known of it.
@@ -67,14 +71,10 @@ class BackgroundTask:
 class BackgroundTasks:
     """The background tasks of one agent; safe between threads.
 
-    What is forgotten here may still be in the journal.
-
-    Args:
-        keep: The number of finished tasks that are kept; the oldest are forgotten first.
+    The last :data:`KEPT` finished tasks are kept. Those forgotten here may still be in the journal.
     """
 
-    def __init__(self, keep: int) -> None:
-        self._keep = keep
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tasks: dict[str, BackgroundTask] = {}
 
@@ -105,7 +105,7 @@ class BackgroundTasks:
         if task is None:
             raise UnknownTaskError(
                 f"no task {task_id!r} is known",
-                hint=f"the last {self._keep} finished tasks are kept (keep_tasks)",
+                hint=f"the last {KEPT} finished tasks are kept",
             )
         return task
 
@@ -138,7 +138,7 @@ class BackgroundTasks:
         """Keep the newest of the tasks that are over."""
         with self._lock:
             over = [name for name, task in self._tasks.items() if task.outcome.done()]
-            for name in over[: -self._keep or None]:
+            for name in over[: -KEPT or None]:
                 del self._tasks[name]
 
 

@@ -91,6 +91,24 @@ Table = Annotated[dict[str, V], AfterValidator(frozen)]
 """A table of the configuration, which cannot be changed either."""
 
 
+class MemoryConfig(BaseModel):
+    """Which facts of the memory store a task has."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    namespace: str = Field(
+        default="default", min_length=1, description="The name of a memory in the store."
+    )
+    scope: Literal["person", "agent"] = Field(
+        default="person",
+        description="Whose facts a task has: those of the person who asks, or all of the agent.",
+    )
+    top_k: int = Field(default=5, ge=1, le=100, description="The most facts that a task gets.")
+    threshold: float = Field(
+        default=0.3, ge=0, le=1, description="The lowest similarity of a fact to the task."
+    )
+
+
 class AgentConfig(FixedAttributes, BaseModel):
     """The agent's configuration; the same fields in code, ``delf.toml``, ``DELF_*`` and flags."""
 
@@ -135,20 +153,9 @@ class AgentConfig(FixedAttributes, BaseModel):
         default=None, description="The embedding model that memory and prefilters share."
     )
     memory: str | None = Field(default=None, description="The memory store's name.")
-    memory_namespace: str = Field(
-        default="default",
-        min_length=1,
-        description="The name of a memory in the store.",
-    )
-    memory_scope: Literal["person", "agent"] = Field(
-        default="person",
-        description="Whose facts a task has: those of the person who asks, or all of the agent.",
-    )
-    memory_top_k: int = Field(
-        default=5, ge=1, le=100, description="The most facts that a task gets."
-    )
-    memory_threshold: float = Field(
-        default=0.3, ge=0, le=1, description="The lowest similarity of a fact to the task."
+    memory_config: MemoryConfig = Field(
+        default=MemoryConfig(),
+        description="Which facts a task has: namespace, scope, top_k and threshold.",
     )
     learn: bool = Field(default=False, description="Save facts from a task.")
     reuse: Literal["off", "offer", "auto"] = Field(
@@ -227,13 +234,9 @@ class AgentConfig(FixedAttributes, BaseModel):
         default=None, description="Write what models answer to this file, for recorded:FILE."
     )
     max_tasks: int = Field(default=256, ge=1, description="The most tasks at the same time.")
-    max_depth: int = Field(default=5, ge=0, description="The most levels of child tasks.")
     max_children: int = Field(default=100, ge=0, description="The most child tasks of one task.")
     keep_prompts: bool = Field(
         default=True, description="Keep the messages to models in the journal, without secrets."
-    )
-    keep_tasks: int = Field(
-        default=1000, ge=0, description="The most finished tasks to keep for poll()."
     )
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one task.")
     journal: str = Field(default="none", description="The journal's name.")

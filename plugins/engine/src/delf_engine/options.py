@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from delf.llm import LLMConfig
     from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
+    from delf_engine.config import MemoryConfig
 
 
 class AgentOptions(TypedDict, total=False):
@@ -29,10 +30,7 @@ class AgentOptions(TypedDict, total=False):
     prefilter_mode: str | None
     tools_budget: int | None
     embedder: str | None
-    memory_namespace: str | None
-    memory_scope: Literal["person", "agent"] | None
-    memory_top_k: int | None
-    memory_threshold: float | None
+    memory_config: MemoryConfig | Mapping[str, Any] | None
     learn: bool | None
     reuse: Literal["off", "offer", "auto"] | None
     retry_count: int | None
@@ -57,10 +55,8 @@ class AgentOptions(TypedDict, total=False):
     timeout: float | None
     stream: bool | None
     max_tasks: int | None
-    max_depth: int | None
     max_children: int | None
     keep_prompts: bool | None
-    keep_tasks: int | None
     record: str | None
     journal: str | None
     lease: float | None

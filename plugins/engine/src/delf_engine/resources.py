@@ -386,7 +386,7 @@ def _plugin_context(agent: AgentParts) -> tuple[PluginContext, Embedders]:
     check_made("strategy", agent.strategy, "strategy")
     check_made("memory", agent.memory, "memory")
     context = PluginContext(
-        namespace=config.memory_namespace,
+        namespace=config.memory_config.namespace,
         environ=around.environ,
         providers=config.providers,
         api_key_for=config.api_key_for,
@@ -403,8 +403,7 @@ def _plugin_context(agent: AgentParts) -> tuple[PluginContext, Embedders]:
 
 def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
     """The memories; the store of the local user's is opened meanwhile."""
-    config, given = agent.config, agent.memory
-    name = config.memory
+    options, given, name = agent.config.memory_config, agent.memory, agent.config.memory
     if given is None and name is None:
         return None
     if given is None and name is not None:
@@ -419,9 +418,8 @@ def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
             own = replace(context, namespace=namespace)
             return agent.make(MemorySpec, name, {"context": own})
 
-        top_k, threshold = config.memory_top_k, config.memory_threshold
-        return AgentMemory(make_store, top_k=top_k, threshold=threshold)
+        return AgentMemory(make_store, top_k=options.top_k, threshold=options.threshold)
 
-    memories = Memories(make_memory, by_person=given is None and config.memory_scope == "person")
+    memories = Memories(make_memory, by_person=given is None and options.scope == "person")
     memories.of(None).begin()
     return memories

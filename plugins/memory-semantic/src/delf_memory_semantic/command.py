@@ -54,7 +54,7 @@ class _Opened:
     def __init__(self, state: Any, namespace: str | None) -> None:
         load: Callable[[], Any] | None = getattr(state, "load_project", None)
         project = None if load is None else load()
-        default = "default" if project is None else project.agent.memory_namespace
+        default = "default" if project is None else project.agent.memory_config.namespace
         given: dict[str, Any] = {}
         if project is not None:
             _check_store(state, project)

@@ -139,17 +139,21 @@ class TestSubmit:
         assert seen[-1].text == "of the first pass\nof the last\n"
 
     def test_finished_tasks_are_forgotten_in_order(
-        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+        self,
+        make_agent: Callable[..., Agent],
+        scripted_model: ScriptedModel,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
+        monkeypatch.setattr("delf_engine.background.KEPT", 2)
         scripted_model.default = "```python\nprint(1)\n```"
-        agent = make_agent(keep_tasks=2)
+        agent = make_agent()
         ids = []
         for _ in range(4):
             ids.append(agent.submit("x"))
             agent.wait(ids[-1], 30)
         with pytest.raises(UnknownTaskError) as caught:
             agent.cancel(ids[0])
-        assert "keep_tasks" in (caught.value.hint or "")
+        assert "last 2 finished tasks" in (caught.value.hint or "")
         assert agent.poll(ids[-1]).state == "done"
         assert agent.poll(ids[0]).state == "done"  # by the journal
         assert agent.wait(ids[0]).text == "1"

@@ -67,7 +67,7 @@ async def test_nobody_has_facts_of_another_person(make_agent, delf_host, scripte
 
     add(delf_host, factory)
     scripted_model.writes("print(1)", '["Ada has a cat."]', *["print(1)", "[]"] * 3)
-    agent = make_agent(memory="notes", learn=True, memory_scope=scope)
+    agent = make_agent(memory="notes", learn=True, memory_config={"scope": scope})
     async with agent:
         for number, key in enumerate(("ada:1", "bo:2", None, "ada:1")):
             over = asyncio.Event()
@@ -100,7 +100,7 @@ def test_a_store_is_named_and_made_once(make_agent, delf_host, scripted_model):
 
     add(delf_host, factory)
     scripted_model.writes("print(1)", "print(2)")
-    agent = make_agent(memory="notes", memory_namespace="work", memory_top_k=3)
+    agent = make_agent(memory="notes", memory_config={"namespace": "work", "top_k": 3})
     assert agent.run("Who is Ann?").text == "1"
     assert agent.run("And now?").text == "2"
     assert "Known facts:\n- Ann is 1." in scripted_model.prompts[1]
@@ -289,7 +289,7 @@ def test_a_project_names_its_memory(delf_project):
     delf_project.plugin("memory-notes", modules)
     delf_project.write("notes.txt", "Ann is 7.\n")
     delf_project.config(
-        '[plugins.memory-notes]\npath = "notes.txt"\n[agent]\nmemory_namespace = "w"'
+        '[plugins.memory-notes]\npath = "notes.txt"\n[agent]\nmemory_config = { namespace = "w" }'
     )
     llm = delf_project.model("print('done')")
     asked = lambda: llm_asked(llm)  # noqa: E731

@@ -215,9 +215,10 @@ async def test_the_same_people_are_asked(bench):
     assert asked == [("one", "pay")]
 
 
-async def test_depth_is_limited(bench):
+async def test_depth_is_limited(bench, monkeypatch):
+    monkeypatch.setattr("delf_engine.calls.children.MOST_LEVELS", 2)
     bench.model.default = f"```python\n{PARENT}\n```"
-    response = await bench.run(max_depth=2)
+    response = await bench.run()
     assert "tasks deep" in response.text
     assert len({e.task_id for e in bench.journal.order}) == 3
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from delf.errors import TaskLeftError, TaskLimitError, UnknownTaskError
 from delf.events import ChildFinished, ChildStarted, Event
@@ -19,6 +19,9 @@ from delf_engine.outputs import Output
 from delf_engine.task import ChildOptions, TaskRequest
 from delf_engine.task_run import TaskRun
 from delf_engine.waiting import to_its_end
+
+MOST_LEVELS: Final = 5
+"""The most levels of child tasks below a task."""
 
 
 class RunsTasks(Protocol):
@@ -81,10 +84,10 @@ class ChildTasks:
         Raises:
             TaskLimitError: When the parent can have no child, or no more of them.
         """
-        if self.depth >= self._run.config.max_depth:
+        if self.depth >= MOST_LEVELS:
             raise TaskLimitError(
                 f"the task is {self.depth} tasks deep, and can start no child task",
-                hint="max_depth allows more",
+                hint=f"tasks nest at most {MOST_LEVELS} levels deep",
             )
         request = self._request(child)
         again = next((event for event in begun if event.task == child.task), None)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, get_origin
 
 from delf.errors import ConfigurationError, did_you_mean
-from delf_engine.config import LLM_FIELDS, LLM_KEYS, PREFIX, AgentConfig
+from delf_engine.config import LLM_FIELDS, LLM_KEYS, PREFIX, AgentConfig, MemoryConfig
 from delf_engine.project.files import check_agent_key, check_connection_key, check_instance_name
 
 NESTED: Final = "__"
@@ -24,7 +24,9 @@ _LISTS: Final = frozenset(
     name for name, info in AgentConfig.model_fields.items() if get_origin(info.annotation) is tuple
 )
 _TABLES: Final = frozenset(
-    name for name, info in AgentConfig.model_fields.items() if get_origin(info.annotation) is dict
+    name
+    for name, info in AgentConfig.model_fields.items()
+    if get_origin(info.annotation) is dict or info.annotation is MemoryConfig
 )
 _LLM_TABLES: Final = ("headers", "settings")
 # Less alike than this, and it is rather a setting of some connection.
