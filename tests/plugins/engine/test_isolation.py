@@ -1,4 +1,4 @@
-"""What a sandbox says of its isolation is tried out, once for each version, before it is believed."""
+"""What a sandbox says of its isolation is tried out before it is believed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from delf.errors import SandboxUnavailableError
 from delf.specs import SandboxSpec
 from delf.testing import SandboxContract, TestHost
 from delf_engine.config import AgentConfig
-from delf_engine.sandboxes.isolation import Measured, Measurements, measure
+from delf_engine.sandboxes.isolation import Measured, measure
 from delf_engine.sandboxes.starting import choose_sandbox
 from delf_sandbox_local.backend import LocalBackend
 from delf_sandbox_monty.backend import MontyBackend
@@ -82,104 +82,16 @@ async def test_nothing_is_left_of_trying(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
 
 
-# -- what is kept ---------------------------------------------------------------------------
-
-ABOUT = ("box", "delf_box:Box", "delf-plugin-sandbox-box 1.0", "[]", "Box 7")
-
-
-@pytest.fixture
-def kept(tmp_path: Path) -> Measurements:
-    measurements = Measurements(folder_of(tmp_path))
-    measurements.keep(ABOUT, replace(CONFINED, reached=("a route",), memory=True))
-    return measurements
-
-
-def folder_of(tmp_path: Path) -> Path:
-    return tmp_path / "isolation"
-
-
-@pytest.fixture
-def path(kept: Measurements, tmp_path: Path) -> Path:
-    """The file that keeps it."""
-    (found,) = folder_of(tmp_path).iterdir()
-    return found
-
-
-def test_what_was_measured_is_known_later_for_this_user_alone(
-    kept: Measurements, path: Path
-) -> None:
-    assert kept.known(ABOUT) == replace(CONFINED, reached=("a route",), memory=True)
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert path.parent.stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.parametrize("place", range(len(ABOUT)))
-def test_another_version_is_measured_anew(kept: Measurements, place: int) -> None:
-    other = [*ABOUT]
-    other[place] += "1"
-    assert kept.known(other) is None
-
-
-@pytest.mark.parametrize(
-    ("what", "value"), [("release", "9.9"), ("version", "#9"), ("machine", "riscv64")]
-)
-def test_another_kernel_is_measured_anew(
-    kept: Measurements, what: str, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = __import__("platform").uname()
-    monkeypatch.setattr("platform.uname", lambda: own._replace(**{what: value}))
-    assert kept.known(ABOUT) is None
-
-
-def test_what_others_could_have_written_is_not_believed(
-    kept: Measurements, path: Path, tmp_path: Path
-) -> None:
-    path.chmod(0o620)
-    assert kept.known(ABOUT) is None
-    path.chmod(0o600)
-    path.parent.chmod(0o770)
-    assert kept.known(ABOUT) is None
-    path.parent.chmod(0o700)
-    assert kept.known(ABOUT) is not None
-    path.rename(tmp_path / "elsewhere")
-    path.symlink_to(tmp_path / "elsewhere")
-    assert kept.known(ABOUT) is None
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["", "[]", "{}", '{"measured": {}}', "\0", "[" * 100_000, '{"measured": 1}'],
-)
-def test_what_is_damaged_is_measured_anew(kept: Measurements, path: Path, content: str) -> None:
-    path.write_text(content)
-    assert kept.known(ABOUT) is None
-
-
 # -- what is chosen -------------------------------------------------------------------------
 
 
-async def test_a_version_is_tried_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    tried: list[str] = []
-
-    async def noted(backend: Any, *, thorough: bool = False) -> Measured:
-        tried.append(type(backend).__name__)
-        return await measure(backend, thorough=thorough)
-
-    monkeypatch.setattr("delf_engine.sandboxes.backends.measure", noted)
+async def test_a_sandbox_is_tried_out_where_more_than_a_process_is_asked_for() -> None:
     host = TestHost.discover(environ={})
-    config = AgentConfig(sandbox="monty", min_isolation="interpreter")
-    for _ in range(3):
+    for least, known in (("interpreter", "interpreter"), ("process", "process")):
+        config = AgentConfig(sandbox="monty", min_isolation=least)
         chosen = await choose_sandbox(host, config, {})
-        assert chosen.isolation == "interpreter"
+        assert chosen.isolation == known
         await chosen.backend.aclose()
-    assert tried == ["MontyBackend"]
-    (path,) = (tmp_path / "delf/isolation").iterdir()
-    assert path.stat().st_mode & 0o077 == 0
-    # Where it says nothing is needed, what is known is told and nothing is tried.
-    chosen = await choose_sandbox(host, AgentConfig(sandbox="monty"), {})
-    assert chosen.isolation == "interpreter"
-    await chosen.backend.aclose()
 
 
 @linux

@@ -315,8 +315,7 @@ async def _sandbox(
         state = await backend.available()
         if isinstance(state, Unavailable):
             return broken(state.reason, state.hint or None)
-        own = options.get(host.plugin_of(spec) or spec.name, {})
-        tried = Tried(host, spec, {**own, **given}, backend, state)
+        tried = Tried(spec, backend)
         measures = dict(await backend.measures()) if isinstance(backend, SupportsMeasures) else {}
         measured = await tried.measure(thorough=True)
     except DelfError as error:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import inspect
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
-from delf.protocols.sandbox import Available, Limits, SandboxBackend
+from delf.protocols.sandbox import Limits, SandboxBackend
 from delf.specs import SandboxSpec
 from delf.types import ISOLATION_ORDER, Isolation, isolation_rank
-from delf_engine.sandboxes.isolation import Measured, Measurements, measure
+from delf_engine.sandboxes.isolation import Measured, measure
 
 LIMIT_NAMES: Final[Mapping[str, str]] = {
     "memory_limit": "memory_bytes",
@@ -58,36 +55,20 @@ class Tried:
     """A backend that works here, and what is known of its isolation.
 
     Args:
-        host: Where it comes from.
         spec: What its plugin says of it.
-        given: Its options.
         backend: The backend.
-        state: What it says about itself here, as the version of its engine.
     """
 
-    def __init__(
-        self,
-        host: PluginHost,
-        spec: SandboxSpec,
-        given: Mapping[str, Any],
-        backend: SandboxBackend,
-        state: Available,
-    ) -> None:
+    def __init__(self, spec: SandboxSpec, backend: SandboxBackend) -> None:
         told: Any = getattr(backend, "isolation", spec.isolation)
         known = told if told in ISOLATION_ORDER else "process"
         self.claimed: Isolation = min(spec.isolation, known, key=isolation_rank)
         """The isolation that it claims; the weaker one, where its spec claims another."""
         self._name = spec.name
         self._backend = backend
-        self._kept = Measurements()
-        self._about = _about(host, spec, given, state)
-
-    async def known(self) -> Measured | None:
-        """Return the earlier measurement of this version."""
-        return await asyncio.to_thread(self._kept.known, self._about) if self._about else None
 
     async def measure(self, *, thorough: bool = False) -> Measured:
-        """Try it out, and keep what was found; of a plugin given in code, nothing is kept.
+        """Try it out.
 
         Args:
             thorough: Try its limits, too.
@@ -95,10 +76,7 @@ class Tried:
         Raises:
             SandboxUnavailableError: When no session is available.
         """
-        measured = await measure(self._backend, thorough=thorough)
-        if self._about:
-            await asyncio.to_thread(self._kept.keep, self._about, measured)
-        return measured
+        return await measure(self._backend, thorough=thorough)
 
     def believed(self, measured: Measured | None) -> Isolation:
         """Return its isolation: ``process`` where it was not measured."""
@@ -116,18 +94,3 @@ class Tried:
         if not reached and not measured.calls:
             return f"{says}: a script got at no system call, so nothing else could be tried"
         return f"{says}: a script reached {reached or 'the kernel of this machine'}"
-
-
-def _about(
-    host: PluginHost, spec: SandboxSpec, given: Mapping[str, Any], state: Available
-) -> tuple[str, ...]:
-    """A version of a backend with its options; nothing for one that no distribution brings."""
-    version = host.version_of(spec)
-    if version is None:
-        return ()
-    module: Any = sys.modules.get(getattr(host.resolve(spec), "__module__", ""))
-    file = getattr(module, "__file__", None)
-    # An editable installation keeps its version when its code is changed.
-    times = [] if file is None else [p.stat().st_mtime_ns for p in Path(file).parent.glob("*.py")]
-    options = repr(sorted((name, repr(value)) for name, value in given.items()))
-    return spec.name, spec.factory, version, str(max(times, default=0)), options, state.detail

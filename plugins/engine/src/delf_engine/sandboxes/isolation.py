@@ -1,8 +1,8 @@
 """The real isolation of a sandbox: tried from inside, below every Python check.
 
 A backend says how far it isolates, and may be wrong. So scripts that try to reach the host by
-system calls are run in it, once for each version; what they find caps what is believed. It guards
-against mistakes: a plugin is a program of the user's, and one that means harm needs no sandbox.
+system calls are run in it; what they find caps what is believed. It guards against mistakes: a
+plugin is a program of the user's, and one that means harm needs no sandbox.
 """
 
 from __future__ import annotations
@@ -10,23 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import hashlib
-import json
-import os
 import platform
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import asdict, field, replace
+from collections.abc import AsyncGenerator
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from delf.errors import ConfigurationError
-from delf.machine.own_files import is_own_folder, read_own, write_own
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
@@ -49,7 +43,6 @@ _MEMORY: Final = 256 * 1024 * 1024
 _CPU: Final = 0.5
 _CANARY: Final = (sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()")
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
-_FORMAT: Final = 1  # raised when the scripts below find out more: old results are then not believed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +143,8 @@ class _Bait:
 
 @contextlib.asynccontextmanager
 async def _bait() -> AsyncGenerator[_Bait]:
+    from platformdirs import user_cache_path
+
     bait = _Bait()
 
     def visited(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -157,8 +152,11 @@ async def _bait() -> AsyncGenerator[_Bait]:
         writer.close()
 
     async with contextlib.AsyncExitStack() as stack:
-        for parent in (None, str(_cache_folder())):
+        # A sandbox may have a temporary folder of its own, and none of the user's.
+        for parent in (None, user_cache_path("delf")):
             with contextlib.suppress(OSError):
+                if parent is not None:
+                    parent.mkdir(parents=True, exist_ok=True)
                 folder = Path(tempfile.mkdtemp(prefix="delf-bait-", dir=parent))
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
                 folder.joinpath("secret").write_text(bait.secret, encoding="utf-8")
@@ -292,70 +290,6 @@ def _is_another(told: str) -> bool:
     except OSError:
         boot = "?"
     return bool(told.strip()) and boot not in told and f"{own.release} {own.version}" not in told
-
-
-# -- what was measured before ----------------------------------------------------------------
-
-
-class Measurements:
-    """The results of measuring, kept for this user outside of every project.
-
-    Args:
-        folder: Where; in the user's cache when left out.
-    """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = _cache_folder() / "isolation" if folder is None else folder
-
-    def known(self, about: Sequence[str]) -> Measured | None:
-        """Return the measurement of a backend's version on this kernel for this user.
-
-        Args:
-            about: What it is: its name, version and options.
-        """
-        if not is_own_folder(self._folder):
-            return None
-        try:
-            told: Any = json.loads(read_own(self._path(about)) or b"")
-            measured: dict[str, Any] = told["measured"]
-            reached = tuple(measured.pop("reached"))
-            return Measured(**measured, reached=reached)
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-            RecursionError,
-        ):  # none, or a damaged one
-            return None
-
-    def keep(self, about: Sequence[str], measured: Measured) -> None:
-        """Keep what was measured; where that is not possible, it is measured again next time.
-
-        Args:
-            about: As of :meth:`known`.
-            measured: What was found.
-        """
-        with contextlib.suppress(OSError, ConfigurationError):
-            write_own(self._path(about), json.dumps({"measured": asdict(measured)}))
-
-    def _path(self, about: Sequence[str]) -> Path:
-        digest = hashlib.sha256(json.dumps([*about, *_here()]).encode()).hexdigest()
-        return self._folder / f"{digest}.json"
-
-
-def _here() -> list[str]:
-    """Return the other facts that it depends on."""
-    system = platform.uname()
-    user = str(os.getuid()) if hasattr(os, "getuid") else ""
-    kernel = [system.system, system.release, system.version, system.machine]
-    return [str(_FORMAT), platform.python_version(), *kernel, socket.gethostname(), user]
-
-
-def _cache_folder() -> Path:
-    from platformdirs import user_cache_path
-
-    return user_cache_path("delf")
 
 
 # -- the scripts -----------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from delf.specs import SandboxSpec
 from delf.types import Isolation, isolation_rank
 from delf_engine.config import AgentConfig
 from delf_engine.sandboxes.backends import LIMIT_NAMES, Tried, make_sandbox
+from delf_engine.sandboxes.isolation import Measured
 
 _log = logging.getLogger(__name__)
 _MB = 1024 * 1024
@@ -72,7 +73,7 @@ class _Search:
         try:
             state = await self._ready(backend)
             if isinstance(state, Available):
-                isolation, why = await self._isolation(spec, backend, state)
+                isolation, why = await self._isolation(spec, backend)
                 if not self._is_weak(isolation):
                     return ChosenSandbox(spec, backend, isolation)
                 state = self._too_weak(why)
@@ -102,20 +103,14 @@ class _Search:
                 return Unavailable(" ".join(error.message.split()), error.hint or "")
         return state
 
-    async def _isolation(
-        self, spec: SandboxSpec, backend: SandboxBackend, state: Available
-    ) -> tuple[Isolation, str]:
+    async def _isolation(self, spec: SandboxSpec, backend: SandboxBackend) -> tuple[Isolation, str]:
         """Return the isolation of a backend, and the reason why it is not stronger.
 
-        It is tried out only where more than a process is asked for; else what was found before
-        counts, and ``process`` where nothing was.
+        It is tried out only where more than a process is asked for; else ``process`` is believed.
         """
-        own = self.options.get(self.host.plugin_of(spec) or spec.name, {})
-        given = {**own, **self.config.sandbox_config}
-        tried = Tried(self.host, spec, given, backend, state)
-        measured = await tried.known()
-        is_asked = self.config.min_isolation != "process"
-        if measured is None and tried.claimed != "process" and is_asked:
+        tried = Tried(spec, backend)
+        measured: Measured | None = None
+        if tried.claimed != "process" and self.config.min_isolation != "process":
             try:
                 measured = await tried.measure()
             except Exception as error:  # of a backend that may be anybody's
