@@ -67,7 +67,6 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf memory import": ("README",),
     "delf memory list": (),
     "delf memory search": ("fact",),
-    "delf migrate delfhos": (),
     "delf plugins available": (),
     "delf plugins check": ("run",),
     "delf plugins install": ("no-such-plugin-at-all",),

@@ -177,7 +177,7 @@ OF_PLUGINS = {
     *("delf memory", *(f"delf memory {name}" for name in ("list", "search"))),
     *("delf google status", "delf audit show", "delf audit verify", "delf schedule list"),
     *(f"delf workers {name}" for name in ("list", "show", "run", "check")),
-    *("delf runs stop", "delf migrate delfhos"),
+    "delf runs stop",
     *(f"delf users {name}" for name in ("add", "list", "sessions")),
 }
 

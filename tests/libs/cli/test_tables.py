@@ -37,6 +37,6 @@ def test_the_widest_text_goes_on_below_or_is_cut(width):
 
 @pytest.mark.parametrize("width", [2, 20, 59])
 def test_a_cut_text_is_never_wider_than_it_may_be(width):
-    text = "command config, doctor, inspect, journal, migrate, plugins available"
+    text = "command config, doctor, inspect, journal, plugins available"
     assert len(cut(text, width)) <= width
     assert cut(text, len(text)) == text

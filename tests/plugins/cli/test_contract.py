@@ -8,7 +8,7 @@ class TestPackage(PluginContract):
     module = "delf_plugin_cli"
     offers = {
         "command": [
-            "config", "doctor", "inspect", "journal", "migrate", "plugins available", "plugins check", "plugins install", "plugins uninstall",
+            "config", "doctor", "inspect", "journal", "plugins available", "plugins check", "plugins install", "plugins uninstall",
             "quickstart", "resume", "run", "runs", "runs diff", "runs figures", "runs fork", "runs search", "runs stop",
         ]
     }  # fmt: skip

@@ -19,7 +19,7 @@ def test_an_event_in_a_line_has_values_as_python_has_them():
 
 
 def test_origins_of_a_call_are_lines_by_their_source():
-    told = {"text": "from mail.read (call 1, sender); others wrote it; new: never used before"}
+    told = {"text": "from mail.read (call 1, sender); others wrote it"}
     paths = [f"to[{number}]" for number in range(7)]
     origins = {**dict.fromkeys(paths, told), "sum": {"text": "in your\x1b[2J task"}}
     lines = [*runs_view.origin_lines(ToolCallTrace(call_id=2, name="mail.send", origins=origins))]
