@@ -54,7 +54,6 @@ from delf_engine.calls.gate import Gate
 from delf_engine.changes import changes_of, returned_by, used_tools
 from delf_engine.models.drafts import Draft
 from delf_engine.own_context import awaited_in_own_context, in_own_context
-from delf_engine.repair import repaired
 from delf_engine.scripts import ScriptRunner
 from delf_engine.task_run import TaskRun
 from delf_engine.toolset import BoundAction, Toolset
@@ -266,7 +265,6 @@ class TaskHost:
         """Run a script in the task's sandbox, as a whole approved if the agent asks like that."""
         if self._running or self._open_calls:
             raise RuntimeError("a script cannot run beside another script or a call")
-        code = repaired(code)
         attempt = self._next_attempt()
         self._take_printed()
         named = named_actions(code, self._run.tools)

@@ -41,6 +41,7 @@ from delf_strategy_codegen.prompt import (
     silent_messages,
     unfit_messages,
 )
+from delf_strategy_codegen.repair import repaired
 
 _LOOKS: Final = 8
 """The most further passes of a task that has only read."""
@@ -107,7 +108,7 @@ class CodegenStrategy:
             if written.code is None:
                 return written.said
             code, calls = written.code, written.calls
-            result = await host.execute(code)
+            result = await host.execute(repaired(code))
             passes.has_changed = passes.has_changed or bool(result.changes)
             match result.outcome:
                 case Done(value=value, variables=variables):

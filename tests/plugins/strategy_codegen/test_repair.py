@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from delf_engine.repair import repaired
+from delf_strategy_codegen.repair import repaired
 
 MENDED = {
     "typographic quotes": ("print(“a”, ‘b’)", "ab"),
