@@ -120,9 +120,7 @@ def test_every_argument_is_a_fact_in_full_with_its_length():
 def test_what_others_wrote_is_said_in_words_for_a_stranger():
     source = "from web.read (call 1); others wrote it"
     page = {"kind": "result", "trust": "outside", "text": source}
-    told = dataclasses.replace(
-        ASKED, flow=f"to[0]: {source}", origins={"to[0]": {**page, "is_new": True}}
-    )
+    told = dataclasses.replace(ASKED, flow=f"to[0]: {source}", origins={"to[0]": page})
 
     def caution(request):
         fact = next(f for f in facts(request) if f.kind is FactKind.OTHERS_WORDS)
@@ -130,11 +128,8 @@ def test_what_others_wrote_is_said_in_words_for_a_stranger():
         return f"{fact.label}: {fact.text}"
 
     assert caution(told) == (
-        "careful: others wrote this to, and it was never used before: it is from web.read (call 1),"
-        " not from the task"
+        "careful: others wrote this to: it is from web.read (call 1), not from the task"
     )
-    known = dataclasses.replace(told, origins={"to[0]": page})
-    assert caution(known).startswith("careful: others wrote this to: it is")
     sends = dataclasses.replace(told, flow="it sends body out: from bank.rows")
     assert caution(sends) == (
         "careful: others' words may be behind it: it sends body out: from bank.rows"

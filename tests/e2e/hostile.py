@@ -103,7 +103,6 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf serve": ("--port", "0"),
     "delf trust": (),
     "delf users add": ("ada",),
-    "delf users away": ("ada", "--back"),
     "delf users list": (),
     "delf users revoke": ("ada",),
     "delf users sessions": (),

@@ -399,8 +399,7 @@ class ApprovalRequest:
         worker: The name of the worker that asks, if the task is a worker's.
         origins: The sources of values in the arguments, by path, as ``to[0]``. ``kind`` is
             ``task``, ``script``, ``result`` or ``unknown``, ``trust`` is ``own`` or ``outside``,
-            and ``text`` says it in words. ``is_new`` is true of an address that no earlier call of
-            this person had there. It is a help, and no proof.
+            and ``text`` says it in words. It is a help, and no proof.
         flow: The reason for which these sources need a person's look.
         asked_by: The name of the person whose task it is; ``local`` is the local user.
         rule: The team's rule for the action, as :class:`delf.protocols.rules.ApprovalRule` has it;
@@ -481,16 +480,14 @@ class ApprovalDecided(_Event):
     is the position of the answer in the journal's inbox, if it came from there. ``remember`` says
     for how long later calls need no further approval, ``covers`` whether only those with the same
     arguments. What is remembered ``until_revoked`` holds for later tasks of ``key`` (None: of the
-    local user) in the ``project``, which is a folder. ``via`` is from where it was given,
-    ``instead_of`` the people in whose place, and ``others`` who approved it before, where a rule
-    wants two.
+    local user) in the ``project``, which is a folder. ``via`` is from where it was given, and
+    ``others`` who approved it before, where a rule wants two.
     """
 
     request_id: str
     decision: DecisionKind
     by: str
     via: str = ""
-    instead_of: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     source: DecisionSource = "person"
     reason: str | None = None
@@ -507,7 +504,7 @@ class ApprovalDecided(_Event):
 class ApprovalVoted(_Event):
     """One of the people approved a request, for which its rule wants two.
 
-    ``key``, ``note``, ``via`` and ``instead_of`` are as in :class:`ApprovalDecided`.
+    ``key``, ``note`` and ``via`` are as in :class:`ApprovalDecided`.
     """
 
     request_id: str
@@ -516,15 +513,6 @@ class ApprovalVoted(_Event):
     key: str | None = None
     note: int | None = None
     via: str = ""
-    instead_of: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalEscalated(_Event):
-    """Nobody has decided a request in time: the people and teams ``to`` may, too."""
-
-    request_id: str
-    to: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -677,7 +665,6 @@ Event = (
     | ApprovalRequested
     | ApprovalDecided
     | ApprovalVoted
-    | ApprovalEscalated
     | ApprovalRemembered
     | Printed
     | ClockRead

@@ -16,8 +16,8 @@ PLACE = {"task_id": "t", "seq": 1, "at": 1.0}
         ({"by": "cli"}, "approved by cli"),
         ({"by": "bo", "via": "page, 1.2.3.4"}, "approved by bo (page, 1.2.3.4)"),
         (
-            {"by": "bo", "via": "slack", "instead_of": ("ada",), "others": ("cy",)},
-            "approved by bo in the place of ada (slack); cy approved it before",
+            {"by": "bo", "via": "slack", "others": ("cy",)},
+            "approved by bo (slack); cy approved it before",
         ),
         (
             {"by": "SandboxDied", "decision": "expired", "source": "sandbox_died"},

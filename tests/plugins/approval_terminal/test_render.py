@@ -178,12 +178,12 @@ def test_a_huge_value_costs_nothing():
     assert time.process_time() - started < 5
 
 
-def test_a_new_address_is_marked_also_where_the_model_wrote_it(request_for):
+def test_a_source_is_shown_where_others_wrote_the_value(request_for):
     plain = {"kind": "script", "trust": "own", "text": "written by the model"}
-    new = {**plain, "text": "written by the model; new: never used before", "is_new": True}
+    read = {"kind": "result", "trust": "outside", "text": "from web.read (call 1)"}
     arguments = {"to": ["ada", "eve"], "copies": 2}
-    request = request_for(arguments, origins={"to[0]": plain, "to[1]": new, "copies": plain})
+    request = request_for(arguments, origins={"to[0]": plain, "to[1]": read, "copies": plain})
     lines = COLOUR.sub("", request_text(request, arguments, width=100)).split("\n")
     assert [line.strip("│ ") for line in lines if "↑" in line] == [
-        "↑ source of to[1]: written by the model; new: never used before"
+        "↑ source of to[1]: from web.read (call 1)"
     ]

@@ -320,23 +320,3 @@ async def test_an_index_of_another_version_is_made_anew(
         raw.execute("UPDATE delf_index SET version = 0")
         raw.execute("DELETE FROM delf_index_words")
     assert await found(journal, "words") == ["task_a"]
-
-
-async def test_earlier_calls_are_found_by_action_value_and_person(
-    journal: SqlJournal, written: Written
-) -> None:
-    add = await written.task("task_a", "Write to ada@lab.example", key="ann")
-    await add(ScriptGenerated, code="mail.send('ada@lab.example')", attempt=1)
-    assert await journal.calls_with("mail.send", "ada@lab.example", "ann", 9) == []
-    body = "x " * 20_000
-    await add(CallStarted, **called("mail.send", body=body, to=["ada@lab.example"]))
-    await add(CallStarted, **called("mail.send_all", 2, to="bob@lab.example"))
-    found = await journal.calls_with("mail.send", "ada@lab.example", "ann", 9)
-    assert found == [{"body": body, "to": ["ada@lab.example"]}]
-    for action, text, key in (
-        ("mail.read", "ada@lab.example", "ann"),
-        ("mail.send", "bob@lab.example", "ann"),
-        ("mail.send", "ada@lab.example", "bob"),
-        ("mail.send", "ada@lab.example", None),
-    ):
-        assert await journal.calls_with(action, text, key, 9) == [], (action, text, key)

@@ -704,17 +704,3 @@ async def test_a_file_is_deleted_by_its_own_key_alone(serve):
     assert (await server.client.get("/files", headers=cy)).json()["files"] == []
     assert (await server.client.delete(place, headers=cy)).status_code == 404
     assert (await server.client.delete(place)).status_code == 204
-
-
-async def test_a_task_is_told_as_a_snapshot_where_that_is_asked_for(serve):
-    server = await serve()
-    accepted = await server.run("add_to_output_files('a b.txt', 'x')\nprint(await look(7))")
-    await server.until(accepted["task_id"], "done")
-    place = f"/tasks/{accepted['task_id']}"
-    told = (await server.client.get(place, params={"format": "snapshot", "wait": 5})).json()
-    assert (told["state"], told["is_terminal"], told["error"]) == ("done", True, None)
-    assert told["output_so_far"].strip() == told["result"]
-    assert {"tool", "phase"} <= {event["kind"] for event in told["events"]}
-    assert {event["status"] for event in told["events"]} == {"success"}
-    assert (await server.client.get(told["files"]["a b.txt"])).text == "x"
-    assert (await server.client.get(place, params={"format": "xml"})).status_code == 422

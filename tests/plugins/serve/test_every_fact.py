@@ -201,7 +201,7 @@ async def test_page_shows_every_fact(name, where, server, open_page):  # noqa: F
     await journal.aclose()
 
 
-async def test_page_and_api_show_votes_and_escalations(server, open_page):  # noqa: F811
+async def test_page_and_api_show_votes(server, open_page):  # noqa: F811
     request = dataclasses.replace(request_for(), rule={"two_of": ["ann", "bo"]})
     so_far = [AFTERWARDS[FactKind.VOTE]]
     journal = await waiting(request, so_far)

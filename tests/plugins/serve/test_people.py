@@ -308,4 +308,4 @@ async def test_people_are_added_listed_and_revoked_by_the_command(serve):
     await say("revoke", "ada")
     assert await asks(key) == 401
     await say("revoke", "ada", status=2)
-    await say("away", "eve", "--back", status=2)
+    await say("revoke", "eve", status=2)

@@ -152,38 +152,6 @@ async def test_who_has_no_right_to_decide_in_delf_has_none_in_slack(office):
         await server.until(task, "done")
 
 
-async def test_a_deputy_decides_in_slack_in_the_place_of_who_is_away(office):
-    slack, opens = office
-    async with opens(approval_rules={"send": {"approvers": ["ada"]}}) as server:
-        await staffed(server)
-        away = {"delegate": "bo", "until": time.time() + 600}
-        assert (await server.client.post("/away", json=away)).is_success
-        task = await asks(server, "bob", "cy")
-        question = await slack.question("send")
-        await slack.press(question, APPROVE, "U0BO")
-        await server.until(task, "done")
-        (asked,) = (await server.client.get("/approvals?waiting=false")).json()["approvals"]
-        assert (asked["decided"]["by"], asked["decided"]["instead_of"]) == ("bo", ["ada"])
-
-
-async def test_further_people_are_told_in_the_thread_once_nobody_has_decided_in_time(office):
-    slack, opens = office
-    rule = {"approvers": ["ada"], "escalate_after": 0.001, "escalate_to": ["bo", "board"]}
-    async with opens(approval_rules={"send": rule}) as server:
-        await staffed(server)
-        task = await asks(server, "bob", "cy")
-        question = await slack.question("send")
-
-        def told():
-            return next((m for m in slack.messages.values() if "in time" in m["text"]), None)
-
-        await until(told)
-        assert "<@U0BO>, board may decide, too" in told()["text"]
-        assert told()["thread_ts"] == question["thread_ts"]
-        await slack.press(question, APPROVE, "U0BO")
-        await server.until(task, "done")
-
-
 @pytest.mark.parametrize("office", ["postgresql"], indirect=True)
 async def test_whichever_process_slack_tells_the_press_counts_once(office):
     """Two servers on one PostgreSQL with one app: one message a question, one decision a press."""

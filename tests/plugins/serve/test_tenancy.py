@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -139,7 +138,6 @@ class Attack:
 
 
 NAMED = [
-    Attack("GET", "/tasks/<done>?format=snapshot"),
     Attack("GET", "/tasks/<done>"),
     Attack("HEAD", "/tasks/<done>"),
     Attack("GET", "/tasks/<done:12>"),
@@ -449,47 +447,6 @@ async def test_no_sign_of_a_search_leads_to_anothers_tasks(office, text):
             assert WORD not in answer.text.replace(text, "")
             if answer.status_code == 200:
                 assert next(iter(answer.json().values())) == []
-
-
-async def test_who_stands_in_for_whom_is_their_own_affair(office):
-    server = office.server
-    await add(server, person("bo", scope="team", teams=("finance",)))
-    away = {"delegate": "bo", "until": time.time() + 600}
-    assert (await office.ask("ada", "POST", "/away", away)).is_success
-    try:
-        for who in WHO:
-            told = (await office.ask(who, "GET", "/away")).json()
-            assert told["delegate"] is None
-            assert told["stands_in_for"] == []
-            assert not {"ada", "bo"} & {*told["candidates"]}
-        answers = []
-        for name in ("ada", "bo", "nobody", "local", "finance", "eve"):
-            refused = await office.ask("eve", "POST", "/away", {**away, "delegate": name})
-            assert refused.status_code == 422
-            answers.append({**refused.json(), "request_id": "", "detail": ""})
-        assert answers == answers[:1] * 6, "it tells who there is"
-        assert (await office.ask("spy", "POST", "/away", away)).status_code == 409
-        for who in WHO:
-            await office.ask(who, "DELETE", "/away")
-        assert (await office.ask("ada", "GET", "/away")).json()["delegate"] == "bo"
-    finally:
-        assert (await office.ask("ada", "DELETE", "/away")).is_success
-
-
-async def test_a_deputy_has_the_scope_that_they_had(office):
-    """Who stands in decides in somebody's place, and sees nothing more for it."""
-    server = office.server
-    people = await server.app.tasks.journal.people()
-    ada = next(one for one in people if one.name == "ada")
-    away = replace(ada, away_until=time.time() + 600, delegate="eve", delegate_uid="eve-uid")
-    await change(server, ada, away)
-    try:
-        assert (await office.ask("eve", "GET", "/tasks")).json()["tasks"] == []
-        assert (await office.ask("eve", "GET", "/approvals")).json()["approvals"] == []
-        place = f"/approvals/{office.ids['request']}"
-        assert (await office.ask("eve", "POST", place, YES)).status_code == 404
-    finally:
-        await change(server, away, ada)
 
 
 async def test_nobody_is_another_person_by_a_header_or_by_the_name_of_a_session(office):

@@ -98,14 +98,12 @@ class Decider:
         name: Their name; of the local user, the way by which they decide.
         key: The owner of their tasks, as a server has it; None for the local user.
         teams: Their teams.
-        stands_for: The people in whose place they decide while these are away, each with teams.
         via: Where they decided, as ``page, 203.0.113.9`` or ``slack``.
     """
 
     name: str = "agent"
     key: str | None = None
     teams: tuple[str, ...] = ()
-    stands_for: tuple[tuple[str, tuple[str, ...]], ...] = ()
     via: str = ""
 
 
@@ -247,13 +245,4 @@ class ApprovalChannel(Protocol):
 
     async def decide(self, request: ApprovalRequest) -> Decision | DecidedBy | None:
         """The decision, or None to leave it to the next channel."""
-        ...
-
-
-@runtime_checkable
-class SupportsEscalation(Protocol):
-    """A channel that tells further people of a request that nobody has decided in time."""
-
-    async def escalated(self, request: ApprovalRequest) -> None:
-        """Tell those whom the request's rule names; they may decide from now on."""
         ...

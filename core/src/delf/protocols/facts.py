@@ -18,7 +18,7 @@ from pathlib import PurePath
 from typing import Any, Final, Literal, cast
 from uuid import UUID
 
-from delf.events import ApprovalEscalated, ApprovalRequest, ApprovalVoted, Event
+from delf.events import ApprovalRequest, ApprovalVoted, Event
 from delf.protocols.people import LOCAL
 from delf.protocols.rules import ApprovalRule
 from delf.records import dataclass
@@ -67,7 +67,6 @@ class FactKind(StrEnum):
     CHANGES = "changes"
     RULE = "rule"
     VOTE = "vote"
-    ESCALATED = "escalated"
     EXPIRY = "expiry"
 
 
@@ -109,7 +108,7 @@ def facts(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> Sequence[Fa
 
     Args:
         request: The request, or its event.
-        so_far: Events of its task since it was made: votes and escalations of it are facts, too.
+        so_far: Events of its task since it was made: votes about it are facts, too.
     """
     found = [*_dangers(request), *_setting(request), *_subject(request)]
     found += [*_team(request, so_far), *_expiry(request)]
@@ -266,9 +265,8 @@ def _flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
     origin = request.origins.get(path)
     if origin is None or origin["trust"] != "outside":
         return "careful: others' words may be behind it", flow
-    new = ", and it was never used before" if origin.get("is_new") else ""
     source = where.partition(";")[0]
-    return f"careful: others wrote this {_root(path)}{new}", f"it is {source}, not from the task"
+    return f"careful: others wrote this {_root(path)}", f"it is {source}, not from the task"
 
 
 def _hidden(name: str, texts: Iterable[str], about: str = "") -> Iterator[Fact]:
@@ -419,7 +417,7 @@ def _origins(request: ApprovalRequest, name: str) -> Iterator[Fact]:
     found: dict[tuple[str, bool], list[str]] = {}
     for path, origin in request.origins.items():
         if _root(path) == name:
-            is_marked = origin["trust"] == "outside" or bool(origin.get("is_new"))
+            is_marked = origin["trust"] == "outside"
             found.setdefault((str(origin["text"]), is_marked), []).append(path[len(name) :])
     for (text, is_marked), paths in found.items():
         named = [path for path in paths if path]
@@ -448,13 +446,9 @@ def _team(request: ApprovalRequest, so_far: Iterable[Event]) -> Iterator[Fact]:
         yield Fact(kind=FactKind.RULE, label="rule", text=visible("; ".join(_rule(request, rule))))
     for event in so_far:
         if isinstance(event, ApprovalVoted) and event.request_id == request.request_id:
-            instead = f", in the place of {', '.join(event.instead_of)}" if event.instead_of else ""
             why = f": {event.reason}" if event.reason else ""
-            text = visible(f"{event.by}{instead}{why}")
+            text = visible(f"{event.by}{why}")
             yield Fact(kind=FactKind.VOTE, label="approved by", text=text, note="another is needed")
-        if isinstance(event, ApprovalEscalated) and event.request_id == request.request_id:
-            text = f"nobody decided in time, so {' or '.join(event.to)} may decide, too"
-            yield Fact(kind=FactKind.ESCALATED, label="waits long", text=visible(text))
 
 
 def _rule(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:
@@ -464,9 +458,6 @@ def _rule(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:
         yield f"two of {', '.join(rule.two_of)} have to approve"
     if rule.four_eyes:
         yield f"{request.asked_by} asked for the task and may not approve"
-    if rule.escalate_after is not None:
-        also = " or ".join(rule.escalate_to)
-        yield f"after {rule.escalate_after:g} minutes without a decision {also} may decide, too"
 
 
 def _expiry(request: ApprovalRequest) -> Iterator[Fact]:

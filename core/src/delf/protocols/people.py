@@ -58,9 +58,6 @@ class Person:
         teams: The teams that they belong to; rules for approvals name them, too.
         mail: The person's mail address, which a login can use.
         keys: Their keys, the oldest first.
-        away_until: Until when somebody else decides in their place, as Unix time.
-        delegate: The name of that person.
-        delegate_uid: Their ``uid``: a later person of this name does not stand in.
         revoked_at: From when on they may do nothing.
     """
 
@@ -72,9 +69,6 @@ class Person:
     teams: tuple[str, ...] = ()
     mail: str = ""
     keys: tuple[PersonKey, ...] = ()
-    away_until: float | None = None
-    delegate: str = ""
-    delegate_uid: str = ""
     revoked_at: float | None = None
 
     @property
@@ -93,12 +87,12 @@ class PersonChange:
         what: What has changed.
         by: Who changed it.
         via: From where, as ``page, 203.0.113.9``; ``delf users`` for the command.
-        facts: What holds now: rights, scope and teams; the label of a key; the delegate.
+        facts: What holds now: rights, scope and teams; the label of a key.
     """
 
     at: float
     name: str
-    what: Literal["added", "changed", "revoked", "key added", "key revoked", "away", "back"]
+    what: Literal["added", "changed", "revoked", "key added", "key revoked"]
     by: str
     via: str
     facts: dict[str, Any]
@@ -124,11 +118,7 @@ def _difference(before: Person | None, after: Person) -> tuple[Any, dict[str, An
     gone = [new.label for old, new in zip(before.keys, after.keys, strict=False) if old != new]
     if gone:
         return "key revoked", {"key": gone[0]}
-    if (before.away_until, before.delegate) == (after.away_until, after.delegate):
-        return "changed", whole
-    if after.away_until is None:
-        return "back", {"delegate": before.delegate}
-    return "away", {"delegate": after.delegate, "until": after.away_until}
+    return "changed", whole
 
 
 def check_name(name: str, what: str = "name") -> str:
@@ -212,17 +202,6 @@ def _key_of(data: dict[str, Any]) -> PersonKey:
 def _known(kind: Any, data: dict[str, Any]) -> dict[str, Any]:
     names = {item.name for item in fields(kind)}
     return {name: value for name, value in data.items() if name in names}
-
-
-def stands_in_for(people: Iterable[Person], person: Person, now: float) -> list[Person]:
-    """The people in whose place somebody decides at a time."""
-    return [
-        other
-        for other in people
-        if other.revoked_at is None
-        and other.delegate_uid == person.uid
-        and (other.away_until or 0) > now
-    ]
 
 
 @runtime_checkable

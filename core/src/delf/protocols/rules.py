@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class ApprovalRule(BaseModel):
@@ -25,25 +25,11 @@ class ApprovalRule(BaseModel):
     two_of: tuple[str, ...] = Field(
         default=(), description="Two different people of these have to approve it."
     )
-    escalate_after: float | None = Field(
-        default=None, gt=0, description="Minutes after which `escalate_to` may decide, too."
-    )
-    escalate_to: tuple[str, ...] = Field(
-        default=(), description="People and teams who may decide after these minutes."
-    )
 
-    @field_validator("approvers", "two_of", "escalate_to", mode="before")
+    @field_validator("approvers", "two_of", mode="before")
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _is_whole(self) -> Self:
-        if (self.escalate_after is None) != (not self.escalate_to):
-            raise ValueError("escalate_after and escalate_to go together")
-        if self.escalate_to and not (self.approvers or self.two_of):
-            raise ValueError("escalate_to needs approvers: anybody may decide at once")
-        return self
 
     @property
     def deciders(self) -> tuple[str, ...]:

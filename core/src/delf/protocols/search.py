@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from delf.protocols.journal import TaskRecord
 from delf.records import dataclass
@@ -159,21 +159,5 @@ class SupportsSearch(Protocol):
 
         Raises:
             DelfError: When the zone is unknown.
-        """
-        ...
-
-    async def calls_with(
-        self, action: str, text: str, key: str | None, limit: int
-    ) -> Sequence[Mapping[str, Any]] | None:
-        """The arguments of the newest calls of an action that hold the words of a text.
-
-        Args:
-            action: What was called, as ``mail.send``.
-            text: The words. They follow each other in the arguments, with any marks between them.
-            key: On whose behalf the calls were made; None for the local user.
-            limit: How many at the most.
-
-        Returns:
-            None where the journal cannot tell, as its index is not up to date.
         """
         ...

@@ -23,7 +23,7 @@ from delf.protocols.rules import ApprovalRule
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable_or_repr
 from delf_cli.ids import check_names
-from delf_engine.approvals.ballot import voices, votes_in, why_refused
+from delf_engine.approvals.ballot import check_vote, votes_in, why_refused
 from delf_engine.approvals.decision import check_fits
 from delf_engine.approvals.inbox import KIND, answer_data
 from delf_engine.approvals.remembered import remembering
@@ -74,7 +74,6 @@ def _decision(decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
         "arguments": to_jsonable_or_repr(arguments),
         "at": decided.at,
         "via": decided.via,
-        "instead_of": list(decided.instead_of),
         "others": [] if voted else list(decided.others),
         "is_final": not voted,
     }
@@ -238,24 +237,21 @@ def _late(request_id: str, became: str) -> UnknownRequestError:
 
 async def _check_votes(journal: SharedJournal, asked: ApprovalRequested, who: Decider) -> None:
     votes = votes_in(await journal.read(asked.task_id, asked.seq), asked.request_id)
-    rule = ApprovalRule.of(asked.rule)
-    if rule is not None:
-        voices(rule, who, time.time() - asked.at, votes)
+    check_vote(who, votes)
 
 
 def why_not(record: RequestRecord, who: Decider, decision: Decision) -> str | None:
     """Say why somebody may not give a decision about a request; None where they may."""
-    waited, rule = time.time() - record.requested.at, ApprovalRule.of(record.requested.rule)
-    return why_refused(rule, record.task.key, who, decision, waited)
+    rule = ApprovalRule.of(record.requested.rule)
+    return why_refused(rule, record.task.key, who, decision)
 
 
 def why_not_approve(record: RequestRecord, who: Decider) -> str | None:
     """Say why somebody's yes to a request would not count; None where it does."""
     why, asked = why_not(record, who, Approved()), record.requested
-    rule = ApprovalRule.of(asked.rule)
-    if why is None and rule is not None and record.votes:
+    if why is None and record.votes:
         try:
-            voices(rule, who, time.time() - asked.at, votes_in(record.votes, asked.request_id))
+            check_vote(who, votes_in(record.votes, asked.request_id))
         except DelfError as error:
             why = error.message
     return why

@@ -78,8 +78,6 @@ def story(event: ev.Event) -> str | None:
             return f"  {_decided(event)}"
         case ev.ApprovalVoted():
             return f"  approved by {_person(event)}; another person has to approve it, too"
-        case ev.ApprovalEscalated():
-            return f"  nobody has decided; {', '.join(event.to)} may, too"
         case ev.ApprovalRemembered():
             return f"  {event.action} passes: {event.by} approved it in {event.from_task}"
         case _:
@@ -96,8 +94,7 @@ def _decided(event: ev.ApprovalDecided) -> str:
 
 def _person(event: ev.ApprovalDecided | ev.ApprovalVoted) -> str:
     via = f" ({visible(event.via)})" if event.via else ""
-    instead = f" in the place of {', '.join(event.instead_of)}" if event.instead_of else ""
-    return f"{visible(event.by)}{instead}{via}"
+    return f"{visible(event.by)}{via}"
 
 
 def stopped_words(event: ev.TaskFinished) -> str:

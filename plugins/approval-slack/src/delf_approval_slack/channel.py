@@ -164,22 +164,6 @@ class SlackChannel:
             self._unshown.discard(request.request_id)
             self._soon(self._close(client, request, posting, how))
 
-    async def escalated(self, request: ApprovalRequest) -> None:
-        """Implements :class:`delf.protocols.approval.SupportsEscalation`."""
-        client = await self.open()
-        thread = await self._thread(client, request)
-        also = list(map(str, request.rule.get("escalate_to", ())))
-        text = f"Nobody has decided about {escaped(request.action)} in time; "
-        text += f"{', '.join(self._people.mention(name) for name in also)} may decide, too."
-        with telling("tell further people in Slack"):
-            await client.chat_postMessage(
-                channel=self._settings.channel,
-                thread_ts=thread,
-                reply_broadcast=True,
-                text=text,
-                unfurl_links=False,
-            )
-
     async def aclose(self) -> None:
         """Say what is left to say, and listen no more."""
         self._is_closing = True

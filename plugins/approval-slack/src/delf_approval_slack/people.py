@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from delf.protocols.approval import Decider
 from delf.protocols.journal import Journal
-from delf.protocols.people import Person, SupportsPeople, stands_in_for
+from delf.protocols.people import Person, SupportsPeople
 from delf.terminal import visible
-from delf_approval_slack.blocks import escaped
 from delf_approval_slack.failures import telling
 from delf_approval_slack.settings import SlackSettings
 
@@ -31,15 +30,8 @@ class People:
         self._members: tuple[float, Mapping[str, frozenset[str]]] | None = None
 
     def use_journal(self, journal: Journal) -> None:
-        """Look up rights, teams and deputies there from now on."""
+        """Look up rights and teams there from now on."""
         self._journal = journal
-
-    def mention(self, name: str) -> str:
-        """A person or team of delf as Slack tells them of a message; a plain name of others."""
-        found = next((one for one, known in self._settings.names.items() if known == name), None)
-        if found is None:
-            return escaped(name)
-        return f"<!subteam^{found}>" if found.startswith("S") else f"<@{found}>"
 
     async def may(self, client: Any, user: str) -> bool:
         """Tell whether somebody is one of the approvers."""
@@ -81,11 +73,9 @@ class People:
         groups = await self.groups_of(client, person)
         teams = {names[group] for group in groups if group in names}
         known = await self.known(person)
-        away = [] if known is None else stands_in_for(await self._everybody(), known, time.time())
         return Decider(
             name=name,
             key=f"{name}:{person}" if known is None else known.holder,
             teams=tuple(sorted(teams.union(() if known is None else known.teams))),
-            stands_for=tuple((other.name, other.teams) for other in away),
             via="slack",
         )

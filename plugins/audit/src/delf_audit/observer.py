@@ -15,7 +15,6 @@ from typing import Any, Final
 from delf.events import (
     ASKED_FROM,
     ApprovalDecided,
-    ApprovalEscalated,
     ApprovalRemembered,
     ApprovalRequested,
     ApprovalVoted,
@@ -106,8 +105,6 @@ class AuditObserver:
             case ApprovalVoted():
                 voted = {"what": "vote", "request": event.request_id, "by": event.by}
                 return {**voted, "via": event.via, "reason": event.reason}
-            case ApprovalEscalated():
-                return {"what": "escalated", "request": event.request_id, "to": list(event.to)}
             case ApprovalRemembered():
                 return {
                     "what": "remembered",
@@ -185,7 +182,6 @@ def _decision(event: ApprovalDecided) -> dict[str, Any]:
         "decision": event.decision,
         "by": event.by,
         "via": event.via,
-        "instead_of": list(event.instead_of),
         "others": list(event.others),
         "reason": event.reason,
         "remember": event.remember,

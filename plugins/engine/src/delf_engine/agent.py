@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore
-    from delf.protocols.people import PersonChange
     from delf.protocols.strategy import Strategy
     from delf.trust.decisions import Trust
     from delf_engine.agent_context import AgentChat, AgentContext
@@ -157,7 +156,7 @@ class Agent(FixedAttributes, Generic[T]):
         self._project = project
         self._ledger = Ledger(self.config.budget_usd, allow_unpriced=self.config.allow_unpriced)
         self._pending = PendingRequests()
-        self._tasks = BackgroundTasks(self.config.keep_tasks)
+        self._tasks = BackgroundTasks()
         self._home = RuntimeHome(self._make_runtime, f"delf-{self.agent_id}")
 
     @classmethod
@@ -870,11 +869,6 @@ class Agent(FixedAttributes, Generic[T]):
         if (runtime := self._home.runtime) is None:
             raise AgentStateError("the agent has no journal yet", hint="await agent.astart()")
         return runtime.journal
-
-    def note_person(self, change: PersonChange) -> None:
-        """Tell observers that keep a record of people that one has changed."""
-        if (runtime := self._home.runtime) is not None:
-            runtime.resources.observers.tell(change)
 
     @property
     def retry_count(self) -> int:

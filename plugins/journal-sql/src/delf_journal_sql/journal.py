@@ -52,8 +52,6 @@ _PRUNED_AT_ONCE: Final = 50
 """Tasks that one transaction removes: others write in between."""
 _INDEXED_AT_ONCE: Final = 200
 """Events that one transaction indexes."""
-_INDEX_SECONDS: Final = 0.5
-"""Time in which the index is brought up to date for a question."""
 
 
 class SqlJournal:
@@ -458,16 +456,6 @@ class SqlJournal:
     ) -> Sequence[Figures]:
         """Add up the figures of tasks by group."""
         return await self._read(lambda c: search.figures(c, self.database, by, wanted, zone))
-
-    async def calls_with(
-        self, action: str, text: str, key: str | None, limit: int
-    ) -> Sequence[Mapping[str, Any]] | None:
-        """Earlier calls with a text; see :class:`delf.protocols.search.SupportsSearch`."""
-        if await self.index(_INDEX_SECONDS):
-            return None
-        return await self._read(
-            lambda c: search.calls_with(c, self.database, action, text, key, limit)
-        )
 
     def conversations(self, namespace: str) -> SqlConversations:
         """The conversations of a namespace, kept beside the events."""

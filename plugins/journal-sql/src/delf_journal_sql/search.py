@@ -19,7 +19,6 @@ from delf_journal_sql.database import Connection, Database, SqlRow
 from delf_journal_sql.index import (
     SEQ_BITS,
     behind,
-    data_of,
     event_at,
     is_there,
     normal,
@@ -139,37 +138,6 @@ def _places(
             rest.pop(end - 1)
         yield rest
         rest = {}
-
-
-def calls_with(
-    connection: Connection,
-    database: Database,
-    action: str,
-    text: str,
-    key: str | None,
-    limit: int,
-) -> list[Mapping[str, Any]] | None:
-    """The arguments of calls with a text; see :class:`delf.protocols.search.SupportsSearch`."""
-    words = words_of(text)
-    if not words:
-        return None
-    rows = connection.execute(
-        # In this order: the few events with the words are looked up, not the words of all events.
-        "SELECT e.task, e.data, e.blobs FROM delf_index_words "  # noqa: S608 - own names
-        "CROSS JOIN delf_events AS e CROSS JOIN delf_tasks AS t "
-        f"WHERE {database.words.match} AND e.task = delf_index_words.rowid >> {SEQ_BITS} "
-        f"AND e.seq = delf_index_words.rowid & {(1 << SEQ_BITS) - 1} AND e.type = 'CallStarted' "
-        "AND e.data LIKE :named AND t.id = e.task AND COALESCE(t.limit_key, '') = :key "
-        "ORDER BY delf_index_words.rowid DESC LIMIT :limit",
-        {
-            "query": database.words.query((words, words_of(action))),
-            "named": f'%"{action}"%',
-            "key": key or "",
-            "limit": limit,
-        },
-    )
-    calls = (data_of(connection, *row) for row in rows)
-    return [data["arguments"] for data in calls if data["action"] == action]
 
 
 def figures(

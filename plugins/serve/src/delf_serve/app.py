@@ -21,7 +21,6 @@ from delf.errors import ConfigurationError
 from delf.machine.contexts import shared_task
 from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
-from delf_serve.away import Deputies
 from delf_serve.call import Call, Service, shown
 from delf_serve.files import Uploads
 from delf_serve.guard import Guard, Receive, Scope, Send, path_of
@@ -81,7 +80,6 @@ class Application:
             routines=Routines(agent, self.tasks),
             streams=self.streams,
             sessions=self.sessions,
-            deputies=Deputies(self.tasks, self.keys),
             oidc=OpenIdConnect(settings) if settings.oidc_issuer else None,
             approvals=Approvals(agent, self.tasks),
             uploads=uploads,

@@ -16,7 +16,6 @@ from starlette.responses import Response
 from delf_serve import oidc
 from delf_serve import schemas as s
 from delf_serve.approvals import Approvals
-from delf_serve.away import Deputies
 from delf_serve.clients import client_of
 from delf_serve.files import Uploads
 from delf_serve.keys import Key, Keys
@@ -53,7 +52,6 @@ class Service:
         approvals: The questions.
         uploads: The files that were sent in.
         sessions: Who is logged in.
-        deputies: Who decides in whose place.
         oidc: The provider of logins, if there is one.
         readiness: Whether tasks can be taken in.
         start: The name of this start of the server.
@@ -68,7 +66,6 @@ class Service:
     approvals: Approvals
     uploads: Uploads
     sessions: Sessions
-    deputies: Deputies
     oidc: oidc.OpenIdConnect | None
     readiness: Readiness
     start: str

@@ -53,12 +53,12 @@ class Notice:
     text: str
 
 
-def notice_of(settings: ServeSettings, request: ApprovalRequest, event: str) -> Notice:
+def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
     """The notice that a request waits."""
     message, url = visible(request.message[:_LONGEST]), link(settings, request)
     found = [_cut(fact) for fact in facts(request)]
     content = {
-        "event": event,
+        "event": "approval_requested",
         "request_id": request.request_id,
         "task_id": request.task_id,
         "task": visible(request.task[:_LONGEST]),
@@ -71,10 +71,8 @@ def notice_of(settings: ServeSettings, request: ApprovalRequest, event: str) -> 
     }
     lines = "\n".join(plain_lines(found))
     text = f"{lines}\n\nDecide on the page:\n{url}\n"
-    told = "still waits" if event == ESCALATED else "waits"
-    name = request.request_id if event == REQUESTED else f"{request.request_id}-{event}"
-    subject = f"delf {told} for you: {_one_line(request.action)}"
-    return Notice(name=name, content=content, subject=subject, text=text)
+    subject = f"delf waits for you: {_one_line(request.action)}"
+    return Notice(name=request.request_id, content=content, subject=subject, text=text)
 
 
 def _cut(fact: Fact) -> Fact:
@@ -104,8 +102,6 @@ def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Noti
 
 
 Way = Callable[[ServeSettings, Notice], None]
-REQUESTED: Final = "approval_requested"
-ESCALATED: Final = "approval_escalated"
 
 
 class Notices:
@@ -169,16 +165,12 @@ class WebChannel:
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """Tell that it waits; whoever decides does so through the journal."""
-        self._notices.tell(notice_of(self._settings, request, REQUESTED))
+        self._notices.tell(notice_of(self._settings, request))
         return None
 
     async def aclose(self) -> None:
         """Give up what was not sent yet."""
         await self._notices.aclose()
-
-    async def escalated(self, request: ApprovalRequest) -> None:
-        """Tell again that it waits: further people may decide."""
-        self._notices.tell(notice_of(self._settings, request, ESCALATED))
 
 
 def _in_words(error: Exception) -> str:

@@ -22,7 +22,6 @@ from delf.protocols.people import (
     SupportsPeople,
     check_name,
     digest_of,
-    stands_in_for,
 )
 from delf.protocols.sessions import SessionRecord
 from delf_serve.settings import ServeSettings
@@ -47,7 +46,6 @@ class Key:
         label: The name of the key among those of its person.
         teams: The person's.
         mates: The owners of tasks of people who share a team with them.
-        stands_for: The people in whose place they decide now, with their teams.
     """
 
     name: str
@@ -58,7 +56,6 @@ class Key:
     label: str = ""
     teams: frozenset[str] = frozenset()
     mates: frozenset[str] = frozenset()
-    stands_for: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def holder(self) -> str | None:
@@ -86,7 +83,6 @@ class Key:
             name=self.name,
             key=self.holder,
             teams=tuple(sorted(self.teams)),
-            stands_for=self.stands_for,
             via=via,
         )
 
@@ -213,12 +209,11 @@ class Keys:
 
     def _take(self, people: list[Person]) -> None:
         """Take people as they are now. That keys are needed stays so when all are revoked."""
-        now = time.time()
         self._known = people
         # A server whose last person was revoked must not be open to everybody.
         self._needed = self._needed or bool(people)
         here = [person for person in people if person.revoked_at is None]
-        self._people = {person.holder: _whole(person, here, now) for person in here}
+        self._people = {person.holder: _whole(person, here) for person in here}
         self._of_people = {
             bytes.fromhex(key.digest): _narrowed(self._people[person.holder], key)
             for person in here
@@ -239,10 +234,9 @@ def _keys(texts: Sequence[str]) -> tuple[Key, ...]:
     return keys
 
 
-def _whole(person: Person, people: Sequence[Person], now: float) -> Key:
+def _whole(person: Person, people: Sequence[Person]) -> Key:
     """A person with all rights that they have."""
     teams = frozenset(person.teams)
-    away = [(other.name, other.teams) for other in stands_in_for(people, person, now)]
     return Key(
         name=person.name,
         rights=frozenset(person.rights),
@@ -251,7 +245,6 @@ def _whole(person: Person, people: Sequence[Person], now: float) -> Key:
         uid=person.uid,
         teams=teams,
         mates=frozenset(other.holder for other in people if teams & set(other.teams)),
-        stands_for=tuple(away),
     )
 
 

@@ -26,7 +26,6 @@ from delf_serve.keys import Key
 from delf_serve.metrics import metrics_text
 from delf_serve.openapi import document
 from delf_serve.operation import JSON, Operations
-from delf_serve.people import Changer
 from delf_serve.problems import ProblemError
 from delf_serve.sessions import id_of
 from delf_serve.tasks import kept_name, owner_of, shown_name
@@ -41,7 +40,6 @@ _MOST_CONVERSATIONS: Final = 10_000
 _UNKNOWN: Final = ((404, "It is not known."),)
 _NO_MODEL: Final = (409, "The model cannot be chosen.")
 _NO_SEARCH: Final = (501, "The journal has no search.")
-_NO_PERSON: Final = (409, "The key belongs to no person.")
 _LATE: Final = (409, "It is too late, or it cannot be done now.")
 _LONG_NAME: Final = (409, "The name has more bytes than file systems take.")
 _FULL: Final = (503, "Too many streams are open.")
@@ -174,14 +172,11 @@ async def figures(call: Call, query: s.FiguresQuery) -> s.FigureList | Response:
     )
 
 
-@OPERATIONS.add("GET", "/tasks/{task_id}", "read", answer=s.TaskOrSnapshot, other=_UNKNOWN)
-async def get_task(call: Call, query: s.TaskFormatQuery) -> s.TaskDetail | s.Snapshot:
+@OPERATIONS.add("GET", "/tasks/{task_id}", "read", other=_UNKNOWN)
+async def get_task(call: Call, query: s.WaitQuery) -> s.TaskDetail:
     """A task with its result."""
     task = await call.service.tasks.record(call.part("task_id"), call.key)
-    detail = await _waited(call, task.task_id, query.wait)
-    if query.format == "snapshot":
-        return await call.service.tasks.snapshot(task.task_id, call.key)
-    return detail
+    return await _waited(call, task.task_id, query.wait)
 
 
 @OPERATIONS.add("DELETE", "/tasks/{task_id}", "delete", other=(*_UNKNOWN, _LATE))
@@ -423,28 +418,6 @@ async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
 async def end_session(call: Call) -> None:
     """End one of your sessions."""
     await call.service.sessions.end_of(call.key, call.part("session_id"))
-
-
-@OPERATIONS.add("GET", "/away", "read")
-async def get_away(call: Call) -> s.Away:
-    """The person who decides in your place while you are away."""
-    return await call.service.deputies.of(call.key)
-
-
-@OPERATIONS.add("POST", "/away", "decide", other=(_NO_PERSON,))
-async def set_away(call: Call, body: s.AwayRequest) -> s.Away:
-    """Let another person decide in your place for a time."""
-    return await call.service.deputies.set(body, call.key, _changer(call))
-
-
-@OPERATIONS.add("DELETE", "/away", "decide", other=(_NO_PERSON,))
-async def end_away(call: Call) -> None:
-    """Say that you decide again."""
-    await call.service.deputies.end(call.key, _changer(call))
-
-
-def _changer(call: Call) -> Changer:
-    return Changer(call.key.name, call.via, call.service.agent.note_person)
 
 
 # -- the server itself ------------------------------------------------------------------------

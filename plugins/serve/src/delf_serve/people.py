@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from delf.errors import ConfigurationError, DelfError
@@ -73,14 +73,3 @@ def present(person: Person | None, name: str) -> Person:
     if person is None or person.revoked_at is not None:
         raise ConfigurationError(f"nobody is known by the name {name!r}", hint="delf users list")
     return person
-
-
-def away(person: Person, delegate: Person, until: float) -> Person:
-    """A person in whose place somebody else decides until a time."""
-    told = {"delegate": delegate.name, "delegate_uid": delegate.uid}
-    return replace(person, away_until=until, **told)
-
-
-def back(person: Person) -> Person:
-    """A person who decides for themselves again."""
-    return replace(person, away_until=None, delegate="", delegate_uid="")

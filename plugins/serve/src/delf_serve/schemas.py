@@ -27,8 +27,6 @@ from delf.protocols.states import STORED_STATES
 from delf.tools.signature import parameter_docs
 from delf.types import TaskState
 from delf_engine.views import prompts
-from delf_engine.views.records import StreamEvent
-from delf_engine.views.snapshot import StreamSnapshot
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 ConversationId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:-]{1,100}$")]
@@ -57,21 +55,18 @@ class Shown(BaseModel):
     model_config = ConfigDict(ser_json_inf_nan="constants")  # they are made texts with the rest
 
 
-def _as_body(kind: type[Any], without: str = "") -> type[Shown]:
+def _as_body(kind: type[Any]) -> type[Shown]:
     """Make a body of a dataclass: its fields, with their types and descriptions from there.
 
     Args:
         kind: The dataclass. Fields that do not count when two of it are compared are its own.
-        without: A further field that is left out.
     """
-    hints, told = (
-        get_type_hints(kind),
-        parameter_docs((inspect.getdoc(kind) or "").replace("``", "`")),
-    )
+    hints = get_type_hints(kind)
+    told = parameter_docs((inspect.getdoc(kind) or "").replace("``", "`"))
     fields: dict[str, Any] = {
         item.name: (hints[item.name], Field(description=told.get(item.name)))
         for item in dataclasses.fields(kind)
-        if item.compare and item.name != without
+        if item.compare
     }
     return create_model(kind.__name__, __base__=Shown, **fields)
 
@@ -379,23 +374,6 @@ class TaskDetail(Task):
     )
 
 
-class SnapshotEvent(_as_body(StreamEvent)):
-    """A line of a snapshot's timeline."""
-
-
-class Snapshot(_as_body(StreamSnapshot, without="trace")):
-    """A task as `Agent.poll` tells it, which programs written for Delfhos know."""
-
-    state: str = Field(description="The state, in the words of Delfhos.")
-    events: list[SnapshotEvent]
-    files: dict[str, str] = Field(description="Where each is had from this server, by name.")
-    is_terminal: bool
-
-
-class TaskOrSnapshot(RootModel[TaskDetail | Snapshot]):
-    """A task in the form that was asked for."""
-
-
 class Accepted(Shown):
     """A task that was taken in."""
 
@@ -426,9 +404,6 @@ class DecidedView(Shown):
     arguments: dict[str, Any] | None = None
     at: Time
     via: str = Field(default="", description="From where it was given.")
-    instead_of: list[str] = Field(
-        default_factory=list[str], description="The people in whose place, while they are away."
-    )
     others: list[str] = Field(
         default_factory=list[str], description="Who approved it before, where a rule wants two."
     )
@@ -660,40 +635,6 @@ class LoginList(Shown):
     more: bool = Field(description="Whether there are further ones.")
 
 
-class AwayRequest(Given):
-    """Somebody else decides in your place for a time."""
-
-    delegate: Annotated[str, StringConstraints(min_length=1, max_length=64)] = Field(
-        description="The name of that person: one of `candidates` of GET /away."
-    )
-    until: Annotated[float, Field(gt=0, le=1e11, allow_inf_nan=False)] = Field(
-        description="Until when, as Unix time in seconds: at most 366 days from now."
-    )
-
-
-class StandIn(Shown):
-    """A person in whose place the caller decides."""
-
-    name: str
-    until: Time
-
-
-class Away(Shown):
-    """The people who stand in for the caller, and for whom the caller stands in."""
-
-    delegate: str | None = Field(
-        default=None, description="The person who decides in your place; null if nobody does."
-    )
-    until: float | None = Field(default=None, description="Until when, as Unix time in seconds.")
-    stands_in_for: list[StandIn] = Field(
-        default_factory=list[StandIn], description="The people in whose place you decide now."
-    )
-    candidates: list[str] = Field(
-        default_factory=list[str],
-        description="The people who may decide in your place. Empty for a key of the settings.",
-    )
-
-
 class Session(Shown):
     """The session of the caller."""
 
@@ -823,14 +764,6 @@ class WaitQuery(Query):
 
     wait: Wait = Field(
         default=0, description="Seconds to wait until the task is over or asks a person."
-    )
-
-
-class TaskFormatQuery(WaitQuery):
-    """The form of a task."""
-
-    format: Literal["task", "snapshot"] = Field(
-        default="task", description="`snapshot`: as `Agent.poll` tells it."
     )
 
 

@@ -11,7 +11,6 @@ from typing import Final
 from delf.errors import DelfError
 from delf.events import (
     ApprovalDecided,
-    ApprovalEscalated,
     ApprovalRequested,
     ApprovalVoted,
     Event,
@@ -40,7 +39,7 @@ _AT_ONCE: Final = 100
 _FEW: Final = 5
 """Events that are made frames without a thread."""
 _MOST_WAITING: Final = 2000
-_ASKED: Final = (ApprovalRequested, ApprovalVoted, ApprovalEscalated, ApprovalDecided)
+_ASKED: Final = (ApprovalRequested, ApprovalVoted, ApprovalDecided)
 """The events after which others may wait for somebody than before."""
 _CHANGES: Final = (TaskQueued, TaskStarted, TaskResumed, *_ASKED, TaskFinished)
 GATHER_SECONDS: Final = 0.2

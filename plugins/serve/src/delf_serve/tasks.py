@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
-from urllib.parse import quote
 
 from delf.errors import ConfigurationError, DelfError, UnknownTaskError
 from delf.events import (
@@ -58,7 +57,6 @@ from delf_serve.schemas import (
     Prompt,
     PromptList,
     RunRequest,
-    Snapshot,
     Task,
     TaskDecision,
     TaskDetail,
@@ -475,21 +473,6 @@ class Tasks:
         view = task_view(record, waiting, key)
         asked = [one.requested.request_id for one in waiting.get(record.task_id, ())]
         return await asyncio.to_thread(_detail, view, events, asked, key)
-
-    async def snapshot(self, text: str, key: Key) -> Snapshot:
-        """A task as ``Agent.poll`` tells it."""
-        record = await self.record(text, key)
-        events = await self.journal.read(record.task_id)
-        interrupted = record.state is TaskState.INTERRUPTED
-
-        def make() -> Snapshot:
-            told = snapshot(events, interrupted=interrupted).to_dict()
-            told["files"] = {
-                name: f"/tasks/{record.task_id}/files/{quote(name)}" for name in told["files"]
-            }
-            return Snapshot(**told)
-
-        return await asyncio.to_thread(make)
 
     async def output_files(self, text: str, key: Key) -> dict[str, str]:
         """The paths of the files that a task made, by their names: those its journal has."""

@@ -30,7 +30,6 @@ from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
 from delf_cli.observing import tell_observers
 from delf_cli.output import json_text
-from delf_serve import people as changes
 from delf_serve.people import Changer, present
 
 _FIRST: Final = "first"
@@ -189,32 +188,6 @@ def revoke(ctx: click.Context, name: str, *, label: str | None) -> None:
     click.echo(f"{person.name}: {'everything' if label is None else f'key {label}'} is revoked")
 
 
-@users.command("away")
-@click.argument("name", metavar="NAME")
-@click.option("--days", type=click.FloatRange(min=0.01), help="The days of the absence.")
-@click.option("--to", "delegate", help="The person who decides in their place meanwhile.")
-@click.option("--back", is_flag=True, help="The person is back.")
-@click.pass_context
-def away(
-    ctx: click.Context, name: str, *, days: float | None, delegate: str | None, back: bool
-) -> None:
-    """Name somebody who decides in a person's place while the person is away."""
-    if back == (days is not None and delegate is not None):
-        raise click.UsageError("give --days and --to, or --back", ctx)
-    if delegate == name:
-        raise ConfigurationError("nobody decides in their own place", hint="name somebody else")
-    deputy = None if delegate is None else _known(ctx, delegate)
-
-    def change(known: Person | None) -> Person:
-        person = present(known, name)
-        if deputy is None:
-            return changes.back(person)
-        return changes.away(person, deputy, time.time() + (days or 0) * 86_400)
-
-    person = _change(ctx, name, change)
-    click.echo(f"{name}: {person.delegate or 'nobody'} decides in their place")
-
-
 @users.command("sessions")
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--end", "session", metavar="ID", help="End the session with this ID.")
@@ -266,11 +239,6 @@ def _change(ctx: click.Context, name: str, change: Callable[[Person | None], Per
     return ask_journal(ctx, work)
 
 
-def _known(ctx: click.Context, name: str) -> Person:
-    people = ask_journal(ctx, lambda kept: _keeper(kept).people())
-    return present(next((person for person in people if person.name == name), None), name)
-
-
 def _keeper(journal: SharedJournal) -> SupportsPeople:
     if not isinstance(journal, SupportsPeople):
         raise _no_people()
@@ -299,8 +267,6 @@ def _line(person: Person) -> str:
     parts = [person.name, _what(person.rights, person.scope)]
     parts += [f"in {', '.join(person.teams)}"] if person.teams else []
     parts += [person.mail] if person.mail else []
-    if (person.away_until or 0) > time.time():
-        parts.append(f"away: {person.delegate} decides")
     return "  ".join([*parts, *(["revoked"] if person.revoked_at is not None else [])])
 
 
@@ -313,8 +279,6 @@ def _data(person: Person) -> dict[str, Any]:
         "mail": person.mail,
         "made_at": person.made_at,
         "revoked_at": person.revoked_at,
-        "away_until": person.away_until,
-        "delegate": person.delegate,
         "keys": [
             {
                 "label": key.label,

@@ -67,7 +67,6 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         (ev.ApprovalRequested, {**_call(), "request_id": "r", "arguments": {}, **_bound()}),
         (ev.ApprovalDecided, {"request_id": "r", "decision": "edited", "by": "ann", **_edit()}),
         (ev.ApprovalVoted, {"request_id": "r", "by": "ann", "via": "page"}),
-        (ev.ApprovalEscalated, {"request_id": "r", "to": ("bo",)}),
         (ev.ApprovalRemembered, {"call_id": 1, "action": "bank.pay", **_remembered()}),
         (ev.Printed, {"text": "é\n\u2028 \x1b[31m"}),
         (ev.ClockRead, {"readings": (1_772_000_000_000_000_000,)}),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from delf.events import ApprovalEscalated, ApprovalVoted, Event
+from delf.events import ApprovalVoted, Event
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.facts import Fact, FactKind, facts
 
@@ -39,7 +39,7 @@ def request_for(action: str = "bank.pay", **arguments: Any) -> ApprovalRequest:
 def sample_requests() -> dict[str, ApprovalRequest]:
     """Requests by what each of them has: every kind of fact, and what is hard to show.
 
-    Votes and escalations are no part of a request; :data:`AFTERWARDS` has them.
+    Votes are no part of a request; :data:`AFTERWARDS` has them.
     """
     asked = request_for()
     others = {
@@ -105,9 +105,6 @@ AFTERWARDS: Final[Mapping[FactKind, Event]] = {
     FactKind.VOTE: ApprovalVoted(
         task_id="task_1", seq=9, at=1.0, request_id="req_bank.pay", by="wilhelmina"
     ),
-    FactKind.ESCALATED: ApprovalEscalated(
-        task_id="task_1", seq=10, at=2.0, request_id="req_bank.pay", to=("auditors",)
-    ),
 }
 """Events that are facts about a request of :func:`request_for`, once it waits."""
 
@@ -122,7 +119,7 @@ def unseen_facts(
     Args:
         request: The request.
         text: All that a person can read of it.
-        so_far: Votes and escalations that were shown, too.
+        so_far: Votes that were shown, too.
     """
     seen = _bare(text)
     return [

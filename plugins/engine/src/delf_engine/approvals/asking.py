@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from delf.errors import UndecidedCallError
-from delf.events import ApprovalEscalated, ApprovalVoted
-from delf.protocols.approval import ApprovalRequest, Expired, Rejected, SupportsEscalation
+from delf.events import ApprovalVoted
+from delf.protocols.approval import ApprovalRequest, Expired, Rejected
 from delf.protocols.rules import ApprovalRule
 from delf_engine.approvals.ballot import Ballot, votes_in
-from delf_engine.approvals.channels import NamedChannel, ask_channels
+from delf_engine.approvals.channels import ask_channels
 from delf_engine.approvals.decision import Answer
 from delf_engine.approvals.pending import Count
 from delf_engine.approvals.shared import Approvals
@@ -36,7 +35,7 @@ class Asking:
     Args:
         shared: What the agent's tasks share.
         task: The task.
-        log: Where votes and further people to ask are recorded.
+        log: Where votes are recorded.
     """
 
     def __init__(self, shared: Approvals, task: TaskRequest, log: TaskLog) -> None:
@@ -55,27 +54,25 @@ class Asking:
             since: Since when it waits, where others saw it wait before.
         """
         pending = self._shared.pending
-        count = self._counting(request, since)
+        count = self._counting(request)
         answer = pending.open(request, count)
-        work: list[asyncio.Task[Any]] = []
+        asking: asyncio.Task[Answer | None] | None = None
         how = "cancelled"
         failures: list[str] = []
         try:
             await told
-            work += self._escalating(request, since)
             is_again = since is not None
             asking = asyncio.create_task(
                 self._ask_channels(request, failures, count, again=is_again)
             )
-            work.append(asking)
             said = await self._first_answer(request, asking, answer, failures)
             if not pending.withdraw(request.request_id):
                 said = await answer  # whoever gave it in the same moment was told that it counts
             how = type(said.decision).__name__.lower()
             return said
         finally:
-            for each in work:
-                each.cancel()
+            if asking is not None:
+                asking.cancel()
             pending.close(request.request_id, how)
 
     async def _first_answer(
@@ -124,14 +121,14 @@ class Asking:
             expired = Expired(after_seconds=self._shared.config.approval_timeout)
             return Answer.given(expired, "timeout", "clock")
 
-    def _counting(self, request: ApprovalRequest, since: float | None) -> Count:
+    def _counting(self, request: ApprovalRequest) -> Count:
         """Make answers what they count for under the rule of a request."""
         rule = ApprovalRule.of(request.rule)
         if rule is None:
             return lambda answer: answer
         votes = votes_in(self._log.events, request.request_id)
         loop, asker = asyncio.get_running_loop(), self._task.on_behalf_of
-        ballot = Ballot(rule, asker, time.time() if since is None else since, votes)
+        ballot = Ballot(rule, asker, votes)
 
         def count(answer: Answer) -> Answer | None:
             counted, is_final = ballot.cast(answer)
@@ -152,35 +149,7 @@ class Asking:
             key=answer.who.key,
             note=answer.note,
             via=answer.who.via,
-            instead_of=answer.instead_of,
         )
-
-    def _escalating(
-        self, request: ApprovalRequest, since: float | None
-    ) -> list[asyncio.Task[None]]:
-        """Let further people decide once nobody has for as long as the rule says."""
-        rule = ApprovalRule.of(request.rule)
-        if rule is None or rule.escalate_after is None:
-            return []
-        waited = 0.0 if since is None else time.time() - since
-        seconds, to = rule.escalate_after * 60 - waited, rule.escalate_to
-
-        async def escalate() -> None:
-            if seconds > 0:
-                await asyncio.sleep(seconds)
-                await self._log.record(ApprovalEscalated, request_id=request.request_id, to=to)
-            for named in self._shared.channels:
-                if isinstance(named.channel, SupportsEscalation):
-                    await self._tell_escalated(named, request)
-
-        return [asyncio.create_task(escalate())]
-
-    async def _tell_escalated(self, named: NamedChannel, request: ApprovalRequest) -> None:
-        channel: Any = named.channel
-        try:
-            await channel.escalated(request)
-        except Exception as error:  # of whoever wrote the channel; the request waits anyway
-            self._log.redactor.log_failure(_log, f"the channel {named.name!r} failed", error)
 
     async def _ask_channels(
         self, request: ApprovalRequest, failures: list[str], count: Count, *, again: bool

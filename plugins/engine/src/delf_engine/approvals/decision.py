@@ -41,7 +41,6 @@ class Answer:
         who: The person who gave it, or the way by which it was given.
         note: Its position in the journal's inbox, if it came from there.
         source: What kind of answer it is.
-        instead_of: In whose place it was given, where they could not give it for themselves.
         others: The people who approved the same before.
     """
 
@@ -49,7 +48,6 @@ class Answer:
     who: Decider = field(default_factory=Decider)
     note: int | None = None
     source: DecisionSource = "person"
-    instead_of: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
 
     @classmethod

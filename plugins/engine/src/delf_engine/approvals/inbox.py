@@ -82,7 +82,6 @@ def answer_data(request_id: str, digest: str, decision: Decision, who: Decider) 
         "by": who.name,
         "key": who.key,
         "teams": list(who.teams),
-        "stands_for": [[name, list(teams)] for name, teams in who.stands_for],
         "via": who.via,
     }
     return {**head, **decision_data(decision)}
@@ -95,9 +94,6 @@ def _who(data: Mapping[str, Any]) -> Decider:
         name=str(data.get("by") or "inbox")[:100],
         key=None if key is None else str(key),
         teams=tuple(map(str, data.get("teams", ()))),
-        stands_for=tuple(
-            (str(name), tuple(map(str, teams))) for name, teams in data.get("stands_for", ())
-        ),
         via=str(data.get("via") or "")[:200],
     )
 

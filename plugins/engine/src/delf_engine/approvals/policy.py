@@ -41,7 +41,6 @@ from delf_engine.approvals.decision import (
     with_secrets,
 )
 from delf_engine.approvals.identity import call_digest
-from delf_engine.approvals.novelty import with_novelty
 from delf_engine.approvals.remembered import (
     RememberedDecisions,
     call_key,
@@ -49,7 +48,6 @@ from delf_engine.approvals.remembered import (
     refused_calls,
 )
 from delf_engine.approvals.shared import Approvals
-from delf_engine.approvals.sinks import addresses_of
 from delf_engine.approvals.task_flows import TaskFlows
 from delf_engine.calls.call import Call
 from delf_engine.changes import situation
@@ -231,20 +229,10 @@ class TaskApprovals:
         if question == (None, None):
             async with self._looking:  # so that those that are asked keep the order of their calls
                 known = await self._known(request)
-                if known is None and self._said_by_mode(request) is None:
-                    request = await self._with_novelty(request, call)
             if known is not None:
                 return known
         lapsed = past is not None and past.lapsed
         return await self._decide(request, call, question, lapsed=lapsed)
-
-    async def _with_novelty(self, request: ApprovalRequest, call: Call) -> ApprovalRequest:
-        """Say in a request which addresses are new to the person whose task it is."""
-        safe = self._log.redactor.value(call.arguments)
-        addresses = () if call.bound.built_in else addresses_of(call.bound, safe)
-        journal, key = self._shared.journal, self._task.on_behalf_of
-        origins = await with_novelty(request, addresses, journal, key, self._log.events)
-        return replace(request, origins=origins)
 
     async def _question_of(self, request: ApprovalRequest, past: RecordedCall | None) -> Question:
         """The recorded request and decision, unless what they were about is shown otherwise now."""
@@ -365,7 +353,7 @@ class TaskApprovals:
             return Answer.given(decision, decided.source, decided.by)
         async with self._watched_inbox(request):
             if asked is not None:
-                request = replace(request, request_id=asked.request_id, origins=asked.origins)
+                request = replace(request, request_id=asked.request_id)
             told = self._tell(request, None if lapsed else asked)
             said = self._said_by_mode(request)
             is_open = True
@@ -435,7 +423,6 @@ class TaskApprovals:
             request_id=request.request_id,
             by=said.who.name,
             via=said.who.via,
-            instead_of=said.instead_of,
             others=said.others,
             source=said.source,
             note=said.note,

@@ -24,8 +24,6 @@ _NESTED: Final = re.compile(
 """Names that decide it in a record, too, where others are columns of data."""
 _MOST_NESTED: Final = 20_000
 """Values in records of one call whose names are looked at."""
-_DEEDS: Final = re.compile(r"(?:^|_)(?:password|secret|statement|sql|query|command|code)$")
-"""Names of those that say what is done there."""
 
 
 def sinks_of(bound: BoundAction, arguments: Mapping[str, Any]) -> frozenset[str]:
@@ -55,12 +53,6 @@ def decisive_values(
         is_all = len(seen) <= _MOST_NESTED
         values += [leaf for leaf in seen if _NESTED.search(leaf[0].lower())] if is_all else seen
     return values
-
-
-def addresses_of(bound: BoundAction, arguments: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """The values that decide where something goes, each with its path; what is done is none."""
-    values = decisive_values(bound, arguments, sinks_of(bound, arguments))
-    return [value for value in values if not _DEEDS.search(parameter_of(value[0]).lower())]
 
 
 def parameter_of(path: str) -> str:

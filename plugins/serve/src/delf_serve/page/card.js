@@ -195,7 +195,7 @@ export class Card {
     const decided = question.decided;
     this.node.classList.toggle("decided", Boolean(decided));
     if (!decided) {
-      const heard = (question.escalated?.length || 0) + (question.votes?.length || 0);
+      const heard = question.votes?.length || 0;
       if (this.heard !== undefined && this.heard !== heard) { this.heard = heard; this.ask(); return; } // others may decide now, or there is a vote
       this.heard = heard;
       if (!this.buttons.childElementCount) this.offer();
@@ -211,8 +211,7 @@ export class Card {
     const how = DONE[decided.decision] || decided.decision;
     const why = decided.decision === "expired" ? EXPIRED[decided.source] || "" : "";
     const others = decided.others?.length ? ` and ${decided.others.join(", ")}` : "";
-    const instead = decided.instead_of?.length ? `, in the place of ${decided.instead_of.join(", ")}` : "";
-    const by = decided.decision === "expired" ? why : ` by ${decided.by}${others}${instead}${decided.via ? ` (${decided.via})` : ""}`;
+    const by = decided.decision === "expired" ? why : ` by ${decided.by}${others}${decided.via ? ` (${decided.via})` : ""}`;
     fill(this.outcome, el("strong", {}, `${how}${by}`), " ", el("time", { title: exact(decided.at) }, ago(decided.at)),
       decided.reason && !why ? `: ${short(decided.reason, 400)}` : "", remembered(decided));
     if (decided.arguments) {

@@ -1,7 +1,6 @@
-// The reader's sessions: where they are logged in, since when, and the way to end each; and who stands in for them.
+// The reader's sessions: where they are logged in, since when, and the way to end each.
 
 import { get, remove } from "./api.js";
-import { AwayPart } from "./away.js";
 import { el, fill, say, setText } from "./dom.js";
 import { ago, exact } from "./words.js";
 
@@ -22,7 +21,7 @@ export class SessionsView {
     this.rows = el("ul", { class: "remembered", "aria-label": "Sessions" });
     this.title = el("h1", { tabindex: "-1" }, "Where you are logged in");
     const told = `${who.name}: ${who.rights.join(", ") || "no rights"}; sees ${who.scope} tasks${who.teams.length ? `; teams ${who.teams.join(", ")}` : ""}`;
-    this.node = el("article", { class: "task" }, this.title, el("p", { class: "quiet" }, told), this.problem, this.rows, new AwayPart(who).node);
+    this.node = el("article", { class: "task" }, this.title, el("p", { class: "quiet" }, told), this.problem, this.rows);
     this.load();
   }
 

@@ -209,7 +209,6 @@ export class Story {
 
   onApprovalVoted(data) { (this.questions.get(data.request_id).votes ??= []).push(data); }
 
-  onApprovalEscalated(data) { this.questions.get(data.request_id).escalated = data.to; }
 
   onApprovalRemembered(data, at) {
     if (data.call_id) this.call(data.call_id, data.action).passed = data;
