@@ -92,7 +92,7 @@ Table = Annotated[dict[str, V], AfterValidator(frozen)]
 
 
 class MemoryConfig(BaseModel):
-    """Which facts of the memory store a task has."""
+    """The facts of the memory store that a task has."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -155,7 +155,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     memory: str | None = Field(default=None, description="The memory store's name.")
     memory_config: MemoryConfig = Field(
         default=MemoryConfig(),
-        description="Which facts a task has: namespace, scope, top_k and threshold.",
+        description="The facts that a task has: namespace, scope, top_k and threshold.",
     )
     learn: bool = Field(default=False, description="Save facts from a task.")
     reuse: Literal["off", "offer", "auto"] = Field(
