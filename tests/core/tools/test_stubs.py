@@ -13,7 +13,7 @@ from delf.tools.catalogs import best_first
 from delf.tools.find_tools import own_tools
 from delf.tools.function import tool
 from delf.tools.stubs import fill, render_stubs, stubs_of
-from delf.tools.type_texts import shorten
+from delf.tools.type_texts import shorten, with_none
 from delf_engine.toolset import load_toolset
 
 
@@ -205,3 +205,21 @@ def test_keys_go_only_where_there_are_more_than_told():
     assert shorten(text, 10, lambda name: False).count("key_") == 20
     cut = shorten(text, 10, lambda name: name == "key_19", 5)
     assert cut.endswith('"key_4": dict, "key_19": {"x": int}, ...}')
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "after"),
+    [
+        ('{"a": {"b": str}}', ("a", "b"), '{"a": {"b": str | None}}'),
+        ('{"a": list[{"b": int}] | str}', ("a", "*", "b"), '{"a": list[{"b": int | None}] | str}'),
+        ("list[list[str]]", ("*", "*"), "list[list[str | None]]"),
+        ("(P := {\"boss\": P, \"k\": Literal['x']})", ("k",), "(P := {\"boss\": P, \"k\": Literal['x'] | None})"),
+        ("dict", (), "dict | None"),
+        ("str | None", (), "str | None"),
+        ("Any", (), "Any"),
+        ('{"a": str, ...}', ("z",), '{"a": str, ...}'),
+        ("{broken", ("a",), "{broken"),
+    ],
+)  # fmt: skip
+def test_a_type_has_none_where_answers_had_it(text, place, after):
+    assert with_none(text, [place]) == after

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plugins.mcp.conftest import run
+from plugins.mcp.conftest import invoke, run
 from plugins.mcp.test_hostile import tool
 
 DATA = base64.b64encode(b"\x89PNG").decode()
@@ -50,3 +50,54 @@ async def test_a_tool_that_does_not_keep_its_word_gives_its_text(rogue, protocol
     srv = rogue("plain", does=does, protocol=protocol)
     response, _, _ = await run(srv, "print(await rogue.good())")
     assert response.text == "a dot"
+
+
+def returned(srv) -> str:
+    return srv.listed[0].full_types().returns
+
+
+@pytest.mark.parametrize(
+    ("answer", "learned"),
+    [
+        ({"content": [WORD]}, "str"),
+        ({"content": [{"type": "text", "text": '[{"n": 1}]'}]}, 'str (JSON: list[{"n": int}])'),
+        ({"content": [], "structuredContent": {"n": [1.5]}}, '{"n": list[float]}'),
+        ({"content": [WORD, IMAGE]}, 'list[str | {"type": str, "media_type": str, "data": bytes}]'),
+    ],
+)
+async def test_results_without_a_schema_are_learned_from_answers(rogue, answer, learned) -> None:
+    srv = rogue("plain", does={"answer": answer})
+    (before,) = await srv.actions()
+    assert before.returns == returned(srv) == "str"
+    await invoke(srv, "good")
+    _, _, model = await run(srv, "print(await rogue.good())")
+    assert f"-> {learned}:" in model.prompts[0], "the next task has it"
+    later = rogue("plain", does={"answer": answer})
+    (after,) = await later.actions()
+    assert returned(later) == learned
+    assert after.digest == before.digest, "what was approved stays approved"
+    quiet = rogue("plain", does={"answer": answer}, sample=False)
+    await invoke(quiet, "good")
+    assert returned(quiet) == "str"
+
+
+async def test_nulls_that_a_schema_lacks_are_told_once_and_shown(rogue, caplog) -> None:
+    item = {"type": "object", "properties": {"by": {"type": "string"}, "n": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"found": {"type": "array", "items": item}}}
+    found = [{"by": "ada", "n": 1}, {"by": None, "n": 2}, {"by": None, "n": 3}]
+    answer = {"content": [], "structuredContent": {"found": found}}
+    srv = rogue("plain", does={"tools": [tool("good", outputSchema=schema)], "answer": answer})
+    response, _, _ = await run(srv, "for _ in range(2):\n    await rogue.good()\nprint('done')")
+    told = [r.message for r in caplog.records if "None" in r.message]
+    assert told == ["rogue.good answered with None at found.1.by, which its schema lacks"]
+    assert "found.1.by" in str(response.trace.to_dict())
+    assert returned(srv) == '{"found": list[{"by": str | None, "n": int}]}'
+
+
+async def test_a_stub_has_the_whole_type_of_what_a_tool_takes(rogue) -> None:
+    keys = {f"key{n}": {"type": "string"} for n in range(30)}
+    deep = {"type": "object", "properties": {"filter": {"type": "object", "properties": keys}}}
+    inputs = {"type": "object", "properties": {"query": deep}}
+    srv = rogue("plain", does={"tools": [tool("good", inputSchema=inputs)]})
+    _, _, model = await run(srv, "print(1)")
+    assert '?"key29": str' in model.prompts[0]

@@ -21,7 +21,6 @@ from delf.errors import (
 from delf.tools.action import Action
 from delf_openapi import APITool
 from delf_openapi.failures import SpecError
-from delf_openapi.sampling import shape_of
 from support.openapi_specs import PETS, body, one, param, spec
 from support.raw_http import Reply, raw_server
 
@@ -444,25 +443,6 @@ async def test_shapes_are_learnt_and_values_are_not(tmp_path: pathlib.Path) -> N
     kept = b"".join(f.read_bytes() for f in (tmp_path / "cache").iterdir())
     assert b"s3cret" not in kept
     assert b"private" not in kept
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"ada@example.org": {"n": 1}, "x": 1},
-        {"example.org": {"n": 1}},
-        {"ada": {"age": 1}, "bob": {"age": 2}, "cyd": {"age": 3}},
-        {"7f3a9": 1, "u12345": 2},
-    ],
-    ids=["addresses", "hosts", "names", "ids"],
-)
-def test_keys_that_are_values_are_not_learnt(value: Any) -> None:
-    assert shape_of(value) == {"type": "object"}
-
-
-def test_keys_that_are_names_are_learnt() -> None:
-    value = {"@odata.type": "x", "$ref": 1, "_id": True, "first-name": None, "from": {"a": 1}}
-    assert list(shape_of(value)["properties"]) == list(value)
 
 
 # -- hostile specifications --------------------------------------------------------------

@@ -89,6 +89,34 @@ async def test_what_does_not_fit_stays_as_it_came_and_is_told_once(
     assert "parent: [1] is not of type 'object'" in record.message
 
 
+async def test_nulls_that_are_not_declared_are_told_once_and_shown(
+    server, open_api, invoke, caplog, tmp_path
+) -> None:
+    kind = {"enum": ["a", "b"]}
+    item = {"type": "object", "properties": {"created_by": {"type": "string"}, "kind": kind}}
+    more = {"type": "object", "additionalProperties": {"type": "string"}}
+    properties = {"results": {"type": "array", "items": item}, "by_id": more}
+    page = spec_of({"type": "object", "properties": properties})
+    folder = str(tmp_path / "learned")
+    tool = open_api(page, cache_dir=folder)
+    items = [{"created_by": "ada"}, *[{"created_by": None, "kind": None}] * 20]
+    answers(server, {"results": items, "by_id": {"u7": None}})
+    await invoke(tool, "get_it")
+    answers(server, {"results": items[5:], "by_id": {"u8": None}})
+    await invoke(tool, "get_it")
+    told = [r.message for r in caplog.records if "not as its specification says" in r.message]
+    assert len(told) == 2, "each place once; u8 is another one than u7"
+    assert "results.1.created_by: None, where the schema has no null" in told[0]
+    assert "results.1.kind: None" in told[0]
+    assert "results" not in told[1]
+    await tool.aclose()
+    for each in (tool, open_api(page, cache_dir=folder)):
+        (action,) = await each.actions()
+        found = action.full_types().returns
+        assert "\"created_by\": str | None, \"kind\": Literal['a', 'b'] | None" in found
+    assert "u7" not in "".join(f.read_text() for f in (tmp_path / "learned").iterdir())
+
+
 async def test_raise_is_an_error_that_says_that_the_call_was_made(server, open_api, invoke) -> None:
     tool = open_api(spec_of(ONE), validate="raise")
     answers(server, {"day": "2026-01-31"})

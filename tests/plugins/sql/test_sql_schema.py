@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import sqlite3
+import uuid
+from decimal import Decimal
 
 import pytest
 
@@ -104,6 +107,65 @@ async def test_the_context_is_the_schema(shop, open_sql):
     assert "127.0.0.1" not in head + lines
 
 
+DECIMAL, ZONE = "are Decimal: float(x) beside floats", "timestamptz is a datetime with its zone"
+JSON_TEXT = "json is text: json.loads(x)"
+VALUES = {
+    "sqlite": [
+        ("date", "'2024-01-31'", str, "dates and times are text"),
+        ("boolean", "true", int, "booleans are 1 and 0"),
+        ("json", "'[1]'", str, JSON_TEXT),
+        ("decimal(9, 2)", "1.5", float, "decimals are float"),
+    ],
+    "duckdb": [
+        ("decimal(9, 2)", "1.5", Decimal, DECIMAL),
+        ("timestamptz", "'2024-01-31'", dt.datetime, ZONE),
+        ("interval", "interval '1 day'", dt.timedelta, "intervals are timedelta"),
+        ("uuid", "uuid()", uuid.UUID, "uuid is a UUID"),
+        ("date", "'2024-01-31'", dt.date, ""),
+        ("boolean", "true", bool, ""),
+    ],
+    "postgresql": [
+        ("decimal(9, 2)", "1.5", Decimal, DECIMAL),
+        ("timestamptz", "'2024-01-31'", dt.datetime, ZONE),
+        ("interval", "interval '1 day'", dt.timedelta, "intervals are timedelta"),
+        ("uuid", "gen_random_uuid()", uuid.UUID, "uuid is a UUID"),
+        ("jsonb", "'[1]'", list, "json is dict or list"),
+        ("date", "'2024-01-31'", dt.date, ""),
+    ],
+    "mariadb": [
+        ("decimal(9, 2)", "1.5", Decimal, DECIMAL),
+        ("time", "'12:30'", dt.timedelta, "time is timedelta"),
+        ("boolean", "true", int, "booleans are 1 and 0"),
+        ("bit(3)", "b'101'", bytes, "bit is bytes"),
+        ("datetime", "'2024-01-31'", dt.datetime, ""),
+    ],
+}
+
+
+@pytest.mark.services
+async def test_the_context_says_what_values_are(any_database, open_sql):
+    rows = VALUES[any_database.kind]
+    columns = ", ".join(f"c{number} {row[0]}" for number, row in enumerate(rows))
+    literals = ", ".join(row[1] for row in rows)
+    any_database.run(f"CREATE TABLE v ({columns}); INSERT INTO v VALUES ({literals})")
+    sql = open_sql(any_database)
+    head = (await sql.context("x")).partition("\n")[0]
+    (found,) = await sql.query("SELECT * FROM v")
+    for (declared, _, kind, said), value in zip(rows, found.values(), strict=True):
+        assert type(value) is kind, declared
+        assert said in head
+    (mean,) = await sql.query("SELECT avg(n) AS n FROM (SELECT 1 AS n UNION ALL SELECT 2) AS t")
+    assert (DECIMAL in head and "avg()" in head) == isinstance(mean["n"], Decimal)
+
+
+@pytest.mark.services
+async def test_the_context_says_nothing_of_values_that_are_as_expected(any_database, open_sql):
+    any_database.run("CREATE TABLE v (n int, name varchar(9))")
+    head = (await open_sql(any_database).context("x")).partition("\n")[0]
+    is_plain = any_database.kind in ("sqlite", "duckdb")
+    assert ("values" in head) != is_plain, "where means are Decimal it is always said"
+
+
 @pytest.mark.services
 async def test_the_context_is_live(any_database, open_sql):
     sql = open_sql(any_database)
@@ -161,7 +223,7 @@ async def test_a_huge_database_is_capped(any_database, open_sql):
     any_database.run(f"{tables} CREATE TABLE invoices (id int PRIMARY KEY, amount int);")
     sql = open_sql(any_database, schema_chars=500, name="erp")
     text = await sql.context("Which invoice has the largest amount?")
-    assert len(text) < 600
+    assert len(text) < 620
     lines = text.splitlines()
     assert lines[0].endswith("41 tables:")
     assert lines[1].startswith("invoices(id int")

@@ -202,6 +202,7 @@ class MCP(delf_mcp.connection.MCP):
         server: str | None = ...,
         effects: Mapping[str, Any] = ...,
         max_tools: int = ...,
+        sample: bool = ...,
         sampling: Literal['ask', 'allow', 'refuse'] = ...,
         roots: Sequence[str] = ...,
         timeout: float = ...,

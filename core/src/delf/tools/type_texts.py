@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 Named = Callable[[str], bool]
@@ -12,6 +12,8 @@ Named = Callable[[str], bool]
 _KEY: Final = re.compile(r'\??"(?:[^"\\]|\\.)*": ?')
 _STRING: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
 _LITERAL: Final = "Literal["
+_LIST: Final = "list["
+_ITEMS: Final = "*"
 _MORE: Final = "..."
 _DEEPEST: Final = 12
 _FORMS: Final = ((_DEEPEST, 80), (4, 60), (3, 60), (2, 60), (1, 60))
@@ -41,6 +43,9 @@ class _Group(NamedTuple):
     is_cut: bool
 
 
+_Parts = tuple[str | _Group, ...]
+
+
 class _Form(NamedTuple):
     """The parts of a type that are written.
 
@@ -53,6 +58,9 @@ class _Form(NamedTuple):
     depth: int
     names: int
     values: int
+
+
+_WHOLE: Final = _Form(1_000, 1_000_000, 1_000_000)
 
 
 def shorten(text: str, limit: int, named: Named, names: int = 60, values: int = 12) -> str:
@@ -83,6 +91,68 @@ def shorten(text: str, limit: int, named: Named, names: int = 60, values: int = 
     return short
 
 
+def with_none(text: str, places: Iterable[Sequence[str]]) -> str:
+    """Add ``| None`` to a type at some places, as answers have shown it.
+
+    Args:
+        text: A type in stub notation.
+        places: The keys that lead to each value, with ``*`` for the items of a list. A place that
+            the type does not tell changes nothing.
+    """
+    for place in sorted(map(tuple, places)):
+        try:
+            parts = _Reader(text).parts("")
+        except ValueError:
+            break
+        text = _written(_with_none(parts, place), _WHOLE, _nothing)
+    return text
+
+
+def _with_none(parts: _Parts, place: Sequence[str]) -> _Parts:
+    if not place:
+        text = _written(parts, _WHOLE, _nothing)
+        return parts if text == "Any" or text.endswith("None") else (*parts, " | None")
+    key, rest = place[0], place[1:]
+    if key == _ITEMS:
+        return _with_none_inside(parts, rest)
+    marked: list[str | _Group] = []
+    for part in parts:
+        if isinstance(part, _Group) and part.is_record:
+            items = (
+                item._replace(parts=_with_none(item.parts, rest)) if item.key == key else item
+                for item in part.items
+            )
+            marked.append(part._replace(items=tuple(items)))
+        else:
+            marked.append(part)
+    return tuple(marked)
+
+
+def _with_none_inside(parts: _Parts, place: Sequence[str]) -> _Parts:
+    """Add it to the items of the first list."""
+    begin = next((n for n, p in enumerate(parts) if isinstance(p, str) and _LIST in p), None)
+    if begin is None:
+        return parts
+    before, _, first = str(parts[begin]).partition(_LIST)
+    inner: list[str | _Group] = []
+    depth = 1
+    for number, part in enumerate((first, *parts[begin + 1 :]), begin):
+        if isinstance(part, _Group):
+            inner.append(part)
+            continue
+        for at, char in enumerate(part):
+            depth += (char == "[") - (char == "]")
+            if not depth:
+                marked = _with_none((*inner, part[:at]), place)
+                return (*parts[:begin], before + _LIST, *marked, part[at:], *parts[number + 1 :])
+        inner.append(part)
+    return parts
+
+
+def _nothing(_name: str) -> bool:
+    return False
+
+
 class _Reader:
     """Reads one type.
 
@@ -94,7 +164,7 @@ class _Reader:
         self._text = text
         self._at: int = 0
 
-    def parts(self, ends: str, level: int = 0) -> tuple[str | _Group, ...]:
+    def parts(self, ends: str, level: int = 0) -> _Parts:
         """Read up to one of some characters, or to the end.
 
         Raises:
@@ -152,7 +222,7 @@ class _Reader:
                 return _Group(not is_literal, tuple(items), is_cut)
 
 
-def _written(parts: tuple[str | _Group, ...], form: _Form, named: Named) -> str:
+def _written(parts: _Parts, form: _Form, named: Named) -> str:
     return "".join(
         part if isinstance(part, str) else _group_text(part, form, named) for part in parts
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from delf.errors import (
     DelfError,
@@ -13,20 +14,50 @@ from delf.errors import (
 )
 from delf.tools.action import EFFECTS, Action
 from delf.tools.json_schema import Checker, Fault, at, clean
-from delf.tools.signature import Parameter
+from delf.tools.signature import FullTypes, Parameter
+from delf.tools.type_texts import with_none
 from delf.types import Effect
 from delf_schemas.names import argument_name, method_name, sentence, unique
 from delf_schemas.plain import Misfit, plain, with_decimals, without_bytes
-from delf_schemas.shapes import Shapes, default_text, merge_object, safe_text
+from delf_schemas.samples import Place
+from delf_schemas.shapes import (
+    FULL,
+    FULL_CHARS,
+    SHORT,
+    Extent,
+    Shapes,
+    default_text,
+    merge_object,
+    safe_text,
+)
 
 _SUMMARY: Final = 280
-_DOC: Final = 90
-_ARGUMENT: Final = 260
 _RETURNS: Final = 420
 _VISITS: Final = 20_000
 _MOST: Final = 500
 _WHOLE: Final = "arguments"
 """The one argument of an action whose schema is not a list of properties."""
+
+
+class _Room(NamedTuple):
+    """The room of a parameter in a stub.
+
+    Args:
+        argument: Characters of its type.
+        doc: Characters of the line about it.
+        extent: The parts of its schema that are told.
+    """
+
+    argument: int
+    doc: int
+    extent: Extent
+
+
+_SHORT_ROOM: Final = _Room(260, 90, SHORT)
+_FULL_ROOM: Final = _Room(FULL_CHARS, 240, FULL)
+
+Seen = tuple[str | None, frozenset[Place]]
+"""The type of results as they were seen, and where they held None though nothing declares it."""
 
 Send = Callable[[dict[str, Any]], Awaitable[Any]]
 """Makes a call, with arguments under the names of the schema, as plain JSON data."""
@@ -40,6 +71,7 @@ def action_from_schema(
     description: str = "",
     result: Mapping[str, Any] | None = None,
     effect: Effect = "irreversible",
+    seen: Callable[[], Seen] | None = None,
 ) -> Action:
     """An action that takes what a JSON schema says.
 
@@ -53,6 +85,7 @@ def action_from_schema(
         description: What it does; its first sentences are shown to the model.
         result: The schema of what it gives, if that is known.
         effect: What it does to the world.
+        seen: Gives what its results have shown; without a schema they are texts before.
 
     Raises:
         ToolDefinitionError: When the schema cannot be used.
@@ -65,20 +98,43 @@ def action_from_schema(
     async def call(**given: Any) -> Any:
         return await send(taken.named(given))
 
-    returns = "Any"
-    if result is not None:
-        returns = safe_text(Shapes(_Schema(result), _VISITS), result, "out", _RETURNS)
+    unknown = "Any" if seen is None else "str"
+
+    @functools.cache
+    def full() -> tuple[tuple[Parameter, ...], str]:
+        returns = unknown if result is None else result_text(result)
+        return taken.parameters_in(_FULL_ROOM), returns
+
+    def full_types() -> FullTypes:
+        parameters, returns = full()
+        learned, nulls = (None, frozenset[Place]()) if seen is None else seen()
+        if result is None and learned is not None:
+            returns = learned
+        return FullTypes(parameters=parameters, returns=with_none(returns, nulls))
+
     return Action(
         name=final,
         permission=final,
         effect=effect,
         summary=clean(description, _SUMMARY) or final.replace("_", " "),
         parameters=taken.parameters,
-        returns=returns,
+        returns=unknown if result is None else result_text(result, SHORT, _RETURNS),
         validate=taken.validate,
         call=call,
         schema=taken.schema,
+        full_types=full_types,
     )
+
+
+def result_text(schema: Mapping[str, Any], extent: Extent = FULL, limit: int = FULL_CHARS) -> str:
+    """The type of what an action gives.
+
+    Args:
+        schema: Of its results.
+        extent: The parts of the schema that are told.
+        limit: The most characters.
+    """
+    return safe_text(Shapes(_Schema(schema), _VISITS, extent=extent), schema, "out", limit)
 
 
 class _Arguments:
@@ -108,21 +164,29 @@ class _Arguments:
             raise ToolDefinitionError(
                 f"{action} takes {len(properties):,} arguments, and at most {_MOST} are read"
             )
-        parameters: list[Parameter] = []
-        shapes = Shapes(document, _VISITS)
         for name in sorted(properties, key=lambda name: name not in required):
             arg = unique(argument_name(name), self._names)
             self._names[arg], self._schemas[arg] = name, properties[name]
-            found = _looked_at(document, properties[name])
+        self._required = required
+        self.parameters = self.parameters_in(_SHORT_ROOM)
+
+    def parameters_in(self, room: _Room) -> tuple[Parameter, ...]:
+        """The parameters with types as long as there is room for."""
+        shapes = Shapes(self._document, _VISITS, extent=room.extent)
+        parameters: list[Parameter] = []
+        for arg, schema in self._schemas.items():
+            found = _looked_at(self._document, schema)
             parameters.append(
                 Parameter(
                     name=arg,
-                    type_text=safe_text(shapes, properties[name], "in", _ARGUMENT),
-                    default_text=None if name in required else default_text(found),
-                    doc=sentence(found.get("description"), _DOC),
+                    type_text=safe_text(shapes, schema, "in", room.argument),
+                    default_text=None
+                    if self._names[arg] in self._required
+                    else default_text(found),
+                    doc=sentence(found.get("description"), room.doc),
                 )
             )
-        self.parameters = tuple(parameters)
+        return tuple(parameters)
 
     def schema(self) -> dict[str, Any]:
         """The arguments as a JSON schema, under the names that scripts use."""

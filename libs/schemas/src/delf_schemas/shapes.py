@@ -206,6 +206,13 @@ class Shapes:
         return "Any" if merged is None else "dict"
 
     def _typed(self, kind: Any, found: dict[str, Any], depth: int, mode: Mode) -> str:
+        content = found.get("contentSchema")
+        if kind == "string" and mode == "out" and isinstance(content, dict) and depth > 0:
+            # A script has to decode it: the type of the result is a text all the same.
+            mixed = ", or plain text" if "x-at-times" in found else ""
+            return f"str (JSON: {self._any(cast('Any', content), depth, mode)}{mixed})"
+        if kind == "bytes":  # no type of JSON: a shape of a value that was seen
+            return "bytes"
         if kind == "string" and is_binary(found):
             return "bytes" if mode == "in" else "str"  # an answer in JSON has none
         if kind == "string" and self._dates and mode == "out" and found.get("format") in _DATES:

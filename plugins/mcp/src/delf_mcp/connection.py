@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from delf.tools.connection import describe_actions
 from delf.tools.json_schema import clean
 from delf.types import Effect
 from delf_mcp.config import server_settings, servers_in
+from delf_mcp.learning import Results
 from delf_mcp.settings import MCPOptions, MCPSettings
 from delf_schemas.actions import action_from_schema
 
@@ -107,6 +109,7 @@ class MCP(Connection):
         self._first: dict[str, str] | None = None
         self._digests: dict[str, str] = {}
         self._servers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Server] = WeakKeyDictionary()
+        self._results = Results(self.name, self.settings)
 
     @classmethod
     def from_file(cls, path: str | Path, **options: Any) -> list[MCP]:
@@ -180,6 +183,7 @@ class MCP(Connection):
         server = self._servers.pop(asyncio.get_running_loop(), None)
         if server is not None:
             await server.link.aclose()
+        await self._results.aclose()
 
     # -- resources ----------------------------------------------------------------------
 
@@ -285,6 +289,7 @@ class MCP(Connection):
             tool.input_schema,
             description=tool.description or tool.title or "",
             result=tool.output_schema,
+            seen=functools.partial(self._results.seen, tool),
         )
         inner = made.call
 
@@ -340,6 +345,11 @@ class MCP(Connection):
         value = result_of(tool.name, result)
         tell(result.meta)
         context = server.asking.context
+        if faults := await self._results.learn(tool, value):
+            told = f"{self.name}.{tool.name} answered with None at {faults}, which its schema lacks"
+            _log.warning("%s", told)
+            if context is not None:
+                context.say(f"{told}\n")
         if context is not None:
             for name, data in files_of(result.content):
                 context.add_output_file(f"{self.name}-{context.call_id}-{name}", data)

@@ -1,4 +1,4 @@
-"""Records of the tools that the user's ``effects`` were about: kept between runs, for the user."""
+"""Records kept between runs for the user: tools of which ``effects`` hold, shapes of results."""
 
 from __future__ import annotations
 
@@ -31,11 +31,7 @@ class KnownTools:
     """
 
     def __init__(self, name: str, settings: MCPSettings) -> None:
-        where = [settings.url, settings.command, *settings.args]
-        here = None if settings.command is None else str(settings.cwd or Path.cwd())
-        text = json.dumps([name, here, *where])
-        digest = hashlib.sha256(os.fsencode(text)).hexdigest()
-        self._path = _folder() / f"{digest[:32]}.json"
+        self._path = _folder() / f"{_digest_of(name, settings)}.json"
 
     def read(self) -> dict[str, str]:
         """The digests of the tools that are known."""
@@ -55,6 +51,44 @@ class KnownTools:
             write_own(self._path, text)
         except (OSError, ConfigurationError) as error:
             _log.warning("accepted tools are known only to this process: %s", error)
+
+
+class Learned:
+    """What the results of a server's tools have shown.
+
+    Args:
+        name: The connection's.
+        settings: Which server it is.
+    """
+
+    def __init__(self, name: str, settings: MCPSettings) -> None:
+        from platformdirs import user_cache_path
+
+        folder = user_cache_path("delf", appauthor=False) / "mcp"
+        self._path = folder / f"{_digest_of(name, settings)}.learned"
+
+    def read(self) -> Any:
+        """Implements :class:`delf_schemas.samples.Store`."""
+        try:
+            found = read_own(self._path) if is_own_folder(self._path.parent) else None
+            return json.loads(found or b"null")
+        except (ValueError, RecursionError):
+            return None
+
+    def write(self, value: Any) -> None:
+        """Implements :class:`delf_schemas.samples.Store`."""
+        try:
+            write_own(self._path, json.dumps(value))
+        except (OSError, ConfigurationError) as error:
+            _log.warning("the shapes of results are known only to this process: %s", error)
+
+
+def _digest_of(name: str, settings: MCPSettings) -> str:
+    """Tell a server from others: by its connection's name and the way to reach it."""
+    where = [settings.url, settings.command, *settings.args]
+    here = None if settings.command is None else str(settings.cwd or Path.cwd())
+    text = json.dumps([name, here, *where])
+    return hashlib.sha256(os.fsencode(text)).hexdigest()[:32]
 
 
 def _folder() -> Path:

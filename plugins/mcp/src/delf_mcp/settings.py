@@ -40,6 +40,10 @@ class MCPSettings(PluginSettings):
     max_tools: int = Field(
         default=2000, ge=1, le=20_000, description="A server with more tools is an error."
     )
+    sample: bool = Field(
+        default=True,
+        description="Learn the shapes of results that no schema describes, for later tasks.",
+    )
     sampling: Literal["ask", "allow", "refuse"] = Field(
         default="ask", description="Whether the server may ask the agent's model."
     )
@@ -90,6 +94,7 @@ class MCPOptions(ConnectionOptions, total=False):
     server: str | None
     effects: Mapping[str, Any]
     max_tools: int
+    sample: bool
     sampling: Literal["ask", "allow", "refuse"]
     roots: Sequence[str]
     timeout: float

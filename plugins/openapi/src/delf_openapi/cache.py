@@ -82,6 +82,27 @@ class Cache:
             _log.warning("%s cannot be kept: %s", name, error)
 
 
+class Learned:
+    """What was learned from the responses of one version of a specification.
+
+    Args:
+        cache: Where it is kept.
+        version: The specification's.
+    """
+
+    def __init__(self, cache: Cache, version: str) -> None:
+        self._cache = cache
+        self._name = f"{version}.learned"
+
+    def read(self) -> Any:
+        """Implements :class:`delf_schemas.samples.Store`."""
+        return self._cache.read(self._name)
+
+    def write(self, value: Any) -> None:
+        """Implements :class:`delf_schemas.samples.Store`."""
+        self._cache.write(self._name, value)
+
+
 def _check_owner(file: BinaryIO) -> None:
     """Refuse a file that others may have written, even in a folder that all can write to.
 

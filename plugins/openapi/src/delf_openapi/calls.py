@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import ToolExecutionError
+from delf.tools.type_texts import with_none
 from delf_openapi.answers import failure
-from delf_openapi.compiler import Argument, Entry
+from delf_openapi.compiler import Argument, Entry, compile_full
 from delf_openapi.homes import KeyServers
 from delf_openapi.operations import read_operation
 from delf_openapi.requests import FULL, RequestBuilder
@@ -20,15 +21,16 @@ if TYPE_CHECKING:
     from delf.tools.context import CallContext
     from delf_openapi.answers import Answer
     from delf_openapi.loading import API
-    from delf_openapi.sampling import Samples
     from delf_openapi.transport import Transport
-    from delf_openapi.typed import Responses, Typed
+    from delf_openapi.typed import Fault, Responses, Typed
+    from delf_schemas.samples import Place, Samples
 
 CONTEXT: Final = " context"
 """The key by which a call is given its task: no parameter of an API has such a name."""
 
 _SIGNATURE_CHARS: Final = 1500
 _MOST_TOLD: Final = 1000
+_MOST_FAULTS: Final = 5
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +56,7 @@ class Caller:
         self._transport: Transport | None = None
         self._responses: Responses | None = None
         self._told: set[tuple[str, tuple[str, ...]]] = set()
+        self._null_places: dict[str, set[Place]] = {}
 
     def builder(self, call: Call) -> RequestBuilder:
         """Make the builder that checks and builds the requests of an action, on first use.
@@ -100,10 +103,10 @@ class Caller:
             raise failure(answer, request)
         body = answer.body()
         typed = await self._typed(call, builder, answer, body)
-        if self.samples is not None and answer.content and not typed.declared:
-            self.samples.note(call.entry.spot.name, body)
+        self._learn(call.entry.spot.name, body, typed)
         if typed.faults:
             self._tell(f"{request.label} answered {answer.status}", typed.faults, context)
+        self._learn_nulls(call, typed.faults)
         return answer.whole(typed.value) if full else typed.value
 
     async def _typed(self, call: Call, builder: RequestBuilder, answer: Answer, body: Any) -> Typed:
@@ -116,6 +119,25 @@ class Caller:
             return found.untyped(builder.operation, answer, body)
         return await asyncio.to_thread(found.typed, builder.operation, answer, body)
 
+    def _learn(self, action: str, body: Any, typed: Typed) -> None:
+        """Learn the shape of a response that is not declared."""
+        seen = self.samples
+        if seen is None or typed.declared or not isinstance(body, (dict, list)):
+            return
+        if seen.wants(action):
+            seen.note(action, body)
+
+    def _learn_nulls(self, call: Call, faults: Sequence[Fault]) -> None:
+        """Learn where a response holds None, if the declared type has the place."""
+        name, places = call.entry.spot.name, {fault.place for fault in faults if fault.is_null}
+        places -= self._null_places.setdefault(name, set())
+        if self.samples is None or not places:
+            return
+        self._null_places[name] |= places
+        declared = compile_full(call.api.document, call.entry, call.api.full_shapes).returns
+        known = {place for place in places if with_none(declared, [place]) != declared}
+        self.samples.note_nulls(name, known)
+
     def _bear(self, action: str, faults: list[str]) -> None:
         """Warn once that arguments are sent though their specification forbids them."""
         key = (action, tuple(faults))
@@ -125,21 +147,26 @@ class Caller:
             self._told.add(key)
         _log.warning("%s is called against its specification: %s", action, "; ".join(faults))
 
-    def _tell(self, what: str, faults: tuple[str, ...], context: CallContext | None) -> None:
-        """Say that a response is not as declared, once for each way in which it is not.
+    def _tell(self, what: str, faults: Sequence[Fault], context: CallContext | None) -> None:
+        """Say that a response is not as declared, once for each place and kind of fault.
 
         Raises:
             ToolExecutionError: When that is to be an error.
         """
-        text = f"{what}, and not as its specification says: {'; '.join(faults)}"
-        if self._settings.validate == "raise":
+        is_error = self._settings.validate == "raise"
+        keys = [(what, (*fault.place, fault.kind)) for fault in faults]
+        new = [f for f, key in zip(faults, keys, strict=True) if is_error or key not in self._told]
+        if not new:
+            return
+        more = "; and more" if len(new) > _MOST_FAULTS else ""
+        listed = "; ".join(fault.text for fault in new[:_MOST_FAULTS])
+        text = f"{what}, and not as its specification says: {listed}{more}"
+        if is_error:
             raise ToolExecutionError(
                 text, hint='the call was made; validate="warn" gives what it answered'
             )
-        if (key := (what, faults)) in self._told:
-            return
         if len(self._told) < _MOST_TOLD:
-            self._told.add(key)
+            self._told.update(keys)
         _log.warning("%s: %s", self.name, text)
         if context is not None:
             context.say(f"{text}\n")

@@ -14,6 +14,7 @@ from delf_openapi.document import Document
 from delf_openapi.failures import SpecError, pointer_of
 from delf_openapi.operations import Operation, Param, Spot, read_operation
 from delf_schemas.names import sentence, snake
+from delf_schemas.samples import Samples
 from delf_schemas.shapes import FULL_CHARS, Shapes, default_text, is_binary, safe_text
 
 GUESSED: Final = " (what it gives is a guess)"
@@ -128,6 +129,26 @@ def compile_full(document: Document, entry: Entry, shapes: Shapes) -> Entry:
     if entry.returns != entry.declared:
         full.returns = entry.returns
     return full
+
+
+def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
+    """Put shapes of results that were seen into entries, beside what their specification declares.
+
+    Args:
+        entries: Of one API.
+        samples: What was learned of it.
+    """
+    samples.has_news = False
+    for entry in entries:
+        seen = samples.type_of(entry.spot.name)
+        if seen is None:
+            continue
+        if entry.undeclared:
+            entry.returns = seen
+            entry.summary = entry.summary.removesuffix(GUESSED)
+        else:
+            known = entry.declared in ("Any", seen)
+            entry.returns = entry.declared if known else f"{entry.declared} | {seen}"
 
 
 def compile_operation(

@@ -19,17 +19,19 @@ from delf.tools.action import Action
 from delf.tools.connection import Connection, describe_actions
 from delf.tools.json_schema import clean
 from delf.tools.signature import FullTypes, Parameter
+from delf.tools.type_texts import with_none
 from delf.types import Permission
+from delf_openapi.cache import Cache, Learned
 from delf_openapi.calls import CONTEXT, Call, Caller
-from delf_openapi.compiler import Argument, Entry, compile_full
+from delf_openapi.compiler import Argument, Entry, apply_samples, compile_full
 from delf_openapi.requests import FULL
 from delf_openapi.security import secured_names
 from delf_openapi.selection import resolved_confirm, told_effects
 from delf_openapi.settings import OpenAPIOptions, OpenAPISettings
 from delf_schemas.names import snake
+from delf_schemas.samples import Place, Samples
 
 if TYPE_CHECKING:
-    from delf_openapi.cache import Cache
     from delf_openapi.enrichment import Improvements
     from delf_openapi.loading import API
 
@@ -151,7 +153,7 @@ class APITool(Connection):
             if self._api is None:
                 self._api = self._loaded()
             if self._caller.samples is not None and self._caller.samples.has_news:
-                self._caller.samples.apply(self._api.entries.values())
+                apply_samples(self._api.entries.values(), self._caller.samples)
                 self._made = None
             if self._made is None:
                 self._made = self._all_actions(self._api)
@@ -162,11 +164,9 @@ class APITool(Connection):
 
         api = load_api(self.name, self._own, self._tree, self._wanted)
         if self._own.sample:
-            from delf_openapi.sampling import Samples
-
-            samples = Samples(self._own.cache_dir, api.version)
-            samples.apply(api.entries.values())
-            self._caller.samples = samples
+            kept = None if api.version is None else Learned(self._cache(), api.version)
+            self._caller.samples = samples = Samples(kept)
+            apply_samples(api.entries.values(), samples)
         self.confirm = resolved_confirm(self._asked, api.spots, api.entries, self.name)
         for name, effect in told_effects(self._own.effects, api.spots, self.name).items():
             if name in api.entries:
@@ -180,7 +180,7 @@ class APITool(Connection):
 
             apply_summaries(api.entries.values(), self._kept(api))
             if self._caller.samples is not None:  # what was seen wins over what was guessed
-                self._caller.samples.apply(api.entries.values())
+                apply_samples(api.entries.values(), self._caller.samples)
         hidden = self._hidden(api)
         shown: dict[Argument, Parameter] = {}
         # Where its calls go is not seen in an action, and makes it another one.
@@ -235,8 +235,6 @@ class APITool(Connection):
         return self._improved
 
     def _cache(self) -> Cache:
-        from delf_openapi.cache import Cache
-
         return Cache(self._own.cache_dir)
 
     def _summarised(self, api: API) -> str:
@@ -275,7 +273,10 @@ class APITool(Connection):
             names = {argument.arg for argument in told}
             full = compile_full(api.document, entry, api.full_shapes)
             arguments = [_parameter(a) for a in full.arguments if a.arg in names]
-            return FullTypes(parameters=tuple(arguments), returns=full.returns)
+            seen = self._caller.samples
+            nulls = frozenset[Place]() if seen is None else seen.nulls(entry.spot.name)
+            returns = with_none(full.returns, nulls)
+            return FullTypes(parameters=tuple(arguments), returns=returns)
 
         call = Call(self._caller, api, entry, covered, shown)
         return Action(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
 from importlib import import_module
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf.tools.json_schema import clean
@@ -18,6 +19,7 @@ from delf_openapi.bundles import bundled
 from delf_openapi.compiler import responses_of
 from delf_openapi.failures import SpecError
 from delf_openapi.patterns import matches
+from delf_schemas.samples import Place, place_of
 
 if TYPE_CHECKING:
     from openapi_core.unmarshalling.schemas.unmarshallers import SchemaUnmarshaller
@@ -30,7 +32,8 @@ MOST_BYTES: Final = 2_000_000
 """A longer response is neither validated nor typed."""
 
 SECONDS: Final = 5.0
-_FAULTS: Final = 5
+_FAULTS: Final = 50
+_MOST_ERRORS: Final = 1_000
 _FAULT_CHARS: Final = 200
 _MOMENT: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6}0*)?(?:[Zz]|[+-]\d\d:\d\d)"
@@ -44,17 +47,34 @@ class _TooLongError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """A way in which a response does not fit its schema.
+
+    Args:
+        text: What does not fit, in one line, with the path to the first such value.
+        place: Where, the same for all items of a list.
+        kind: The word of the schema that it breaks.
+        is_null: Whether None is there, and the schema has no None.
+    """
+
+    text: str
+    place: Place = ()
+    kind: str = ""
+    is_null: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Typed:
     """A response's body with the types that its specification declares.
 
     Args:
         value: The body; what does not fit is as it came.
-        faults: What does not fit, a line each.
+        faults: What does not fit, one for each place of the type and kind of fault.
         declared: Whether the specification says what this response holds.
     """
 
     value: Any
-    faults: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
     declared: bool = True
 
 
@@ -78,22 +98,22 @@ class Responses:
             return Typed(body, declared=False)
         if len(answer.content) > MOST_BYTES:
             size = f"{len(answer.content):,} bytes"
-            return Typed(body, (f"its {size} are neither validated nor typed",))
+            return Typed(body, (_of_all(f"its {size} are neither validated nor typed"),))
         status, schema = found
         key = (operation.spot.name, status)
         unmarshaller = self._known.get(key)
         if unmarshaller is None:
             unmarshaller = self._known[key] = self._made(schema)
         if isinstance(unmarshaller, str):
-            return Typed(body, (unmarshaller,))
+            return Typed(body, (_of_all(unmarshaller),))
         _deadline.set(time.monotonic() + SECONDS)
         try:
             faults = tuple(_faults(unmarshaller, body))
             return Typed(_lenient(unmarshaller).unmarshal(body), faults)
         except _TooLongError:
-            return Typed(body, (f"it was not validated within {SECONDS:g} s",))
+            return Typed(body, (_of_all(f"it was not validated within {SECONDS:g} s"),))
         except Exception as error:  # a schema that no validator can make sense of
-            return Typed(body, (f"its schema cannot be used: {type(error).__name__}",))
+            return Typed(body, (_of_all(f"its schema cannot be used: {type(error).__name__}"),))
 
     def untyped(self, operation: Operation, answer: Answer, body: Any) -> Typed:
         """A body as it came, and whether it is declared."""
@@ -228,14 +248,27 @@ def _lenient(unmarshaller: SchemaUnmarshaller) -> SchemaUnmarshaller:
     )
 
 
-def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[str]:
+def _of_all(text: str) -> Fault:
+    """The fault of a response that cannot be looked at."""
+    return Fault(text, kind=text)
+
+
+def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
     errors: Any = unmarshaller.schema_validator.validator.iter_errors(body)
-    for number, error in enumerate(errors):
-        if number >= _FAULTS:
-            yield "and more"
+    seen: set[tuple[Place, str]] = set()
+    for error in islice(errors, _MOST_ERRORS):
+        is_null, place = error.instance is None, place_of(error.absolute_path)
+        kind = "null" if is_null else str(error.validator)
+        if (place, kind) in seen:
+            continue
+        seen.add((place, kind))
+        path = ".".join(clean(str(part), 60) for part in error.absolute_path) or "the body"
+        told = (
+            "None, where the schema has no null" if is_null else clean(error.message, _FAULT_CHARS)
+        )
+        yield Fault(f"{path}: {told}", place, kind, is_null)
+        if len(seen) >= _FAULTS:
             return
-        place = ".".join(clean(part, 60) for part in error.absolute_path) or "the body"
-        yield f"{place}: {clean(error.message, _FAULT_CHARS)}"
 
 
 def _moment(text: str) -> datetime:

@@ -34,6 +34,7 @@ from delf_sql.relevance import ColumnNeed, rank_relations, rank_tables
 from delf_sql.rows import as_dicts
 from delf_sql.settings import SQLOptions, SQLSettings
 from delf_sql.target import check_dialect, make_target
+from delf_sql.value_notes import values_note
 
 if TYPE_CHECKING:
     from delf_sql.backends import Backend
@@ -270,11 +271,13 @@ class SQL(Connection):
         from delf_sql.render import PartialSchema, whole_schema
 
         dialect, budget = self.target.dialect, self.settings.schema_chars
-        head = f"{backend.version(session)}"
+        head = backend.version(session)
         relations = backend.relations(session)
         if not relations:
             return f"{head}, no tables"
         tables, others = self._candidates(backend, session, relations, task)
+        if note := values_note(tables, dialect):
+            head = f"{head} (values: {note})"
         text = whole_schema(tables, dialect, budget) if not others else None
         if text is not None:
             return f"{head}:\n{text}"

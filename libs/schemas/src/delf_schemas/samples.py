@@ -1,0 +1,240 @@
+"""Shapes learned from results: what nothing declares, and nulls where none is declared.
+
+Values are not kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol, cast
+
+from delf.machine.contexts import shared_task
+from delf_schemas.shapes import Shapes, safe_text
+
+Place = tuple[str, ...]
+"""The keys that lead to a value, with ``*`` for each index of a list."""
+
+ANY_INDEX: Final = "*"
+_MAX_DEPTH: Final = 4
+_MAX_KEYS: Final = 40
+_MAX_ITEMS: Final = 10
+_MAX_SAMPLES: Final = 20
+_MAX_NULLS: Final = 100
+_ALIKE: Final = 3
+_CHARS: Final = 420
+_JSON: Final = "contentSchema"
+_AT_TIMES: Final = "x-at-times"
+"""Marks the schema of a text that is JSON in some results only."""
+
+
+class Store(Protocol):
+    """A place for what was learned, kept between runs."""
+
+    def read(self) -> Any:
+        """Return what was written last, or None."""
+        ...
+
+    def write(self, value: Any) -> None:
+        """Keep plain data; a place that cannot be written costs a warning."""
+        ...
+
+
+class Samples:
+    """The shapes of results that were seen, by action.
+
+    Args:
+        store: Keeps them; None for this process alone.
+    """
+
+    def __init__(self, store: Store | None) -> None:
+        self._store = store
+        self.has_news = False
+        """True if something was learned since the flag was last reset."""
+        found: Any = None if store is None else store.read()
+        kept = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        self._shapes = _mapping(kept.get("shapes"))
+        nulls = _mapping(kept.get("nulls")).items()
+        self._nulls = {name: dict.fromkeys(_places(listed)) for name, listed in nulls}
+        self._counts: dict[str, int] = {}
+        self._writing: asyncio.Task[None] | None = None
+        self._dirty = False
+
+    def type_of(self, name: str) -> str | None:
+        """The type of an action's results as they were seen; None before the first."""
+        schema = self._shapes.get(name)
+        if not isinstance(schema, dict):
+            return None
+        return safe_text(Shapes(_Alone()), schema, "out", _CHARS)
+
+    def nulls(self, name: str) -> frozenset[Place]:
+        """The places of an action's results that held None, though nothing declares it."""
+        return frozenset(self._nulls.get(name, ()))
+
+    def wants(self, name: str) -> bool:
+        """Count a result of an action; True for the first ones, which are looked at."""
+        count = self._counts.get(name, 0)
+        self._counts[name] = count + 1
+        return count < _MAX_SAMPLES
+
+    def note(self, name: str, value: Any) -> None:
+        """Learn the shape of a result; it is written in the background."""
+        merged = merge_shapes(self._shapes.get(name), shape_of(value))
+        if merged != self._shapes.get(name):
+            self._shapes[name] = merged
+            self._changed()
+
+    def note_nulls(self, name: str, places: Iterable[Place]) -> frozenset[Place]:
+        """Learn where a result of an action held None; the places that are new."""
+        known = self._nulls.setdefault(name, {})
+        new = frozenset(places).difference(known)
+        if not new or len(known) >= _MAX_NULLS:
+            return new
+        known.update(dict.fromkeys(sorted(new)))
+        self._changed()
+        return new
+
+    def _changed(self) -> None:
+        self.has_news = True
+        if self._store is None:
+            return
+        self._dirty = True
+        if self._writing is None or self._writing.done():
+            self._writing = shared_task(self._write(self._store))
+
+    async def _write(self, store: Store) -> None:
+        while self._dirty:
+            self._dirty = False
+            nulls = {name: list(map(list, places)) for name, places in self._nulls.items()}
+            kept = {"shapes": dict(self._shapes), "nulls": nulls}
+            await asyncio.to_thread(store.write, kept)
+
+    async def aclose(self) -> None:
+        """Wait for what is being written."""
+        if self._writing is not None and not self._writing.done():
+            await self._writing
+
+
+def place_of(path: Iterable[str | int]) -> Place:
+    """The place of a path into a value, which is the same for all items of a list."""
+    return tuple(ANY_INDEX if isinstance(part, int) else part for part in path)
+
+
+def is_null_at(value: Any, path: Iterable[str | int]) -> bool:
+    """Tell whether a path leads to None in a value."""
+    for part in path:
+        try:
+            value = value[part]
+        except (LookupError, TypeError):
+            return False
+    return value is None
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _places(listed: Any) -> Iterable[Place]:
+    for place in cast("list[Any]", listed) if isinstance(listed, list) else []:
+        if isinstance(place, list):
+            yield tuple(map(str, cast("list[Any]", place)))
+
+
+class _Alone:
+    """The document of a learned schema, which refers to nothing."""
+
+    def absolute(self, ref: str) -> str:
+        return ref
+
+    def resolve(self, node: Any) -> dict[str, Any]:
+        return _mapping(node)
+
+
+def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
+    """The schema of a value; a text that is JSON has the schema of its content."""
+    if isinstance(value, bool):
+        return {"type": "boolean"}
+    if isinstance(value, str) and not depth:
+        return {"type": "string", **_content(value)}
+    kinds: dict[type, str] = {
+        int: "integer", float: "number", str: "string", type(None): "null", bytes: "bytes"
+    }  # fmt: skip
+    kind = kinds.get(cast("type[Any]", type(value)))
+    if kind is not None:
+        return {"type": kind}
+    if depth >= _MAX_DEPTH:
+        return {"type": "array"} if isinstance(value, list) else {"type": "object"}
+    if isinstance(value, list):
+        items: dict[str, Any] | None = None
+        for item in cast("list[Any]", value)[:_MAX_ITEMS]:
+            items = merge_shapes(items, shape_of(item, depth + 1))
+        return {"type": "array", "items": items} if items else {"type": "array"}
+    if isinstance(value, dict):
+        mapping = cast("dict[str, Any]", value)
+        # Keys of a mapping from ids are values, not names, and values are not kept.
+        if len(mapping) > _MAX_KEYS or not all(_is_name(k) for k in mapping):
+            return {"type": "object"}
+        shapes = {k: shape_of(v, depth + 1) for k, v in mapping.items()}
+        if _is_by_id(list(shapes.values())):
+            return {"type": "object"}
+        return {"type": "object", "properties": shapes}
+    return {}
+
+
+def _content(text: str) -> Mapping[str, Any]:
+    if not text.lstrip().startswith(("{", "[")):
+        return {}
+    try:
+        return {_JSON: shape_of(json.loads(text), 1)}
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _is_by_id(shapes: list[dict[str, Any]]) -> bool:
+    """Tell whether several objects of one shape are side by side, as under people's names."""
+    first = shapes[0] if len(shapes) >= _ALIKE else {}
+    return bool(first.get("properties")) and all(shape == first for shape in shapes)
+
+
+def _is_name(key: str) -> bool:
+    # A sign before a name is of the format (@type, $ref, _id); within it, it is an address.
+    plain = key.lstrip("@$").replace("-", "_")
+    if key[:1] == "@":
+        plain = plain.replace(".", "_")
+    return len(key) <= 40 and plain.isidentifier() and sum(c.isdigit() for c in key) <= 3
+
+
+def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
+    """Merge two shapes: their shared part, and each one's own."""
+    if not isinstance(first, dict) or not first:
+        return second
+    old = cast("dict[str, Any]", first)
+    kinds = list(dict.fromkeys([*_kinds(old), *_kinds(second)]))
+    if "number" in kinds and "integer" in kinds:
+        kinds.remove("integer")
+    result: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
+    names = [*old.get("properties", {}), *second.get("properties", {})]
+    if names and len(set(names)) <= _MAX_KEYS:
+        result["properties"] = {
+            n: merge_shapes(
+                old.get("properties", {}).get(n), second.get("properties", {}).get(n, {})
+            )
+            for n in dict.fromkeys(names)
+        }
+    if "items" in old or "items" in second:
+        result["items"] = merge_shapes(old.get("items"), second.get("items", {}))
+    texts = [shape for shape in (old, second) if "string" in _kinds(shape)]
+    contents = [shape[_JSON] for shape in texts if _JSON in shape]
+    if contents:
+        result[_JSON] = merge_shapes(contents[0], contents[-1])
+        if len(contents) < len(texts) or any(_AT_TIMES in shape for shape in texts):
+            result[_AT_TIMES] = True
+    return result
+
+
+def _kinds(shape: dict[str, Any]) -> list[str]:
+    kind = shape.get("type")
+    if isinstance(kind, list):
+        return [str(k) for k in cast("list[Any]", kind)]
+    return [str(kind)] if kind else []

@@ -1,0 +1,77 @@
+"""Says in one line what the values of a database are in Python, where that is no matter of course."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from delf_sql.catalog import Table
+from delf_sql.target import Dialect
+
+
+class _Note(NamedTuple):
+    """What a script has to know of some types.
+
+    Args:
+        types: Of columns, in lower case; None where it holds for results without such a column.
+        text: What is told.
+    """
+
+    types: re.Pattern[str] | None
+    text: str
+
+
+_DECIMALS: Final = re.compile(r"\b(?:numeric|decimal|dec|number|money)\b")
+_TIMES: Final = re.compile(r"date|time")
+_BOOLEANS: Final = re.compile(r"\bbool")
+_JSON: Final = re.compile(r"\bjsonb?\b")
+_INTERVALS: Final = re.compile(r"\binterval\b")
+_UUIDS: Final = re.compile(r"\buuid\b")
+_ZONES: Final = re.compile(r"with time zone|timestamptz")
+_MIX: Final = "float(x) beside floats and for json"
+_PLAIN_DECIMALS: Final = _Note(_DECIMALS, f"decimals are Decimal: {_MIX}")
+_JSON_TEXT: Final = _Note(_JSON, "json is text: json.loads(x)")
+_ZONED: Final = _Note(_ZONES, "timestamptz is a datetime with its zone")
+_INTERVAL: Final = _Note(_INTERVALS, "intervals are timedelta")
+_UUID: Final = _Note(_UUIDS, "uuid is a UUID: str(x)")
+_NOTES: Final[dict[Dialect, Sequence[_Note]]] = {
+    "sqlite": (
+        _Note(_TIMES, "dates and times are text as stored"),
+        _Note(_BOOLEANS, "booleans are 1 and 0"),
+        _Note(_JSON, "json is text: json.loads(x)"),
+        _Note(_DECIMALS, "decimals are float: round() what is shown"),
+    ),
+    "postgresql": (
+        _Note(None, f"decimals, avg() and sums of bigint are Decimal: {_MIX}"),
+        _ZONED,
+        _INTERVAL,
+        _UUID,
+        _Note(_JSON, "json is dict or list"),
+    ),
+    "mysql": (
+        _Note(None, f"decimals, sum() and avg() are Decimal: {_MIX}"),
+        _JSON_TEXT,
+        _Note(re.compile(r"\btime\b|\btime\("), "time is timedelta"),
+        _Note(re.compile(r"\bbool|tinyint\(1\)"), "booleans are 1 and 0"),
+        _Note(re.compile(r"\bbit\b"), "bit is bytes"),
+    ),
+    "duckdb": (_PLAIN_DECIMALS, _ZONED, _INTERVAL, _UUID, _JSON_TEXT),
+}
+
+
+def values_note(tables: Iterable[Table], dialect: Dialect) -> str:
+    """Say what values of some tables are in Python; empty where all are what one expects.
+
+    Args:
+        tables: Those that the model is shown.
+        dialect: Of which database.
+    """
+    types = {column.type.lower() for table in tables for column in table.columns}
+    notes = _NOTES.get(dialect, (_PLAIN_DECIMALS,))
+    told = [
+        note.text
+        for note in notes
+        if note.types is None or any(note.types.search(each) for each in types)
+    ]
+    return "; ".join(told)

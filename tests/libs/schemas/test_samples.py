@@ -1,0 +1,86 @@
+"""Shapes learned from results, without their values."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from delf_schemas.samples import Samples, shape_of
+
+
+class Kept:
+    """Keeps what was learned, in memory."""
+
+    value: Any = None
+
+    def read(self) -> Any:
+        return self.value
+
+    def write(self, value: Any) -> None:
+        self.value = json.loads(json.dumps(value))
+
+
+def type_of(*values: Any) -> str | None:
+    samples = Samples(None)
+    for value in values:
+        samples.note("it", value)
+    return samples.type_of("it")
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        (["done"], "str"),
+        ([None, "done"], "str | None"),
+        (["[1, 2]"], "str (JSON: list[int])"),
+        (['{"a": null}', '{"a": "x"}'], 'str (JSON: {"a": str | None})'),
+        (['{"a": 1}', "nothing found"], 'str (JSON: {"a": int}, or plain text)'),
+        (["nothing found", "[]", "none"], "str (JSON: list[Any], or plain text)"),
+        (["{not json", "[x]"], "str"),
+        ([["a dot", {"data": b"x"}]], 'list[str | {"data": bytes}]'),
+        ([{"n": '{"a": 1}'}], '{"n": str}'),
+    ],
+)
+def test_the_type_of_what_was_seen(values: list[Any], text: str) -> None:
+    assert type_of(*values) == text
+
+
+async def test_what_was_learned_is_kept_for_later_programs() -> None:
+    kept = Kept()
+    samples = Samples(kept)
+    samples.note("it", '{"name": "s3cret"}')
+    assert samples.note_nulls("it", [("*", "name")]) == {("*", "name")}
+    assert not samples.note_nulls("it", [("*", "name")])
+    await samples.aclose()
+    assert "s3cret" not in json.dumps(kept.value)
+    later = Samples(kept)
+    assert later.type_of("it") == 'str (JSON: {"name": str})'
+    assert later.nulls("it") == {("*", "name")}
+
+
+@pytest.mark.parametrize("value", [5, "x", {"shapes": 3, "nulls": {"it": [1, [2]]}}])
+def test_a_store_that_was_spoilt_is_as_an_empty_one(value: Any) -> None:
+    kept = Kept()
+    kept.value = value
+    assert Samples(kept).type_of("it") is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"ada@example.org": {"n": 1}, "x": 1},
+        {"example.org": {"n": 1}},
+        {"ada": {"age": 1}, "bob": {"age": 2}, "cyd": {"age": 3}},
+        {"7f3a9": 1, "u12345": 2},
+    ],
+    ids=["addresses", "hosts", "names", "ids"],
+)
+def test_keys_that_are_values_are_not_learnt(value: Any) -> None:
+    assert shape_of(value) == {"type": "object"}
+
+
+def test_keys_that_are_names_are_learnt() -> None:
+    value = {"@odata.type": "x", "$ref": 1, "_id": True, "first-name": None, "from": {"a": 1}}
+    assert list(shape_of(value)["properties"]) == list(value)
