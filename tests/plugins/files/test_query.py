@@ -358,3 +358,59 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
     rows, most = done.stdout.splitlines()
     assert rows == "[{'n': 5000000, 's': 2499995000000}]"
     assert int(most) < 350
+
+
+@pytest.fixture
+def titled(tmp_path):
+    """Tables with a title above the names of their columns."""
+    (tmp_path / "sales.csv").write_text("Sales 2026\n\nregion;n\nwest;1\neast;2\n")
+    book = Workbook()
+    for row in (["Budget 2026"], [], ["team", "spent"], ["IT", 100], ["HR", 50]):
+        book.active.append(row)
+    book.save(tmp_path / "budget.xlsx")
+    (tmp_path / "plain.jsonl").write_text('{"a": 1}\n')
+    found = find_inputs([str(tmp_path / n) for n in ("sales.csv", "budget.xlsx", "plain.jsonl")])
+    return Files(input_files(found, str), Formats(HOST))
+
+
+JOINED = """SELECT sum(CAST(n AS INT)) AS n, (SELECT sum(spent) FROM 'budget.xlsx/Sheet') AS spent
+FROM 'sales.csv'"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "header", "rows"),
+    [
+        ("SELECT region FROM 'sales.csv' WHERE n = '2'", 3, [{"region": "east"}]),
+        ("SELECT * FROM 'sales.csv'", 4, [{"west": "east", "1": "2"}]),
+        ("SELECT sum(spent) AS s FROM 'budget.xlsx'", 3, [{"s": 150}]),
+        (JOINED, {"sales.csv": 3, "budget.xlsx/Sheet": 3}, [{"n": 3, "spent": 150}]),
+    ],
+)
+async def test_a_row_below_a_title_names_the_columns(titled, statement, header, rows):
+    with notes_of_call() as notes:
+        assert await titled.query(statement, header=header) == rows
+    assert not notes
+
+
+async def test_a_title_that_is_taken_for_names_is_told(titled):
+    for name in ("sales.csv", "budget.xlsx"):
+        with notes_of_call() as notes:
+            await titled.query(f"SELECT * FROM '{name}'")
+        assert "header=3 reads from there" in " ".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("statement", "header", "said"),
+    [
+        (JOINED, 3, r"several files; write header=\{'sales.csv': 3\}"),
+        ("FROM 'sales.csv'", 0, "a row, from 1"),
+        ("FROM 'sales.csv'", 2, "row 2 is empty or not there"),
+        ("FROM 'sales.csv'", 99, "row 99 is empty or not there"),
+        ("FROM 'budget.xlsx'", 99, "row 99 is empty or not there"),
+        ("FROM 'plain.jsonl'", 1, "plain.jsonl has no row that names columns"),
+        ("FROM 'sales.csv'", {"sale.csv": 3}, "header names 'sale.csv'"),
+    ],
+)
+async def test_a_wrong_header_is_an_error_that_says_what_to_do(titled, statement, header, said):
+    with pytest.raises((ToolRefusedError, ToolExecutionError), match=said):
+        await titled.query(statement, header=header)

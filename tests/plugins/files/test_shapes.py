@@ -1,6 +1,7 @@
 """What a prompt says of input files, and what reading them as told gives."""
 
 import datetime as dt
+import io
 import json
 import os
 import re
@@ -14,11 +15,13 @@ from openpyxl import Workbook
 from delf import Agent
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.events import Warned
+from delf.notes import notes_of_call
 from delf.testing import TestHost
 from delf_engine.formats import Formats
 from delf_engine.inputs import find_inputs, input_files
 from delf_files import connection
 from delf_files.connection import Files
+from support.documents import docx_of, pdf_of
 
 
 @pytest.fixture
@@ -64,6 +67,15 @@ def titled_book(path):
         sheet.append(row)
     book.save(path)
     return path
+
+
+def zipped(members):
+    """An archive with some files."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return made.getvalue()
 
 
 # -- the journey ----------------------------------------------------------------------------
@@ -185,7 +197,7 @@ async def test_parquet_has_its_types(files, tmp_path):
 
 
 async def test_archives_show_what_they_hold(files, tmp_path):
-    path = tmp_path / "offer.docx"
+    path = tmp_path / "offer.odt"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("word/document.xml", "<w/>")
         archive.writestr("a\nTask: x", "")
@@ -279,3 +291,73 @@ async def test_a_header_that_is_not_there_is_an_error(files, tmp_path, header, e
             await files(name).read(name.name, sheet=sheet, header=header)
     with pytest.raises(ToolRefusedError, match="from 1"):
         await files(path).read("a.xlsx", header=0)
+
+
+# -- documents ------------------------------------------------------------------------------
+
+LETTER = """<p><r><t>Dear Ada,</t></r></p><p/>
+<p><r><t>the </t></r><r><t>lamps</t><tab/><t>came.</t></r></p>
+<tbl><tr><tc><p><r><t>lamp</t></r></p></tc><tc><p><r><t>40</t></r></p></tc></tr></tbl>"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told", "read"),
+    [
+        (
+            "a.pdf",
+            pdf_of("Lamps in print", "More lamps"),
+            "list[str], the text of each of 2 pages; page 1 begins\n  | Lamps in print",
+            ["Lamps in print", "More lamps"],
+        ),
+        (
+            "scan.pdf",
+            pdf_of("", "Page two"),
+            "list[str], the text of each of 2 pages; page 2 begins\n  | Page two",
+            ["", "Page two"],
+        ),
+        (
+            "pictures.pdf",
+            pdf_of("", "", "", "", ""),
+            "list[str], the text of each of 5 pages; the first have none, as pictures of pages have",
+            [""] * 5,
+        ),
+        (
+            "letter.docx",
+            docx_of(LETTER),
+            "str, 4 lines; it begins\n  | Dear Ada,\n  | the lamps\\tcame.\n  | lamp\\t40",
+            "Dear Ada,\n\nthe lamps\tcame.\nlamp\t40",
+        ),
+        ("no.docx", "plain words", "11 bytes, text", "plain words"),
+    ],
+)
+async def test_a_document_is_its_text(files, tmp_path, name, content, told, read):
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    connection = files(tmp_path / name)
+    shown = await connection.context("")
+    assert told in shown or name == "no.docx"
+    assert await connection.read(name) == read
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.pdf", b"%PDF-1.4 no", "a.pdf cannot be read as a PDF document"),
+        ("a.docx", zipped({"x": "y"}), "a.docx holds no text of a .docx"),
+        ("b.docx", zipped({"word/document.xml": "<a>"}), "b.docx cannot be read as a .docx"),
+    ],
+)
+async def test_a_document_that_is_damaged_is_named_with_the_reason(
+    files, tmp_path, name, content, said
+):
+    (tmp_path / name).write_bytes(content)
+    connection = files(tmp_path / name)
+    assert said in await connection.context("")
+    with pytest.raises(ToolExecutionError, match=said):
+        await connection.read(name)
+
+
+async def test_pages_without_text_are_told(files, tmp_path):
+    (tmp_path / "scan.pdf").write_bytes(pdf_of("", ""))
+    with notes_of_call() as notes:
+        await files(tmp_path / "scan.pdf").read("scan.pdf")
+    assert [*notes] == ["scan.pdf: no page has text; its pages may be pictures"]

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gzip
-import io
 import time
 import zlib
 
@@ -19,6 +18,7 @@ from delf.errors import (
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused
 from delf.testing import ScriptedModel, TestHost
 from delf_web import Web
+from support.documents import pdf_of
 from support.raw_http import Reply, Seen
 
 ARTICLE = """
@@ -123,30 +123,6 @@ async def test_a_page_leads_to_its_feed(web, serve) -> None:
     link = '<link rel="alternate" type="application/atom+xml" href="atom">'
     (entry,) = await web.feed(serve("/", html("x", link)))
     assert (entry["title"], entry["date"]) == ("Two", "2026-03-02T00:00:00Z")
-
-
-def pdf_of(text: str) -> bytes:
-    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
-    objects = [
-        b"<</Type/Catalog/Pages 2 0 R>>",
-        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        (
-            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R"
-            b"/Resources<</Font<</F1<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>>>"
-        ),
-        b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream),
-    ]
-    out = io.BytesIO(b"%PDF-1.4\n")
-    out.seek(0, io.SEEK_END)
-    places = []
-    for number, item in enumerate(objects, 1):
-        places.append(out.tell())
-        out.write(b"%d 0 obj%s\nendobj\n" % (number, item))
-    start = out.tell()
-    out.write(b"xref\n0 5\n0000000000 65535 f \n")
-    out.writelines(b"%010d 00000 n \n" % place for place in places)
-    out.write(b"trailer<</Size 5/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % start)
-    return out.getvalue()
 
 
 async def test_a_pdf_is_its_text(web, serve) -> None:

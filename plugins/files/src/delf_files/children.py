@@ -10,6 +10,7 @@ _TABLES: Final = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 PRELOADS: Final = {
     **dict.fromkeys((".xlsx", ".xlsm"), ("openpyxl",)),
     ".xls": ("xlrd",),
+    ".pdf": ("pypdf",),
     **dict.fromkeys(_TABLES, ("duckdb",)),
 }
 """Libraries that are imported once for all children that read such files."""

@@ -20,6 +20,7 @@ from delf.protocols.formats import InputFile, SharedFormats
 from delf_confined.limits import Limits
 from delf_confined.readers import Readers
 from delf_files.children import PRELOADS, readable
+from delf_files.reading import DOCUMENTS
 
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
 MAX_SHOWN: Final = 30
@@ -46,6 +47,8 @@ _KINDS: Final = {
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
     **dict.fromkeys((".sqlite", ".sqlite3", ".db"), "sqlite"),
     **dict.fromkeys(_TEXTS.split(), "text"),
+    ".pdf": "pdf",
+    ".docx": "docx",
 }
 
 
@@ -87,7 +90,8 @@ class Files(Connection):
         encoding: str | None = None,
         context: CallContext | None = None,
     ) -> Any:
-        """Rows as list[dict] (.csv .tsv: text; .xlsx), parsed .json, .jsonl as list, str, bytes.
+        """Rows as list[dict] (.csv .tsv: text; .xlsx), parsed .json, .jsonl as list, str (.docx),
+        list[str] (.pdf: the text of each page), bytes.
         header: the number of the row with the columns' names, where it is not the first.
         """  # noqa: D205 - the model reads the whole paragraph
         file = self._find(name)
@@ -124,16 +128,18 @@ class Files(Connection):
         statement: str,
         params: dict[str, Any] | list[Any] | None = None,
         limit: int | None = None,
+        header: int | dict[str, int] | None = None,
         context: CallContext | None = None,
     ) -> list[dict[str, Any]]:
         """Rows of one SQL statement of DuckDB over input files, large ones, too:
         SELECT region, sum(n) FROM 'sales.parquet' GROUP BY 1. Parquet, Arrow, .csv (all text:
         CAST), JSON, 'book.xlsx/Sheet', 'shop.db/table'. Over 1000 rows: aggregate, or pass limit.
+        header as for read; of several files {'a.csv': 3}.
         """  # noqa: D205 - the model reads the whole paragraph
         from delf_files.query import query
 
         return await query(
-            statement, params, limit, self._files, self._formats, key=_asker(context)
+            statement, params, limit, header, self._files, self._formats, key=_asker(context)
         )
 
     async def context(self, task: str) -> str | None:
@@ -212,10 +218,10 @@ class Files(Connection):
             raise self._too_large(file, f"has {size:,} bytes")
 
     def _too_large(self, file: InputFile, how: str) -> ToolExecutionError:
-        return ToolExecutionError(
-            f"{file.name} {how}, and files.read takes at most {self._most_bytes:,}; read it in the "
-            f"script, in pieces: open({file.visible!r}) with csv.DictReader or line by line"
-        )
+        way = f"read it in the script, in pieces: open({file.visible!r})"
+        way = way if _kind(file) in DOCUMENTS else f"{way} with csv.DictReader or line by line"
+        most = f"files.read takes at most {self._most_bytes:,}"
+        return ToolExecutionError(f"{file.name} {how}, and {most}; {way}")
 
     async def _facts(self, file: InputFile, context: CallContext | None) -> FileFacts:
         facts = FileFacts(name=file.name, size=0, type=_kind(file), path=file.visible)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-_LOOKED_AT: Final = 30
+LOOKED_AT: Final = 30
 _NEARLY: Final = 0.8
 _FEWEST: Final = 2
 
@@ -20,7 +20,7 @@ def header_of(rows: Sequence[tuple[int, Sequence[Any]]]) -> int:
     Args:
         rows: The first rows with their numbers.
     """
-    looked = rows[:_LOOKED_AT]
+    looked = rows[:LOOKED_AT]
     if len(looked) < _FEWEST:
         return 0
     width = _usual_width([len(_filled(row)) for _, row in looked])

@@ -8,14 +8,16 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from delf.values.json_reader import JSONReader
+from delf_files.headers import LOOKED_AT
 from delf_files.json_text import Lines
-from delf_files.tables import END, columns_of, reader_of, separator_at
+from delf_files.tables import END, columns_of, reader_of, rows_of, separator_at, tell_title
 from delf_files.text import encoding_of_file
 
 CHUNK: Final = 4 * 1024 * 1024
@@ -33,8 +35,18 @@ class Table:
     longest: int
 
 
-def write_table(path: str, ending: str, copy: str, about: str) -> Table:
+def write_table(
+    path: str, ending: str, copy: str, about: str, names_row: int | None = None
+) -> Table:
     """Write separated values again, row by row.
+
+    Args:
+        path: The file.
+        ending: Of its name.
+        copy: The file to write.
+        about: What notes call it.
+        names_row: The number of the row that names the columns, from 1; the first that is not
+            empty when None.
 
     Raises:
         ValueError: When it is no such table.
@@ -42,12 +54,14 @@ def write_table(path: str, ending: str, copy: str, about: str) -> Table:
     encoding = encoding_of_file(path, about)
     with _open(path, encoding) as source:
         sample = source.read(_SAMPLE_CHARS)
+    if names_row is None:
+        _tell_title(sample, ending)
     with _open(path, encoding) as source, _new(copy) as out:
         separator, start = separator_at(sample, ending)
         source.read(start)
         csv.field_size_limit(_LARGEST_CELL)
         reader = reader_of(itertools.chain(source, [END]), separator)
-        rows = filter(None, reader)
+        rows = _from(names_row, reader)
         begun, ends, last = 1, 1, [END]
         try:
             header = next(rows)
@@ -76,6 +90,26 @@ def write_table(path: str, ending: str, copy: str, about: str) -> Table:
     with Path(copy).open("r+b") as made:
         made.truncate(made.seek(0, os.SEEK_END) - len(END) - 2)
     return Table(columns_of(header, widest), ragged=widest != narrowest, longest=longest)
+
+
+def _from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[str]]:
+    """The rows that are not empty, from a numbered one on.
+
+    Raises:
+        ValueError: When there is no such row.
+    """
+    for at, row in enumerate(rows, 1):
+        if number is not None and ((at == number and not row) or (at <= number and row == [END])):
+            raise ValueError(f"row {number} is empty or not there, so it names no columns")
+        if row and at >= (number or 1):
+            yield row
+
+
+def _tell_title(sample: str, ending: str) -> None:
+    """Note a title that stands above the columns' names."""
+    whole = sample[: sample.rfind("\n") + 1] if len(sample) == _SAMPLE_CHARS else sample
+    with suppress(ValueError):  # what is wrong with the table is said where it is read
+        tell_title(rows_of(whole, ending)[:LOOKED_AT])
 
 
 def utf8_of(path: str, copy: str, about: str) -> str:

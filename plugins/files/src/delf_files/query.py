@@ -35,6 +35,7 @@ async def query(
     statement: str,
     params: Sequence[Any] | Mapping[str, Any] | None,
     limit: int | None,
+    header: int | Mapping[str, int] | None,
     files: Sequence[InputFile],
     formats: SharedFormats,
     key: str,
@@ -45,6 +46,8 @@ async def query(
         statement: In DuckDB's dialect; a file is a table of its name.
         params: For ``?`` or ``$name``.
         limit: Take this many rows where there are more.
+        header: The number of the row that names the columns, where it is not the first; of
+            several tables by their names.
         files: Those of the task; only those that the statement names are opened.
         formats: Reads workbooks and other tables.
         key: The task.
@@ -62,12 +65,14 @@ async def query(
         listed = ", ".join(f"'{file.name}'" for file in files)
         raise ToolRefusedError(f"the statement names no input file; FROM one of {listed}")
     tables = [_table(file, formats, number) for number, file in enumerate(named)]
+    headers = _headers(header, tables)
     loaded = {module for file in named for module in PRELOADS.get(file.ending, ())}
     with tempfile.TemporaryDirectory(prefix="delf-query-") as folder:
         question = {
             "statement": statement,
             "params": list(params) if isinstance(params, (list, tuple)) else params or [],
             "tables": tables,
+            "headers": headers,
             "limit": limit or MAX_ROWS,
             "bytes": MAX_BYTES,
             "memory": _DUCKDB_MEMORY,
@@ -84,6 +89,33 @@ async def query(
             preload=("duckdb", *sorted(loaded)),
         )
     return _rows(answer, limit)
+
+
+def _headers(
+    header: int | Mapping[str, int] | None, tables: Sequence[Mapping[str, Any]]
+) -> dict[str, int]:
+    """The rows that name columns, by the names of tables in the statement.
+
+    Raises:
+        ToolRefusedError: When it is not clear whose they are, or that has no such row.
+    """
+    names = [name for table in tables for name in table["names"]]
+    if isinstance(header, int):
+        if len(tables) > 1:
+            example = {tables[0]["names"][0]: header}
+            raise ToolRefusedError(f"the statement names several files; write header={example}")
+        header = dict.fromkeys(names, header)
+    for name, row in (header or {}).items():
+        own = (known for known in names if name == known or name.startswith(f"{known}/"))
+        whole = next(own, "")
+        if not whole:
+            raise ToolRefusedError(f"header names {name!r}, and the statement does not")
+        table = next(table for table in tables if whole in table["names"])
+        if table["kind"] not in ("csv", "special"):
+            raise ToolRefusedError(f"{whole} has no row that names columns; leave header out")
+        if row < 1:
+            raise ToolRefusedError("header is the number of a row, from 1")
+    return dict(header or {})
 
 
 def _rows(answer: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import importlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from delf.notes import note
 from delf_files.forms import LOOKED_AT, check_form
 from delf_files.large import utf8_of, write_lines, write_table, write_values
 from delf_files.query_rows import write_rows
-from delf_files.reading import about, format_of
+from delf_files.reading import about, format_of, rows_of_format
 
 _READERS: Final = {
     "parquet": "read_parquet({path})",
@@ -78,6 +79,7 @@ async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[
     """The tables of a file: one, or those of a format's that the statement names."""
     names: list[str] = table["names"]
     path: str = table["path"]
+    table = {**table, "header": _header_of(names, question)}
     copy = str(Path.cwd() / table["copy"])
     if table["kind"] != "special":
         if table["kind"] in ("csv", "json"):
@@ -94,9 +96,15 @@ async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[
             continue
         rows = f"{copy}-{number}.jsonl"
         with about(names[0]):
-            columns = write_rows(await special.read(path, part), rows)
+            row = _header_of(own, question)
+            columns = write_rows(await rows_of_format(special, path, part, row), rows)
         made.append({"names": own, "kind": "rows", "path": rows, "columns": columns})
     return made
+
+
+def _header_of(names: Sequence[str], question: dict[str, Any]) -> int | None:
+    """The row that names the columns of a table."""
+    return next((question["headers"][name] for name in names if name in question["headers"]), None)
 
 
 def _check_form(path: str, name: str) -> None:
@@ -193,7 +201,7 @@ def _prepared(table: dict[str, Any]) -> dict[str, Any]:
     about, copy = table["names"][0], table.get("copy", "")
     if table["kind"] == "csv":
         try:
-            made = write_table(table["path"], table["ending"], copy, about)
+            made = write_table(table["path"], table["ending"], copy, about, table["header"])
         except ValueError as error:
             raise ToolRefusedError(f"{about}: {error}") from None
         columns = [[name, "VARCHAR"] for name in made.columns]

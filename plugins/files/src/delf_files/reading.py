@@ -9,13 +9,15 @@ import importlib.util
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.errors import ToolExecutionError, ToolRefusedError
+from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
 from delf.notes import note
 from delf.protocols.formats import SupportsPeek
+from delf_confined.documents import docx_lines, pdf_pages
 from delf_files.forms import LOOKED_AT, check_form
 from delf_files.json_text import read_json, read_json_lines
 from delf_files.tables import TooWideError, below, read_table, records_of
@@ -24,6 +26,8 @@ from delf_files.text import decode, decode_if_text
 if TYPE_CHECKING:
     from delf.protocols.formats import FileFormat
 
+DOCUMENTS: Final = {"pdf": b"%PDF-", "docx": b"PK\x03\x04"}
+"""Kinds of documents, with what stands in their first bytes."""
 _DECLARED: Final = "header= is for sheets, whose rows name the columns; leave it out"
 
 
@@ -42,7 +46,7 @@ def read_content(
         path: Where it is.
         name: What the script calls it.
         ending: The end of its name.
-        kind: ``csv``, ``json``, ``jsonl``, ``text`` or ``other``.
+        kind: ``csv``, ``json``, ``jsonl``, ``text``, ``pdf``, ``docx`` or ``other``.
         encoding: The text's, where the script says it.
         most: The most bytes.
         header: The number of the row that names the columns of separated values.
@@ -57,11 +61,43 @@ def read_content(
     if len(data) > most:  # it grew, or does not know its size, as those of /proc
         return {"too_large": f"has more than {most:,} bytes"}
     try:
+        if kind in DOCUMENTS and is_document(data, kind):
+            return {"content": read_document(path, name, kind)}
         return {"content": _parsed(data, name, ending, kind, encoding, most, header)}
     except TooWideError:
         return {"too_large": "is too large as rows"}
     except (ValueError, RecursionError) as error:
         raise ToolExecutionError(f"{name}: {error}") from None
+
+
+def is_document(data: bytes, kind: str) -> bool:
+    """Tell whether bytes begin as the document that their name says."""
+    return DOCUMENTS[kind] in data[:LOOKED_AT]
+
+
+def read_document(path: str, name: str, kind: str) -> str | list[str]:
+    """The text of a document: of a PDF that of each page.
+
+    Args:
+        path: Where it is.
+        name: What the script calls it.
+        kind: ``pdf`` or ``docx``.
+
+    Raises:
+        ToolExecutionError: When it cannot be read.
+        OptionalDependencyError: When pypdf is not installed, and it is a PDF.
+    """
+    if kind == "docx":
+        return "\n".join(docx_lines(path, name))
+    if find_spec("pypdf") is None:
+        raise OptionalDependencyError(
+            f"the text of {name} needs pypdf, which is not installed",
+            package="delf-plugin-files[pdf]",
+        )
+    texts = pdf_pages(path, name).texts
+    if not any(texts):
+        note(f"{name}: no page has text; its pages may be pictures")
+    return texts
 
 
 def _parsed(
@@ -113,7 +149,7 @@ async def read_rows(
     """
     made = format_of(factory)
     with about(name):
-        rows = await _rows(made, path, part, header)
+        rows = await rows_of_format(made, path, part, header)
         parts: Sequence[str] = () if part is not None else await made.parts(path)
     if len(parts) > 1:
         others = ", ".join(map(repr, parts[1:]))
@@ -121,9 +157,21 @@ async def read_rows(
     return rows
 
 
-async def _rows(
+async def rows_of_format(
     made: FileFormat, path: str, part: str | None, header: int | None
 ) -> list[dict[str, Any]]:
+    """The rows of a table that a format reads.
+
+    Args:
+        made: The format.
+        path: Where the file is.
+        part: The sheet or table; the first when None.
+        header: The number of the row that names the columns.
+
+    Raises:
+        ToolExecutionError: When there is no such row.
+        ToolRefusedError: When the table declares its columns.
+    """
     if not isinstance(made, SupportsPeek):
         if header is not None:
             raise ToolRefusedError(_DECLARED)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from delf.protocols.formats import SupportsPeek
+from delf_confined.documents import docx_lines, pdf_pages
 from delf_files.columns import (
     Column,
     described,
@@ -25,7 +26,7 @@ from delf_files.columns import (
 from delf_files.forms import LOOKED_AT, form_of
 from delf_files.headers import header_of
 from delf_files.json_text import read_json, read_json_lines
-from delf_files.reading import format_of
+from delf_files.reading import DOCUMENTS, format_of, is_document
 from delf_files.tables import columns_of, rows_of, separator_at
 from delf_files.text import decode, decode_if_text, encoding_of
 
@@ -40,6 +41,8 @@ _MOST_COUNTED: Final = 2 * 1024**3
 _ROWS: Final = 200
 _MOST_PARTS: Final = 20
 _LINES: Final = 8
+_PAGES: Final = 3
+"""Pages of a PDF that are looked at."""
 _LONGEST_LINE: Final = 120
 _SEPARATORS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -68,7 +71,8 @@ async def shape(
         path: Where it is.
         name: What the script calls it.
         ending: The end of its name.
-        kind: ``csv``, ``json``, ``jsonl``, ``parquet``, ``arrow``, ``text`` or ``other``.
+        kind: ``csv``, ``json``, ``jsonl``, ``parquet``, ``arrow``, ``text``, ``pdf``, ``docx`` or
+            ``other``.
         factory: The format's that reads it, if there is one.
         most: The most bytes that ``files.read`` takes.
         room: The most characters.
@@ -224,6 +228,8 @@ def _of_duckdb(path: str, kind: str) -> _Table:
 def _of_text(path: str, name: str, ending: str, kind: str, size: int, most: int) -> _Table:
     with Path(path).open("rb") as file:
         data = file.read(_WHOLE + 1 if kind != "json" else most + 1)
+    if kind in DOCUMENTS and is_document(data, kind):
+        return _of_document(path, name, kind)
     form = form_of(data[:LOOKED_AT])
     if form is not None and (kind != "text" or not form.startswith("a page")):
         return _Table(form, rest=_members(path) if zipfile.is_zipfile(path) else "")
@@ -254,8 +260,29 @@ def _of_text(path: str, name: str, ending: str, kind: str, size: int, most: int)
         return table if is_whole else table._replace(head=f"about {_count(path):,} records{odd}")
     lines = text.splitlines()
     count = len(lines) if is_whole else _count(path)
+    return _beginning(f"str, {about}{count:,} lines{odd}; it begins", lines)
+
+
+def _of_document(path: str, name: str, kind: str) -> _Table:
+    """Describe a PDF by its pages and the beginning of their text, a .docx by its first lines."""
+    if kind == "docx":
+        lines = [*docx_lines(path, name)]
+        if not any(lines):
+            return _Table("str, no text")
+        return _beginning(f"str, {len(lines):,} lines; it begins", lines)
+    if find_spec("pypdf") is None:
+        return _Table("a PDF; its text needs delf-plugin-files[pdf]")
+    found = pdf_pages(path, name, _PAGES)
+    head = f"list[str], the text of each of {found.total:,} pages"
+    for number, text in enumerate(found.texts, 1):
+        if text:
+            return _beginning(f"{head}; page {number} begins", text.splitlines())
+    return _Table(f"{head}; the first have none, as pictures of pages have")
+
+
+def _beginning(head: str, lines: Sequence[str]) -> _Table:
     first = [f"  {_line(line)}" for line in lines if line.strip()][:_LINES]
-    return _Table(f"str, {about}{count:,} lines{odd}; it begins", rest="\n".join(first))
+    return _Table(head, rest="\n".join(first))
 
 
 def _members(path: str) -> str:

@@ -94,13 +94,22 @@ def below(rows: list[tuple[int, Row]], header: int | None) -> list[tuple[int, Ro
         if not kept or kept[0][0] != header:
             raise ValueError(f"row {header} is empty or not there, so it names no columns")
         return kept
+    tell_title(rows)
+    return rows
+
+
+def tell_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
+    """Note that a row below the first seems to name the columns.
+
+    Args:
+        rows: Those that are not empty, with their numbers.
+    """
     found = header_of(rows)
     if found:
         note(
             f"row {rows[0][0]} was taken for the names of the columns, which seem to be in row "
             f"{rows[found][0]}: header={rows[found][0]} reads from there"
         )
-    return rows
 
 
 def _rows(text: str, separator: str) -> list[tuple[int, list[str]]]:

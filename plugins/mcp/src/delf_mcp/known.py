@@ -54,7 +54,7 @@ class KnownTools:
 
 
 class Learned:
-    """What the results of a server's tools have shown.
+    """The shapes of results of a server's tools.
 
     Args:
         name: The connection's.

@@ -19,7 +19,7 @@ _MOST_FAULTS: Final = 200
 
 
 class Results:
-    """What the results of a server's tools have shown: their shapes, and nulls in them.
+    """Shapes of the results of a server's tools, and nulls that their schemas lack.
 
     Args:
         name: The connection's.

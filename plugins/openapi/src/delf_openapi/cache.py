@@ -83,7 +83,7 @@ class Cache:
 
 
 class Learned:
-    """What was learned from the responses of one version of a specification.
+    """A file of what responses to one version of a specification have shown.
 
     Args:
         cache: Where it is kept.

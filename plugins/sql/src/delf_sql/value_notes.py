@@ -1,4 +1,4 @@
-"""Says in one line what the values of a database are in Python, where that is no matter of course."""
+"""Says in one line what the values of a database are in Python, where a script would err."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from delf_sql.target import Dialect
 
 
 class _Note(NamedTuple):
-    """What a script has to know of some types.
+    """A sentence about values of some types.
 
     Args:
         types: Of columns, in lower case; None where it holds for results without such a column.

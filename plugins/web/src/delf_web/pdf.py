@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from delf.errors import ToolExecutionError
+from delf_confined.documents import pdf_pages
 from delf_web.document import Document
 from delf_web.pages import Text
 
@@ -18,13 +18,5 @@ def read_pdf(document: Document) -> Text:
     Raises:
         ToolExecutionError: When the document cannot be read.
     """
-    from pypdf import PdfReader
-    from pypdf.errors import PyPdfError
-
-    try:
-        reader = PdfReader(io.BytesIO(document.content))
-        texts = [page.extract_text().strip() for page in reader.pages]
-        title = reader.metadata.title if reader.metadata else None
-    except (PyPdfError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ToolExecutionError(f"{document.url} cannot be read as a PDF document") from error
-    return Text(title=title or "", date=None, text="\n\n".join(filter(None, texts)))
+    found = pdf_pages(io.BytesIO(document.content), document.url)
+    return Text(title=found.title, date=None, text="\n\n".join(filter(None, found.texts)))
