@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from delf.events import Event
-from delf.protocols.sandbox import CallAnswer, CallRequest
+from delf.protocols.sandbox import CallAnswer, CallRequest, Limits
 from delf.types import ApprovalMode
 from delf_engine.approvals.channels import CallbackChannel, NamedChannel
 from delf_engine.approvals.pending import PendingRequests
@@ -25,6 +26,27 @@ from delf_engine.task import TaskRequest
 from delf_engine.toolset import Toolset, load_toolset
 from delf_engine.views.trace import Trace
 from delf_engine.waiting import Permit, TaskClock
+
+
+class NoContexts:
+    """The contexts of a task whose actions want none."""
+
+    async def files_written(self) -> None:
+        """Write nothing."""
+
+    async def freeze(self, call: Any) -> None:
+        """Read no files of a call."""
+
+    async def ended(self, call: Any, *, is_cut_off: bool) -> None:
+        """Forget nothing."""
+
+    def has_begun(self, call: Any) -> bool:
+        """Know of no child task of a call."""
+        return False
+
+    def of(self, call: Any, *, again: bool = False) -> Any:
+        """Have no context."""
+        return None
 
 
 @dataclass
@@ -119,6 +141,14 @@ async def gate_bench(
     request = TaskRequest(task="a task", timeout=60, task_id=task_id, key=key)
     permit = Permit(asyncio.Semaphore(10))
     of_task = TaskApprovals(approvals, request, log, permit, TaskClock(60))
-    threads = ToolThreads(4)
-    gate = Gate(tools, of_task, log, threads, max_result_bytes, redactor, replay, contexts)
+    run: Any = SimpleNamespace(
+        tools=tools,
+        approvals=of_task,
+        permit=permit,
+        log=log,
+        replay=Replay() if replay is None else replay,
+        resources=SimpleNamespace(limits=Limits(frame_bytes=max_result_bytes + 1024)),
+    )
+    around: Any = NoContexts() if contexts is None else contexts
+    gate = Gate(run, around, ToolThreads(4))
     return GateBench(tools, gate, log, of_task, journal, asked)

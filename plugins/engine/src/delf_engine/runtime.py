@@ -40,8 +40,6 @@ from delf_engine.waiting import Permit, Stops, to_its_end
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
 """Plain functions mostly wait for services; more threads would only take memory."""
-_FRAME_HEAD = 1024
-"""The bytes of a frame beside a result."""
 _OWN = 24
 """File descriptors for the journal, for sandboxes without a task yet, and for a moment's work."""
 _OF_A_TASK = 5
@@ -305,16 +303,7 @@ class Runtime:
     def _prepare(self, run: TaskRun, children: ChildTasks) -> TaskPipeline:
         """Put together what works a task in one sandbox."""
         resources, task_id = self.resources, run.request.task_id
-        gate = Gate(
-            run.tools,
-            run.approvals,
-            run.log,
-            self._threads,
-            resources.limits.frame_bytes - _FRAME_HEAD,
-            resources.redactor,
-            run.replay,
-            CallContexts(run, children),
-        )
+        gate = Gate(run, CallContexts(run, children), self._threads)
         closing = partial(self._close_later, task_id)
         scripts = ScriptRunner(run, gate, children, closing)
         host = TaskHost(run, gate, scripts, children)

@@ -81,6 +81,7 @@ class ScriptRunner:
         self._gate = gate
         self._children = children
         self._approvals = run.approvals
+        self._permit = run.permit
         self.sandbox = TaskSandbox(run, in_background)
         self._lives = run.lives
         self._is_used = False
@@ -160,7 +161,7 @@ class ScriptRunner:
                 lost=lost,
             )
         if not isinstance(outcome, Done):
-            await self._approvals.permit.regained()
+            await self._permit.regained()
         return outcome
 
     async def _run_or_recall(

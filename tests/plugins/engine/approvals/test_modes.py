@@ -1,9 +1,13 @@
 """Approval modes by name, what is approved beforehand, and runs that could ask nobody."""
 
+import re
+
 import pytest
 
 from delf import Agent, tool
 from delf.errors import AgentConfirmationError
+from support.gates import gate_bench
+from support.workspace import ROOT
 
 
 @tool(effect="write")
@@ -53,3 +57,13 @@ async def test_it_is_begun_where_that_does_not_matter(agent_of, scripted_model, 
     scripted_model.writes("print(1)")
     async with agent_of(approval_mode="interactive", **options) as agent:
         assert (await agent.arun("x")).text == "1"
+
+
+async def test_judges_decide_in_the_order_of_the_docs():
+    page = (ROOT / "docs/approvals.md").read_text(encoding="utf-8")
+    table = page.partition("## The order of decisions")[2].partition("\n## ")[0]
+    told = re.findall(r"^\| (\w+) \|", table, re.MULTILINE)[1:]
+    judges = (await gate_bench(pay)).approvals.judges
+    assert [f"{name.title()}Judge" for name in told] == [
+        type(getattr(judge, "__self__", None)).__name__ for judge in judges
+    ]

@@ -48,6 +48,8 @@ class RememberedDecisions:
         self._redactor = redactor
         self.key = key
         self.project = project
+        self.refused = refused_calls(past)
+        """The calls that a person refused in this task, with the reason."""
         self._of_task: list[RememberedDecision] = []
         for asked, decided in _decided(past):
             decision = RememberedDecision.of_events(asked, decided)

@@ -34,6 +34,11 @@ class Approvals:
     project: str = ""
 
     @property
+    def is_strict(self) -> bool:
+        """True if nobody is asked: what needs a person's approval is denied."""
+        return self.config.approval_mode == "strict"
+
+    @property
     def guards(self) -> bool:
         """True if a person looks at calls for where their values came from."""
         return self.config.flows in ("guard", "deny")

@@ -35,7 +35,6 @@ from delf.values.encoding import UnsupportedValueError
 from delf.values.sizes import is_large
 from delf_engine.approvals.decision import Answer, why_not
 from delf_engine.approvals.identity import identity
-from delf_engine.approvals.policy import TaskApprovals
 from delf_engine.calls.call import Call
 from delf_engine.calls.contexts import CallContexts
 from delf_engine.calls.making import CallMaker, describe_failure, is_cancelled
@@ -43,16 +42,16 @@ from delf_engine.calls.records import CallRecords
 from delf_engine.calls.results import Results
 from delf_engine.calls.threads import ToolThreads
 from delf_engine.calls.tolerance import fitting
-from delf_engine.journal.log import TaskLog
 from delf_engine.journal.recording import RecordedCall
-from delf_engine.journal.replay import Replay
-from delf_engine.redact import Redactor
+from delf_engine.task_run import TaskRun
 from delf_engine.toolset import BoundAction, Toolset
 
 _MAX_MESSAGE = 4000
 """Characters of an error: scripts choose them, and the journal and the model pay for each."""
 _MAX_NAME = 200
 """Characters of a tool's name: one that does not exist is the script's own text."""
+_FRAME_HEAD = 1024
+"""Bytes of a frame beside the result in it."""
 _MOST_QUESTIONS = 20
 """The most questions about one call that changes while a person is asked."""
 
@@ -61,42 +60,29 @@ class Gate:
     """Checks and makes the calls of one task.
 
     Args:
-        tools: What may be called.
-        approvals: Who decides where a person is asked.
-        log: Where every call is recorded.
-        threads: Where plain functions run.
-        max_result_bytes: The largest result that can be passed to a script.
-        redactor: Takes secrets out of what scripts get.
-        replay: Of a task that is resumed: the calls that were made before.
+        run: The task.
         contexts: Tell actions of the task.
+        threads: Where plain functions run.
     """
 
-    def __init__(
-        self,
-        tools: Toolset,
-        approvals: TaskApprovals,
-        log: TaskLog,
-        threads: ToolThreads,
-        max_result_bytes: int,
-        redactor: Redactor | None = None,
-        replay: Replay | None = None,
-        contexts: CallContexts | None = None,
-    ) -> None:
-        self._tools = tools
-        self._approvals = approvals
-        self._log = log
+    def __init__(self, run: TaskRun, contexts: CallContexts, threads: ToolThreads) -> None:
+        self._tools = run.tools
+        self._approvals = run.approvals
+        self._permit = run.permit
+        self._log = run.log
         self._threads = threads
-        self._redactor = Redactor() if redactor is None else redactor
-        self._replay = Replay() if replay is None else replay
+        self._redactor = run.log.redactor
+        self._replay = run.replay
         self._contexts = contexts
         self._numbers = itertools.count(self._replay.last_call + 1)
         self.answer: Returned | None = None
         """The answer that was given last, of a task that wants data."""
         self._closed = self._left = False
         self._at_work: set[asyncio.Task[Any]] = set()
-        self._records = CallRecords(log)
-        results = Results(self._redactor, max_result_bytes)
-        self._maker = CallMaker(log, self._records, threads, results, self._redactor, contexts)
+        self._records = CallRecords(run.log)
+        frame_bytes = run.resources.limits.frame_bytes
+        results = Results(self._redactor, frame_bytes - _FRAME_HEAD)
+        self._maker = CallMaker(run.log, self._records, threads, results, self._redactor, contexts)
         self._guard: CallGuard | None = None
 
     def use(self, tools: Toolset) -> None:
@@ -234,10 +220,9 @@ class Gate:
 
     async def _ask_and_make(self, call: Call, past: RecordedCall | None = None) -> CallAnswer:
         try:
-            if self._approvals.permit.returning is not None:
-                await self._approvals.permit.regained()
-            if self._contexts is not None:
-                await self._contexts.files_written()
+            if self._permit.returning is not None:
+                await self._permit.regained()
+            await self._contexts.files_written()
         except asyncio.CancelledError:
             await self._records.never_made(call)
             raise
@@ -279,7 +264,7 @@ class Gate:
                 action=call.bound.action.name,
                 arguments=copy.deepcopy(call.arguments),
                 description=call.description,
-                context=None if self._contexts is None else self._contexts.of(call),
+                context=self._contexts.of(call),
             )
             if inspect.iscoroutinefunction(check):
                 verdict = await check(asked)
@@ -374,7 +359,7 @@ class Gate:
         """Tell whether a call that was begun is made again without a question."""
         if call.bound.action.resumes:
             return True
-        return self._contexts is not None and self._contexts.has_begun(call)
+        return self._contexts.has_begun(call)
 
     async def _make(self, call: Call) -> CallAnswer:
         if self._closed:  # while a person thought about it
@@ -432,8 +417,7 @@ class Gate:
         changed = False
         for _ in range(_MOST_QUESTIONS):
             try:
-                if self._contexts is not None:
-                    await self._contexts.freeze(call)
+                await self._contexts.freeze(call)
                 answer = await self._approvals.decide(
                     call, verdict, past=past, outcome_unknown=outcome_unknown, changed=changed
                 )

@@ -54,7 +54,7 @@ class CallMaker:
         threads: ToolThreads,
         results: Results,
         redactor: Redactor,
-        contexts: CallContexts | None,
+        contexts: CallContexts,
     ) -> None:
         self._log = log
         self._records = records
@@ -73,7 +73,7 @@ class CallMaker:
             TaskLeftError: When a child task that it waits for has no end.
         """
         action, arguments = call.bound.action, call.arguments
-        if action.context is not None and self._contexts is not None:
+        if action.context is not None:
             told = self._contexts.of(call, again=call.again)
             arguments = {**arguments, action.context: told}
         started = time.perf_counter()
@@ -88,9 +88,8 @@ class CallMaker:
                         if isinstance(result, Coroutine):
                             result = await cast("Coroutine[Any, Any, Any]", result)
             finally:
-                if self._contexts is not None:
-                    is_cut_off = is_cancelled() and not call.given_up
-                    await self._contexts.ended(call, is_cut_off=is_cut_off)
+                is_cut_off = is_cancelled() and not call.given_up
+                await self._contexts.ended(call, is_cut_off=is_cut_off)
             result, encoded, note = await self._results.take(result)
         except asyncio.CancelledError:
             if is_cancelled():

@@ -1,0 +1,74 @@
+"""A case for the judges: a call that needs approval, or a whole script; and the ruling so far."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from delf.events import ApprovalDecided, ApprovalRequested
+from delf.protocols.approval import ApprovalRequest, RememberedDecision
+from delf.protocols.connection import Allowed, NeedsApproval
+from delf.protocols.rules import ApprovalRule
+from delf_engine.approvals.decision import Answer
+from delf_engine.approvals.remembered import CallKey
+from delf_engine.calls.call import Call
+
+
+@dataclass(kw_only=True)
+class Case:
+    """A call that needs approval, or a whole script.
+
+    Args:
+        key: Identifies it among the cases of the task.
+        make_request: Makes the request that a person is shown, without flow and rule.
+        call: The call; None for a whole script.
+        verdict: The verdict of the connection on the call.
+        outcome_unknown: The question is whether to make a call again that was begun.
+        asked: The request about it in the journal of a resumed task.
+        decided: The decision on that request.
+        lapsed: Whether the sandbox of the task died while the request waited.
+    """
+
+    key: CallKey
+    make_request: Callable[[], ApprovalRequest]
+    call: Call | None = None
+    verdict: NeedsApproval | Allowed | None = None
+    outcome_unknown: bool = False
+    asked: ApprovalRequested | None = None
+    decided: ApprovalDecided | None = None
+    lapsed: bool = False
+
+    @cached_property
+    def request(self) -> ApprovalRequest:
+        """The request as it would be shown now; many cases are decided without one."""
+        return self.make_request()
+
+    @property
+    def arguments(self) -> Mapping[str, Any] | None:
+        """The arguments of the call with the secrets that the request does not show."""
+        return None if self.call is None else self.call.arguments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """The findings of the judges of a case so far; at first that a person decides.
+
+    Args:
+        answer: The answer; None while a person is to give it.
+        has_request: Whether the journal keeps the answer with its request, as a person's.
+        remembered: The earlier decision behind the answer.
+        flow: Why the sources of the values need a person's look.
+        rule: The team's rule that names who decides.
+    """
+
+    answer: Answer | None = None
+    has_request: bool = False
+    remembered: RememberedDecision | None = None
+    flow: str | None = None
+    rule: ApprovalRule | None = None
+
+
+Judge = Callable[[Case, Ruling], Awaitable[Ruling]]
+"""Takes a case with the ruling of the judges before, and returns the ruling that holds now."""

@@ -1,0 +1,191 @@
+"""The judges of calls and scripts, each for one reason; ``docs/approvals.md`` tells their order.
+
+A judge sees the ruling of those before it, and returns it as it is where it has nothing to say.
+The first ones find reasons for a yes, the next ones for which a person has to look at the call
+all the same; the last judge, :mod:`delf_engine.approvals.people`, asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from delf.protocols.approval import AlreadyDone, Approved, Rejected
+from delf.protocols.connection import NeedsApproval
+from delf_engine.approvals.case import Case, Ruling
+from delf_engine.approvals.decision import Answer
+from delf_engine.approvals.remembered import RememberedDecisions
+from delf_engine.approvals.shared import Approvals
+from delf_engine.approvals.task_flows import TaskFlows
+from delf_engine.task import TaskRequest
+from delf_engine.toolset import BoundAction
+
+
+class ModeJudge:
+    """Decides by the approval mode of the agent, and by what its user approved beforehand.
+
+    Args:
+        shared: What the agent's tasks share.
+        task: The task.
+    """
+
+    def __init__(self, shared: Approvals, task: TaskRequest) -> None:
+        self._config = shared.config
+        self._task = task
+
+    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+        """Approve a call by the mode; settle an unknown outcome as the user of the task said."""
+        if case.outcome_unknown:
+            settle = self._task.settle
+            if settle == "ask":
+                return so_far
+            decided = Approved() if settle == "again" else AlreadyDone()
+            return _kept(Answer.given(decided, "policy", f"settle {settle}"))
+        is_wanted = case.call is None or isinstance(case.verdict, NeedsApproval)
+        if case.call is not None and not is_wanted and self.is_pre_approved(case.call.bound):
+            return Ruling(answer=Answer.given(Approved(reason="pre-approved"), "policy"))
+        if self._config.approval_mode == "approve_all":
+            return _kept(Answer.given(Approved(), "policy", "mode approve_all"))
+        return so_far
+
+    def is_pre_approved(self, bound: BoundAction) -> bool:
+        """Tell whether the user let it pass; a worker's tool of that name may be another one."""
+        patterns = () if self._task.worker else self._config.pre_approved
+        return any(fnmatchcase(bound.name, pattern) for pattern in patterns)
+
+
+class PlanJudge:
+    """Approves the calls that a person approved with their script, while that script runs."""
+
+    def __init__(self) -> None:
+        self._plans: dict[int, frozenset[str]] = {}
+        self._granted: frozenset[str] = frozenset()
+
+    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+        """Approve a call of an action that the script was approved with.
+
+        By digest: a question in the midst of a call may have the name of an action.
+        """
+        if case.call is None or case.outcome_unknown or case.call.bound.digest not in self._granted:
+            return so_far
+        return Ruling(answer=Answer.given(Approved(reason="approved with its script"), "policy"))
+
+    def approve(self, attempt: int, actions: Sequence[BoundAction]) -> None:
+        """Take note that a person approved a script with these actions."""
+        self._plans[attempt] = frozenset(bound.digest for bound in actions)
+
+    def begin(self, attempt: int) -> None:
+        """A script is about to run: what was approved with it passes, and nothing else."""
+        self._granted = self._plans.get(attempt, frozenset())
+
+    def end(self) -> None:
+        """End the approval of the calls of the script."""
+        self._granted = frozenset()
+
+
+class RememberedJudge:
+    """Approves what an earlier decision covers, unless the mode is strict.
+
+    Args:
+        shared: What the agent's tasks share.
+        decisions: The decisions that hold.
+    """
+
+    def __init__(self, shared: Approvals, decisions: RememberedDecisions) -> None:
+        self._is_strict = shared.is_strict
+        self._decisions = decisions
+        self._looking = asyncio.Lock()
+
+    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+        """Look up an earlier decision about the same call, or about the action."""
+        is_open = so_far.answer is None and case.asked is None
+        if not is_open or case.outcome_unknown or self._is_strict:
+            return so_far
+        async with self._looking:  # so that those that are asked keep the order of their calls
+            found = await self._decisions.covering(case.request)
+        if found is None:
+            return so_far
+        answer = Answer.given(Approved(reason="remembered"), "policy", found.by)
+        return Ruling(answer=answer, remembered=found)
+
+
+class FlowsJudge:
+    """Has a person look at calls that a stranger's words may have caused.
+
+    Args:
+        shared: What the agent's tasks share.
+        flows: Finds where values of calls came from; None where nobody wants to know.
+        decisions: The decisions that hold, and let flows pass.
+        worker: The worker that asks, if one does.
+    """
+
+    def __init__(
+        self,
+        shared: Approvals,
+        flows: TaskFlows | None,
+        decisions: RememberedDecisions,
+        worker: str | None,
+    ) -> None:
+        self._denies = shared.config.flows == "deny"
+        self._shown = flows
+        self._guarded = flows if shared.guards else None
+        self._decisions = decisions
+        self._worker = worker
+
+    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+        """Leave a call with a suspicious flow to a person, or deny it."""
+        call = case.call
+        if call is None or self._shown is None:
+            return so_far
+        if self._guarded is None:
+            is_shown = so_far.answer is None or so_far.has_request
+            flow = self._shown.reason(call.bound, call.arguments) if is_shown else None
+            return replace(so_far, flow=flow)
+        flow = await self._guarded.reason_left(
+            call.bound,
+            call.arguments,
+            lambda: self._decisions.flow_rules(call.bound.name, call.bound.digest, self._worker),
+        )
+        if flow is None:
+            return so_far
+        if case.outcome_unknown and so_far.answer is not None:  # the user said what happened
+            return replace(so_far, flow=flow)
+        if not self._denies:
+            return Ruling(flow=flow)
+        denied = Answer.given(Rejected(reason=flow), "policy", "flows deny")
+        return replace(_kept(denied), flow=flow)
+
+    async def must_look(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
+        """Tell whether a person has to look at a call that needs no approval else."""
+        guarded = self._guarded
+        return guarded is not None and await guarded.reason_left(bound, arguments) is not None
+
+    def sources(
+        self, bound: BoundAction, arguments: Mapping[str, Any]
+    ) -> Mapping[str, dict[str, Any]]:
+        """Find the sources of a call's values; none where nobody wants to know."""
+        return {} if self._shown is None else self._shown.sources(bound, arguments)
+
+
+class RuleJudge:
+    """Leaves the calls for which a team has a rule to the people whom the rule names.
+
+    Args:
+        shared: What the agent's tasks share.
+    """
+
+    def __init__(self, shared: Approvals) -> None:
+        self._shared = shared
+
+    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+        """Overrule every other judge where the team has a rule: a rule is about each call."""
+        rule = None if case.call is None else self._shared.rule_of(case.call.bound.name)
+        return so_far if rule is None else Ruling(flow=so_far.flow, rule=rule)
+
+
+def _kept(answer: Answer) -> Ruling:
+    """An answer that the journal keeps with its request, for nobody saw it before."""
+    return Ruling(answer=answer, has_request=True)
