@@ -161,6 +161,11 @@ def _check_in_list(statement: Statement, dialect: Dialect) -> None:
         raise ToolRefusedError("several statements give no rows: leave out RETURNING")
 
 
+def changes_rows(statement: Statement) -> bool:
+    """Return True for a statement that changes rows, and no table's definition."""
+    return statement.tokens[0].word in _CHANGES_ROWS
+
+
 def _single(text: str, dialect: Dialect, *, routines: bool) -> tuple[str, list[Token]]:
     if len(text) > MAX_LENGTH:
         raise ToolRefusedError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf.errors import ToolRefusedError
@@ -35,6 +35,7 @@ class Hole:
     key: str | int
     in_list: bool
     bare_list: bool
+    is_cast: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,14 @@ class Bound:
     Args:
         pieces: The text before, between and after them.
         values: As the driver takes them, one between each two pieces.
+        names: What errors call each value.
+        casts: True for each value that the statement itself casts to a type.
     """
 
     pieces: list[str]
     values: list[Any]
+    names: list[str] = field(default_factory=list[str])
+    casts: list[bool] = field(default_factory=list[bool])
 
     def text(self, mark: str = "?") -> str:
         """The statement with a mark in the place of each value."""
@@ -103,7 +108,11 @@ def _hole(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Hole
     inside = (
         before is not None and before.text == "(" and earlier is not None and earlier.word == "IN"
     )
-    return Hole(tokens[index].start, end, key, inside or bare, bare)
+    after = next((token for token in tokens[index + 1 :] if token.start >= end), None)
+    is_cast = (after is not None and after.text in (":", "::")) or (
+        before is not None and before.text == "(" and earlier is not None and earlier.word == "CAST"
+    )
+    return Hole(tokens[index].start, end, key, inside or bare, bare, is_cast)
 
 
 def bind(
@@ -125,15 +134,16 @@ def bind(
         return Bound([text], [])
     holes = find_holes(text, tokens, named=isinstance(params, Mapping))
     _check(holes, params, dialect)
-    values: list[Any] = []
+    bound = Bound([], [])
     whole: list[str] = []
     place = 0
     for hole in holes:
-        marks = _marks(hole, cast("Any", params)[hole.key], adapt, values)
+        marks = _marks(hole, cast("Any", params)[hole.key], adapt, bound)
         whole += [text[place : hole.start], f"({marks})" if hole.bare_list else marks]
         place = hole.end
     whole.append(text[place:])
-    return Bound("".join(whole).split(_HOLE), values)
+    bound.pieces.extend("".join(whole).split(_HOLE))
+    return bound
 
 
 def without_holes(text: str, tokens: Sequence[Token], params: Params, dialect: Dialect) -> str:
@@ -154,7 +164,7 @@ def without_holes(text: str, tokens: Sequence[Token], params: Params, dialect: D
     return "".join([*parts, text[place:]])
 
 
-def _marks(hole: Hole, value: Any, adapt: Adapt, values: list[Any]) -> str:
+def _marks(hole: Hole, value: Any, adapt: Adapt, bound: Bound) -> str:
     items: list[Any] = [value]
     if hole.in_list and isinstance(value, (list, tuple, set, frozenset)):
         items = list(cast("Iterable[Any]", value))
@@ -163,9 +173,11 @@ def _marks(hole: Hole, value: Any, adapt: Adapt, values: list[Any]) -> str:
                 f"parameter {_shown(hole.key)} is an empty list: IN needs at least one value"
             )
     try:
-        values += map(adapt, items)
+        bound.values.extend(map(adapt, items))
     except (TypeError, ValueError, OverflowError) as error:
         raise ToolRefusedError(f"parameter {_shown(hole.key)}: {error}") from None
+    bound.names.extend([_shown(hole.key)] * len(items))
+    bound.casts.extend([hole.is_cast] * len(items))
     return ", ".join(_HOLE for _ in items)
 
 

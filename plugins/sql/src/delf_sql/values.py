@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import enum
 import json
+import math
 import pathlib
 import uuid
 from collections.abc import Mapping
@@ -75,8 +76,29 @@ def simple(value: Any) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """JSON text of a parameter; dates and the like inside become text."""
-    return json.dumps(value, default=str, ensure_ascii=False)
+    """JSON text of a parameter; dates and the like inside become text.
+
+    Raises:
+        TypeError: For bytes.
+        ValueError: For a number that JSON has not.
+    """
+    try:
+        return json.dumps(value, default=_in_json, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        raise ValueError(f"JSON has no NaN and no infinity ({error}): pass None") from None
+
+
+def _in_json(value: Any) -> Any:
+    """What Python's JSON does not know: a moment with its zone, a length of time in seconds."""
+    if isinstance(value, bytes):
+        raise TypeError("JSON has no bytes: pass text, as base64.b64encode(value).decode()")
+    if isinstance(value, decimal.Decimal):
+        is_exact = value.is_finite() and decimal.Decimal(repr(float(value))) == value
+        whole = is_exact and value == value.to_integral_value()
+        return (int(value) if whole else float(value)) if is_exact else str(value)
+    if isinstance(value, dt.timedelta):
+        return value.total_seconds()
+    return value.isoformat() if isinstance(value, (dt.date, dt.time)) else str(value)
 
 
 def for_any(value: Any) -> Any:
@@ -96,7 +118,9 @@ def for_duckdb(value: Any) -> Any:
         TypeError: For a value that cannot be stored.
     """
     value = simple(value)
-    return as_json(value) if _holds_dict(value) else value
+    if _holds_nan(value):
+        raise ValueError("DuckDB's driver makes NULL of a NaN in a list: pass None")
+    return as_json(value) if holds_dict(value) else value
 
 
 def for_sqlite(value: Any) -> Any:
@@ -109,10 +133,10 @@ def for_sqlite(value: Any) -> Any:
     value = simple(value)
     if isinstance(value, int) and not -_FIRST_LARGE_INT <= value < _FIRST_LARGE_INT:
         raise ValueError("SQLite's integers have 64 bits")
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError("SQLite makes NULL of a NaN: pass None")
     if isinstance(value, decimal.Decimal):
-        exact = value.is_finite() and value == value.to_integral_value()
-        small = exact and abs(value) < _FIRST_LARGE_INT
-        return int(value) if small else float(value)
+        return _number_of_sqlite(value)
     if isinstance(value, dt.datetime):
         return value.isoformat(sep=" ")
     if isinstance(value, (dt.date, dt.time)):
@@ -126,37 +150,60 @@ def for_sqlite(value: Any) -> Any:
     return value
 
 
+def _number_of_sqlite(value: decimal.Decimal) -> int | float:
+    if value.is_finite():
+        if value == value.to_integral_value() and abs(value) < _FIRST_LARGE_INT:
+            return int(value)
+        if decimal.Decimal(repr(float(value))) == value:
+            return float(value)
+    raise ValueError(
+        f"SQLite's numbers have 64 bits, and {value} has more digits than fit: "
+        "pass float(value), which is rounded, or str(value)"
+    )
+
+
 def for_mysql(value: Any) -> Any:
     """A parameter for MySQL and MariaDB.
 
     Raises:
         TypeError: For a value that cannot be stored.
-        ValueError: For a number that is none.
+        ValueError: For a number that is none, and for a time with a zone.
     """
     value = simple(value)
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124
+    if isinstance(value, (float, decimal.Decimal)) and not math.isfinite(value):
         raise ValueError("MySQL has no infinity and no NaN")
+    if isinstance(value, (dt.datetime, dt.time)) and value.tzinfo is not None:
+        raise ValueError(
+            f"MySQL and MariaDB keep no zone, and {value} has one: pass "
+            "value.astimezone(zone).replace(tzinfo=None) for the zone that the column means"
+        )
     if isinstance(value, uuid.UUID):
         return str(value)
     return as_json(value) if isinstance(value, (list, dict)) else value
 
 
 def for_postgresql(value: Any) -> Any:
-    """A parameter for PostgreSQL: lists are arrays, dicts and lists of dicts are JSON.
+    """A parameter for PostgreSQL, whose server says later which type it has.
 
     Raises:
         TypeError: For a value that cannot be stored.
         ValueError: For text with a NUL character.
     """
-    from psycopg.types.json import Jsonb
-
     value = simple(value)
     if isinstance(value, str) and "\x00" in value:
         raise ValueError("PostgreSQL's text cannot hold a NUL character")
-    return Jsonb(value, dumps=as_json) if _holds_dict(value) else value
+    return value
 
 
-def _holds_dict(value: Any) -> bool:
+def _holds_nan(value: Any) -> bool:
     if isinstance(value, list):
-        return any(_holds_dict(item) for item in cast("list[Any]", value))
+        items = cast("list[Any]", value)
+        return any(_holds_nan(item) or (item != item) for item in items)  # noqa: PLR0124
+    return False
+
+
+def holds_dict(value: Any) -> bool:
+    """Return True for a dict, and for a list with one in it."""
+    if isinstance(value, list):
+        return any(holds_dict(item) for item in cast("list[Any]", value))
     return isinstance(value, dict)

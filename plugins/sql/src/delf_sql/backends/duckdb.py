@@ -10,7 +10,7 @@ import contextlib
 import tempfile
 import threading
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -208,7 +208,7 @@ class DuckdbBackend:
     def read(self, session: _Session, statement: Statement, params: Params, limit: int) -> Fetched:
         """Run a query."""
         bound = self._bind(statement, params)
-        found = session.do("query", pieces=bound.pieces, values=bound.values, limit=limit)
+        found = session.do("query", bound=asdict(bound), limit=limit)
         return Fetched(tuple(found["columns"]), found["rows"], found["more"])
 
     def write(
@@ -218,7 +218,7 @@ class DuckdbBackend:
         bounds = [self._bind(one, params) for one, batches in changes for params in batches]
         found = session.do(
             "change",
-            bounds=[[bound.pieces, bound.values] for bound in bounds],
+            bounds=[asdict(bound) for bound in bounds],
             returns=any(
                 token.word == "RETURNING" for statement, _ in changes for token in statement.tokens
             ),

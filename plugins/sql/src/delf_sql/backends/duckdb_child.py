@@ -10,6 +10,7 @@ it.
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import threading
 import time
 from collections.abc import Sequence
@@ -147,7 +148,7 @@ class DuckdbEngine(EngineBackend):
         """Run a query that DuckDB's own parser takes for one."""
         _check_is_query(session, bound)
         tail = "\n) AS delf"
-        kinds = self._kinds(session, _around(bound, "DESCRIBE ", ""))
+        kinds = self._columns(session, _around(bound, "DESCRIBE ", ""))
         names = [f"c{number}" for number in range(len(kinds))]
         asked_for = [_out(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
         asked_for += [_as_text(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
@@ -157,7 +158,7 @@ class DuckdbEngine(EngineBackend):
         rows: list[Sequence[Any]] = [_row(row, kinds) for row in found.rows]
         return Fetched(tuple(name for name, _ in kinds), rows, found.more)
 
-    def _kinds(self, session: sa.Connection, bound: Bound) -> list[tuple[str, str]]:
+    def _columns(self, session: sa.Connection, bound: Bound) -> list[tuple[str, str]]:
         """The columns of a query with their types."""
         return [(row[0], row[1].upper()) for row in session.execute(bound.clause()).fetchall()]
 
@@ -167,12 +168,13 @@ class DuckdbEngine(EngineBackend):
         DuckDB gives the number of changed rows as a row, unless the statement returns others.
         """
         written = Written()
-        for bound in bounds:
-            room = written.room(self._settings.max_rows)
-            fetched = self._fetch(session, bound, room, streams=False)
-            if not returns and fetched.columns in _TOLD:
-                fetched = Fetched((), [], changed=sum(row[0] for row in fetched.rows))
-            written.add(fetched.changed, fetched)
+        for _, same in itertools.groupby(bounds, key=lambda bound: bound.pieces):
+            for bound in self._fitted(session, list(same), stores=True):
+                room = written.room(self._settings.max_rows)
+                fetched = self._fetch(session, bound, room, streams=False)
+                if not returns and fetched.columns in _TOLD:
+                    fetched = Fetched((), [], changed=sum(row[0] for row in fetched.rows))
+                written.add(fetched.changed, fetched)
         session.commit()
         return written
 
@@ -228,13 +230,13 @@ def run(
 
 
 def _query(engine: DuckdbEngine, session: sa.Connection, given: dict[str, Any]) -> Any:
-    found = engine.query(session, Bound(given["pieces"], given["values"]), given["limit"])
+    found = engine.query(session, Bound(**given["bound"]), given["limit"])
     note_texts(found.columns, found.rows)
     return {"columns": found.columns, "rows": _plain(found.rows), "more": found.more}
 
 
 def _change(engine: DuckdbEngine, session: sa.Connection, given: dict[str, Any]) -> Any:
-    bounds = [Bound(pieces, values) for pieces, values in given["bounds"]]
+    bounds = [Bound(**bound) for bound in given["bounds"]]
     written = engine.change(session, bounds, returns=given["returns"])
     note_texts(written.columns, written.rows)
     return {

@@ -19,12 +19,22 @@ from sqlalchemy.exc import CompileError, DBAPIError, NoSuchTableError, SQLAlchem
 
 from delf.errors import ConnectionConfigurationError, OptionalDependencyError
 from delf_sql.backends.base import Problem, Written, can_batch, first_line
-from delf_sql.catalog import Catalogue, Column, Relation, Table, relations_of, tables_of
-from delf_sql.gate import Statement
+from delf_sql.catalog import (
+    Catalogue,
+    Column,
+    Relation,
+    Table,
+    find_relation,
+    relations_of,
+    tables_of,
+)
+from delf_sql.fitting import fitted
+from delf_sql.gate import Statement, changes_rows
 from delf_sql.placeholders import Bound, Params, bind
 from delf_sql.rows import Fetched, collect
 from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
+from delf_sql.targets import kinds_of
 from delf_sql.values import for_any
 
 _STOPS: Final = ("cancel", "interrupt", "close")
@@ -52,6 +62,8 @@ class EngineBackend:
         self._settings = settings
         self._engines: dict[bool, sa.Engine] = {}
         self._lock = threading.Lock()
+        self._known: dict[str, Table] = {}
+        """Tables by their names in writes, until a write may have changed one."""
 
     def check_driver(self) -> None:
         """Make an engine, which connects to nothing yet.
@@ -171,8 +183,36 @@ class EngineBackend:
         """Run a query, and take its rows as they come."""
         bound = self._bind(statement, params)
         self._begin(session, reader=True)
+        (bound,) = self._fitted(session, [bound], stores=False)
         self._check(session, statement, bound)
         return self._fetch(session, bound, limit, streams=True)
+
+    def _fitted(
+        self, session: sa.Connection, bounds: Sequence[Bound], *, stores: bool
+    ) -> list[Bound]:
+        """Give the values as the types of their placeholders take them."""
+        kinds: dict[tuple[str, ...], Sequence[str | None]] = {}
+        fits: list[Bound] = []
+        for bound in bounds:
+            pieces = tuple(bound.pieces)
+            if pieces not in kinds:
+                kinds[pieces] = self._kinds(session, bound, stores=stores) if bound.values else ()
+            fits.append(fitted(bound, kinds[pieces], stores=stores))
+        return fits
+
+    def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
+        """The types of a statement's placeholders: of the columns that it stores them in."""
+        if not stores:
+            return [None] * len(bound.values)
+        return kinds_of(bound, self.target.dialect, lambda name: self._table_named(session, name))
+
+    def _table_named(self, session: sa.Connection, name: str) -> Table | None:
+        if name not in self._known:
+            relation = find_relation(name, self.relations(session))
+            if relation is None:
+                return None
+            (self._known[name],) = self.tables(session, [relation])
+        return self._known[name]
 
     def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
         """Refuse a query that the engine itself has to be asked about."""
@@ -219,6 +259,9 @@ class EngineBackend:
         bounds: Sequence[Bound],
         written: Written,
     ) -> None:
+        if not changes_rows(statement):
+            self._known.clear()
+        bounds = self._fitted(session, bounds, stores=True)
         if self.batches and can_batch(statement, bounds):
             clause = bounds[0].clause()
             written.add(session.execute(clause, [bound.named for bound in bounds]).rowcount)

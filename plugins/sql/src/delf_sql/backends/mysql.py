@@ -244,6 +244,14 @@ class MysqlBackend(EngineBackend):
     def _bind(self, statement: Statement, params: Params) -> Bound:
         return bind(statement.text, statement.tokens, params, "mysql", for_mysql)
 
+    def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
+        """The types of columns; a TIME is a length of time here."""
+        kinds = super()._kinds(session, bound, stores=stores)
+        return [
+            "interval" if (kind and kind.startswith("time(")) or kind == "time" else kind
+            for kind in kinds
+        ]
+
     def _begin(self, session: sa.Connection, *, reader: bool) -> None:
         _raw(session).query(f"START TRANSACTION READ {'ONLY' if reader else 'WRITE'}")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -20,6 +21,7 @@ from psycopg.pq import TransactionStatus
 
 from delf_sql.backends.base import Problem, first_line, unlisted
 from delf_sql.backends.engine import EngineBackend, cut_socket, origin
+from delf_sql.backends.postgresql_params import described, with_json
 from delf_sql.backends.postgresql_types import JSONNotes, register_made_here, register_texts
 from delf_sql.catalog import Catalogue
 from delf_sql.functions import is_listed, known_functions
@@ -174,6 +176,22 @@ class PostgresBackend(EngineBackend):
 
     def _bind(self, statement: Statement, params: Params) -> Bound:
         return bind(statement.text, statement.tokens, params, "postgresql", for_postgresql)
+
+    def _fitted(
+        self, session: sa.Connection, bounds: Sequence[Bound], *, stores: bool
+    ) -> list[Bound]:
+        return [with_json(bound) for bound in super()._fitted(session, bounds, stores=stores)]
+
+    def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
+        """Ask the server, where it matters."""
+        unknown = [None] * len(bound.values)
+        if not stores and not any(isinstance(value, (list, dict)) for value in bound.values):
+            return unknown
+        driver = _raw(session)
+        driver.execute("SAVEPOINT delf_types")
+        kinds = described(driver, bound)
+        driver.execute(f"{'ROLLBACK TO' if kinds is None else 'RELEASE'} SAVEPOINT delf_types")
+        return unknown if kinds is None else kinds
 
     def _begin(self, session: sa.Connection, *, reader: bool) -> None:
         driver = _raw(session)

@@ -1,0 +1,72 @@
+"""Parameters as the types need them that PostgreSQL names for a statement's placeholders.
+
+Psycopg chooses a type by the value alone: it sends ``[]`` as an empty array, also to a column of
+JSON, and the server then casts what it can, untold. So the server is asked for the types first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from delf_sql.placeholders import Bound
+from delf_sql.values import as_json, holds_dict
+
+if TYPE_CHECKING:
+    import psycopg
+
+_FIRST_MADE_HERE: Final = 16384
+_BASES: Final = """
+WITH RECURSIVE types AS (
+    SELECT t.oid AS asked, t.oid, t.typtype, t.typbasetype FROM pg_catalog.pg_type t
+    WHERE t.oid OPERATOR(pg_catalog.=) ANY (%s::pg_catalog.oid[])
+    UNION ALL
+    SELECT d.asked, t.oid, t.typtype, t.typbasetype
+    FROM types d JOIN pg_catalog.pg_type t ON t.oid OPERATOR(pg_catalog.=) d.typbasetype
+    WHERE d.typtype OPERATOR(pg_catalog.=) 'd')
+SELECT asked::pg_catalog.int8, oid::pg_catalog.int8 FROM types
+WHERE typtype OPERATOR(pg_catalog.<>) 'd'
+"""
+"""The types behind domains."""
+
+
+def described(driver: psycopg.Connection[Any], bound: Bound) -> Sequence[str | None] | None:
+    """Ask the server for the types of all placeholders.
+
+    A statement whose types do not follow from it fails, and its transaction with it.
+
+    Args:
+        driver: A connection in a transaction.
+        bound: The statement.
+
+    Returns:
+        Their names, None for those that are not known here; None if the server cannot say.
+    """
+    from psycopg.pq import ExecStatus
+
+    pieces = [f"{piece} ${number} " for number, piece in enumerate(bound.pieces[:-1], start=1)]
+    text = "".join([*pieces, bound.pieces[-1]])
+    if driver.pgconn.prepare(b"", text.encode()).status != ExecStatus.COMMAND_OK:
+        return None
+    found = driver.pgconn.describe_prepared(b"")
+    if found.status != ExecStatus.COMMAND_OK:
+        return None
+    oids = [found.param_type(number) for number in range(found.nparams)]
+    made_here = sorted({oid for oid in oids if oid >= _FIRST_MADE_HERE})
+    bases = dict(driver.execute(_BASES, [made_here]).fetchall()) if made_here else {}
+    return [_name(driver, bases.get(oid, oid)) for oid in oids]
+
+
+def _name(driver: psycopg.Connection[Any], oid: int) -> str | None:
+    info = driver.adapters.types.get(oid)
+    if info is None:
+        return None
+    return f"{info.name}[]" if info.array_oid == oid else info.name
+
+
+def with_json(bound: Bound) -> Bound:
+    """Wrap dicts for psycopg, where the server could not say which type it wants."""
+    from psycopg.types.json import Jsonb
+
+    values = [Jsonb(value, dumps=as_json) if holds_dict(value) else value for value in bound.values]
+    return Bound(bound.pieces, values, bound.names, bound.casts)

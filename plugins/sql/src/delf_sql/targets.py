@@ -1,0 +1,149 @@
+"""The columns into which a statement puts its parameters, as the statement itself says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from delf_sql.catalog import Table
+from delf_sql.placeholders import Bound
+from delf_sql.target import Dialect
+from delf_sql.tokens import parse
+
+_MARK: Final = "delf_p"
+_STORING: Final = ("INSERT", "UPDATE", "REPLACE", "MERGE", "WITH")
+Assigned = tuple[str, str | int, int]
+"""A parameter's place: the table, the column by its name or its number, and the parameter."""
+
+
+def assigned(bound: Bound, dialect: Dialect) -> list[Assigned]:
+    """Return the parameters that a statement stores as they are.
+
+    Args:
+        bound: The statement.
+        dialect: Of which database.
+
+    Returns:
+        Nothing for a statement that sqlglot does not read.
+    """
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    first, _, rest = bound.pieces[0].lstrip().partition(" ")
+    if first.upper() not in _STORING:
+        return []
+    if first.upper() == "REPLACE":  # sqlglot reads no more of it
+        first = "INSERT"
+    pieces = [f"{first} {rest}", *bound.pieces[1:]]
+    pieces[:-1] = [f"{piece} :{_MARK}{number} " for number, piece in enumerate(pieces[:-1])]
+    try:
+        trees = parse("".join(pieces), dialect)
+    except (SqlglotError, RecursionError):
+        return []
+    found: list[Assigned] = []
+    for tree in trees:
+        if isinstance(tree, (exp.Insert, exp.Update)):
+            found += _of(tree)
+        elif isinstance(tree, exp.Merge):
+            for change in tree.find_all(exp.Insert, exp.Update):
+                found += _of_merge(tree, change)
+    return found
+
+
+def _of_merge(tree: Any, change: Any) -> Iterator[Assigned]:
+    from sqlglot import exp
+
+    table = _name(tree.this)
+    if isinstance(change, exp.Update):
+        yield from _set(table, change.expressions)
+    elif isinstance(change.this, exp.Tuple) and isinstance(change.expression, exp.Tuple):
+        for column, item in zip(
+            change.this.expressions, change.expression.expressions, strict=False
+        ):
+            parameter = _parameter(item)
+            if parameter is not None:
+                yield table, column.name, parameter
+
+
+def _name(table: Any) -> str:
+    return ".".join(part.name for part in table.parts)
+
+
+def _set(table: str, changes: Sequence[Any]) -> Iterator[Assigned]:
+    from sqlglot import exp
+
+    for change in changes:
+        if isinstance(change, exp.EQ) and isinstance(change.this, exp.Column):
+            parameter = _parameter(change.expression)
+            if parameter is not None:
+                yield table, change.this.name, parameter
+
+
+def _of(tree: Any) -> Iterator[Assigned]:
+    from sqlglot import exp
+
+    place = tree.this
+    columns: list[str | int] = []
+    if isinstance(place, exp.Schema):
+        columns = [column.name for column in place.expressions]
+        place = place.this
+    if not isinstance(place, exp.Table):
+        return
+    table = _name(place)
+    if isinstance(tree, exp.Insert):
+        for row in _rows(tree.args.get("expression")):
+            for number, item in enumerate(row):
+                parameter = _parameter(item)
+                if parameter is not None and (not columns or number < len(columns)):
+                    yield table, columns[number] if columns else number, parameter
+    changes = list(tree.args.get("expressions") or ())
+    conflict = tree.args.get("conflict")
+    if conflict is not None:
+        changes += conflict.args.get("expressions") or ()
+    yield from _set(table, changes)
+
+
+def _rows(source: Any) -> Iterator[Sequence[Any]]:
+    from sqlglot import exp
+
+    if isinstance(source, exp.Values):
+        for row in source.expressions:
+            yield row.expressions if isinstance(row, exp.Tuple) else [row]
+    elif isinstance(source, exp.Select):
+        yield source.expressions
+
+
+def _parameter(item: Any) -> int | None:
+    from sqlglot import exp
+
+    while isinstance(item, (exp.Paren, exp.Alias)):
+        item = item.this
+    name = item.name if isinstance(item, exp.Placeholder) else ""
+    return int(name.removeprefix(_MARK)) if name.startswith(_MARK) else None
+
+
+def kinds_of(
+    bound: Bound, dialect: Dialect, find_table: Callable[[str], Table | None]
+) -> list[str | None]:
+    """Return the type of the column that each parameter is stored in, None where it has none.
+
+    Args:
+        bound: The statement.
+        dialect: Of which database.
+        find_table: Finds a table with its columns by a name.
+    """
+    kinds: list[str | None] = [None] * len(bound.values)
+    tables: dict[str, Table | None] = {}
+    for name, column, parameter in assigned(bound, dialect):
+        if name not in tables:
+            tables[name] = find_table(name)
+        table = tables[name]
+        if table is None:
+            continue
+        if isinstance(column, int):
+            found = table.columns[column] if column < len(table.columns) else None
+        else:
+            low = column.lower()
+            found = next((one for one in table.columns if one.name.lower() == low), None)
+        kinds[parameter] = found.type if found is not None else None
+    return kinds
