@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import AfterValidator
 
+from delf_google.mailboxes import split
+
 if TYPE_CHECKING:
     from email.headerregistry import Address
 
@@ -28,21 +30,15 @@ def parse(given: str | Sequence[str]) -> list[Address]:
 
 
 def _people_in(text: str) -> list[Address]:
-    from email.errors import HeaderParseError
     from email.headerregistry import Address
-    from email.utils import getaddresses
 
     if _CONTROL.search(text):
         raise ValueError("an address holds a line break or another control character")
     found: list[Address] = []
-    for name, address in getaddresses([text]):
-        try:
-            person = Address(display_name=name, addr_spec=address)
-        except (HeaderParseError, ValueError, IndexError):
-            person = None
-        if person is None or not person.username or "." not in person.domain:
-            raise ValueError(f"{(address or text)[:200]!r} is not a mail address")
-        found.append(person)
+    for person in split(text):
+        if not person.is_valid:
+            raise ValueError(f"{(person.address or person.text)[:200]!r} is not a mail address")
+        found.append(Address(person.name, person.local, person.domain))
     if not found:
         raise ValueError(f"{text[:200]!r} is not a mail address")
     return found

@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.errors import HeaderParseError
 from email.header import decode_header
-from email.headerregistry import Address
-from email.utils import getaddresses
 from typing import Any, Final, TypedDict, cast
 
 from delf.errors import ToolRefusedError
 from delf_gmail.html_text import text_of
+from delf_google.mailboxes import Mailbox, split, written
 
 _DEEPEST: Final = 60
 _LONGEST: Final = 100_000
@@ -140,36 +139,34 @@ def people_in(payload: Resource, header: str) -> list[str]:
         ToolRefusedError: When one of them is not an address.
     """
     people: list[str] = []
-    for name, address in _pairs(payload, header):
-        try:
-            people.append(str(Address(display_name=name, addr_spec=address)))
-        except (HeaderParseError, ValueError, IndexError):
+    for name, person in _people(payload, header):
+        if not person.is_valid:
             raise ToolRefusedError(
-                f"{header} of the message: {(address or name)[:200]!r} is not a mail address"
-            ) from None
+                f"{header} of the message: {(person.address or person.text)[:200]!r} is not a mail "
+                "address"
+            )
+        people.append(written(name, person.address))
     return people
 
 
 def people_of(payload: Resource, header: str) -> list[str]:
     """The same to be read: what is not an address stays as it is."""
-    people: list[str] = []
-    for name, address in _pairs(payload, header):
-        try:
-            people.append(str(Address(display_name=name, addr_spec=address)))
-        except (HeaderParseError, ValueError, IndexError):
-            people.append(f"{name} <{address}>" if name and address else name or address)
-    return people
+    return [
+        written(name, person.address) if person.is_valid else _shown(person.text)
+        for name, person in _people(payload, header)
+    ]
 
 
-def _pairs(payload: Resource, header: str) -> Iterator[tuple[str, str]]:
-    """Names and addresses: split first, as encoded words may hold commas, and decoded then."""
+def _people(payload: Resource, header: str) -> Iterator[tuple[str, Mailbox]]:
+    """People with their names: split first, as encoded words may hold commas, and decoded then."""
     for item in cast("Sequence[Resource]", payload.get("headers") or ()):
-        if str(item.get("name", "")).lower() != header.lower():
-            continue
-        for name, address in getaddresses([str(item.get("value", ""))]):
-            shown = "".join(c if c.isprintable() else " " for c in decoded(name)).strip()
-            if shown or address:
-                yield shown, address
+        if str(item.get("name", "")).lower() == header.lower():
+            for person in split(str(item.get("value", ""))):
+                yield _shown(decoded(person.name)), person
+
+
+def _shown(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text).strip()
 
 
 def verified_sender(payload: Resource) -> str | None:
@@ -178,7 +175,7 @@ def verified_sender(payload: Resource) -> str | None:
     Google's own finding stands above all that a message brings along. What it quotes there, such
     as an envelope's address, is the sender's to write.
     """
-    senders = [address for _, address in _pairs(payload, "From")]
+    senders = [person.address for _, person in _people(payload, "From")]
     found = headers_of(payload).get("authentication-results", "").strip().lower()
     if len(senders) != 1 or found.count("dmarc=") != 1:
         return None

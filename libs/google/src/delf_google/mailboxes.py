@@ -1,0 +1,192 @@
+"""Reading of a header that names people, the same on every version of Python.
+
+``email.utils.getaddresses`` gives other people in other patch releases: for
+``boss@corp.example <stranger@evil.example>`` nobody, or two, of whom a stranger chose the first.
+Here the words before ``<…>`` are a name and nothing else. Parts are separated by commas, or by the
+semicolons of Outlook and of groups. Comments count for nothing, but name who has no other name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+_PLAIN: Final = re.compile(r"""[^"()<>,;:\\]+""")
+_ATOM: Final = r"[^\s\x00-\x1f\x7f()<>\[\]:;@\\,.\"]+"
+_LOCAL: Final = re.compile(rf'{_ATOM}(?:\.{_ATOM})*|"(?:[^"\\\x00-\x1f\x7f]|\\[ -~])+"')
+_LABEL: Final = r"[^\W_](?:[\w-]*[^\W_])?"
+_DOMAIN: Final = re.compile(rf"(?:{_LABEL}\.)+{_LABEL}\.?|\[[0-9A-Fa-f.:IPv]+\]")
+_BESIDE_SIGN: Final = re.compile(r"\s*([@.])\s*")
+_BLANKS: Final = re.compile(r"\s+")
+_SPECIAL: Final = re.compile(r'[()<>\[\]:;@\\,."]')
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+
+
+class Mailbox(NamedTuple):
+    """One of the people of a header.
+
+    Args:
+        name: As it stands, without quotes; encoded words are still encoded.
+        address: As it stands, without blanks and comments.
+        text: All of its text, to be shown if it is not valid.
+    """
+
+    name: str
+    address: str
+    text: str
+
+    @property
+    def is_valid(self) -> bool:
+        """True if the address can receive mail: ``local@domain``, the domain with a dot."""
+        local, _, domain = self.address.rpartition("@")
+        return bool(_LOCAL.fullmatch(local) and _DOMAIN.fullmatch(domain))
+
+    @property
+    def local(self) -> str:
+        """The part before the last ``@``, without quotes."""
+        local = self.address.rpartition("@")[0]
+        return _ESCAPED.sub(r"\1", local[1:-1]) if local.startswith('"') else local
+
+    @property
+    def domain(self) -> str:
+        """The part after the last ``@``."""
+        return self.address.rpartition("@")[2]
+
+
+def written(name: str, address: str) -> str:
+    """Write a person as ``name <address>``, the name in quotes where it needs them."""
+    if not name:
+        return address
+    if _SPECIAL.search(name):
+        quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+        name = f'"{quoted}"'
+    return f"{name} <{address}>"
+
+
+def split(text: str) -> list[Mailbox]:
+    """Return the people that a header names, those without a valid address included."""
+    people: list[Mailbox] = []
+    person = _Person()
+    for kind, piece in _pieces(text):
+        if kind == "," or (kind == ":" and not person.has_sign):
+            # A name before a colon is a group's, and nobody.
+            people += person.made() if kind == "," else ()
+            person = _Person()
+        else:
+            person.add(kind, piece)
+    return [*people, *person.made()]
+
+
+@dataclass
+class _Person:
+    words: list[str] = field(default_factory=list[str])
+    bare: list[str] = field(default_factory=list[str])
+    comments: list[str] = field(default_factory=list[str])
+    angles: list[str] = field(default_factory=list[str])
+    texts: list[str] = field(default_factory=list[str])
+    is_broken: bool = False
+
+    @property
+    def has_sign(self) -> bool:
+        return bool(self.angles) or "@" in "".join(self.bare)
+
+    def add(self, kind: str, piece: str) -> None:
+        """Take a piece of the header."""
+        self.texts.append(piece)
+        if kind == "comment":
+            self.comments.append(piece[1:-1].strip())
+        elif kind == "angle":
+            self.angles.append(piece[1:-1])
+        elif kind == "open" or (self.angles and piece.strip()):
+            self.is_broken = True  # a quote, comment or address without an end, or words behind it
+        else:
+            self.bare.append(piece)
+            self.words.append(_ESCAPED.sub(r"\1", piece[1:-1] if kind == "quoted" else piece))
+
+    def made(self) -> Iterator[Mailbox]:
+        """Give the person, or nobody where there are only blanks and comments."""
+        text = _BLANKS.sub(" ", "".join(self.texts)).strip()
+        bare = "".join(self.bare).strip()
+        if not self.is_broken and not bare and not "".join(self.angles).strip():
+            return
+        if self.is_broken or len(self.angles) > 1:
+            yield Mailbox("", "", text)
+        elif self.angles:
+            inner = "".join(piece for kind, piece in _pieces(self.angles[0]) if kind != "comment")
+            route, colon, address = inner.rpartition(":")
+            inner = address if colon and route.lstrip().startswith("@") else inner
+            name = _BLANKS.sub(" ", "".join(self.words)).strip()
+            yield Mailbox(name or " ".join(self.comments), _joined(inner), text)
+        else:
+            yield Mailbox(" ".join(self.comments), _joined(bare), text)
+
+
+def _joined(address: str) -> str:
+    return _BESIDE_SIGN.sub(r"\1", address.strip())
+
+
+def _pieces(text: str) -> Iterator[tuple[str, str]]:
+    """Quoted texts, comments, what is in angles, separators, and all else."""
+    place = 0
+    while place < len(text):
+        sign, start = text[place], place
+        if sign in _ENDS:
+            kind, end_of = _ENDS[sign]
+            place = end_of(text, place)
+            if not place:
+                # Of a comment nothing is read again: a thousand of them would take a minute.
+                kind, place = "open", len(text) if sign == "(" else start + 1
+        elif sign in ",;:":
+            place, kind = place + 1, ":" if sign == ":" else ","
+        elif sign == "\\":
+            place, kind = min(place + 2, len(text)), "plain"
+        else:
+            match = _PLAIN.match(text, place)
+            place, kind = match.end() if match else place + 1, "plain" if match else "open"
+        yield kind, text[start:place]
+
+
+def _end_of_quoted(text: str, place: int) -> int:
+    place += 1
+    while place < len(text) and text[place] != '"':
+        place += 2 if text[place] == "\\" else 1
+    return place + 1 if place < len(text) else 0
+
+
+def _end_of_comment(text: str, place: int) -> int:
+    depth = 0
+    while place < len(text):
+        if text[place] == "\\":
+            place += 1
+        elif text[place] == "(":
+            depth += 1
+        elif text[place] == ")":
+            depth -= 1
+            if not depth:
+                return place + 1
+        place += 1
+    return 0
+
+
+def _end_of_angle(text: str, place: int) -> int:
+    place += 1
+    while place < len(text):
+        sign = text[place]
+        if sign == ">":
+            return place + 1
+        if sign == "<":
+            return 0
+        ends = {'"': _end_of_quoted, "(": _end_of_comment}.get(sign)
+        place = ends(text, place) if ends else place + (2 if sign == "\\" else 1)
+        if not place:
+            return 0
+    return 0
+
+
+_ENDS: Final[dict[str, tuple[str, Callable[[str, int], int]]]] = {
+    '"': ("quoted", _end_of_quoted),
+    "(": ("comment", _end_of_comment),
+    "<": ("angle", _end_of_angle),
+}
