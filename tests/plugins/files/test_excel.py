@@ -112,6 +112,28 @@ def old_workbook(path, *, dates_1904=False):
     return str(path)
 
 
+async def test_hours_beyond_a_day_are_durations_in_both_kinds_of_workbook(tmp_path):
+    shapes = {"[h]:mm": 1.0625, "[hh]:mm:ss": 0.5, "[mm]:ss": 2.5, "h:mm": 0.25}
+    old, new = xlwt.Workbook(), Workbook()
+    sheet = old.add_sheet("Hours")
+    for column, (shape, value) in enumerate(shapes.items()):
+        for row, cell in enumerate((shape, value)):
+            sheet.write(row, column, cell, xlwt.easyxf(num_format_str=shape if row else "General"))
+            new.active.cell(row + 1, column + 1, cell).number_format = shape if row else "General"
+    old.save(str(tmp_path / "a.xls"))
+    new.save(tmp_path / "a.xlsx")
+    hours = [
+        dt.timedelta(hours=25.5),
+        dt.timedelta(hours=12),
+        dt.timedelta(days=2.5),
+        dt.time(6),
+    ]
+    for name in ("a.xls", "a.xlsx"):
+        assert await excel.read(str(tmp_path / name), None) == [
+            dict(zip(shapes, hours, strict=True))
+        ]
+
+
 @pytest.mark.parametrize("dates_1904", [False, True])
 async def test_workbooks_of_the_old_kind(tmp_path, dates_1904):
     path = old_workbook(tmp_path / "a.XLS", dates_1904=dates_1904)

@@ -58,6 +58,50 @@ def files(tmp_path):
     )
 
 
+def files_of(*paths):
+    found = find_inputs([str(path) for path in paths])
+    return Files(
+        input_files(found, lambda path: f"/workspace/{os.path.basename(path)}"), Formats(HOST)
+    )
+
+
+async def test_name_and_folder_of_a_file_say_nothing_about_its_rows(tmp_path):
+    folder = tmp_path / "year=2026" / "region=north"
+    folder.mkdir(parents=True)
+    duckdb.sql(
+        "COPY (SELECT 1999 AS year, 'south' AS region) TO '{}'".format(folder / "orders.parquet")
+    )
+    (folder / "orders.json").write_text('[{"year": 1999, "region": "south"}]')
+    (folder / "orders.csv").write_text("year,region\n1999,south\n")
+    for name in ("orders.parquet", "orders.json", "orders.csv"):
+        rows = await files_of(folder / name).query(f"SELECT * FROM '{name}'")
+        assert [{**row, "year": int(row["year"])} for row in rows] == [
+            {"year": 1999, "region": "south"}
+        ]
+    odd = [
+        "it's.parquet",
+        "a*.parquet",
+        "ab.parquet",
+        "data[1].parquet",
+        "data1.parquet",
+        "q?.parquet",
+        'say "x".parquet',
+    ]
+    for number, name in enumerate(odd):
+        duckdb.from_query(f"SELECT {number} AS n").write_parquet(str(tmp_path / name))
+    several = files_of(*(tmp_path / name for name in odd))
+    for number, name in enumerate(odd):
+        single, double = name.replace("'", "''"), name.replace('"', '""')
+        assert await several.query(f"SELECT n FROM '{single}'") == [{"n": number}]
+        assert await several.query(f'SELECT n FROM "{double}"') == [{"n": number}]
+        assert await several.read(name) == [{"n": number}]
+    for number, name in enumerate(("c*.json", "cd.json")):
+        (tmp_path / name).write_text(f'[{{"n": {number}}}]')
+    assert await files_of(tmp_path / "c*.json", tmp_path / "cd.json").query(
+        "SELECT n FROM 'c*.json'"
+    ) == [{"n": 0}]
+
+
 QUERIES = {
     "SELECT * FROM 'sales.parquet' LIMIT 1": [
         {

@@ -85,10 +85,8 @@ def readings(stored: Any) -> list[Any]:
         found += [[one[-1] for one in map(readings, stored)]]
     if isinstance(stored, str):
         for read in (json.loads, float, dt.datetime.fromisoformat, dt.time.fromisoformat):
-            try:
+            with contextlib.suppress(ValueError):
                 found += [meaning(read(stored))]
-            except ValueError:
-                pass
     return found
 
 

@@ -15,6 +15,7 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
+from delf.notes import notes_of_call
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused
 from delf.testing import ScriptedModel, TestHost
 from delf_web import Web
@@ -54,6 +55,57 @@ async def test_a_page_is_readable_markdown(web, serve) -> None:
     assert "| desk |" in page["text"]
     assert "Ünïcode" in page["text"]
     assert "Menu" not in page["text"]
+
+
+NO_DATES = (
+    "<style>.v2019-03-04 {color: #20190304}</style><p>Model XR-2017-05-06, build 20180102.</p>",
+    "<p>Call 2015-01-02 or write.</p><footer>© 2014 Firm, updated 3 May 2013</footer>",
+    "<script>var v = '2016-02-03';</script><img src='/2012/11/10/x.png'><a href='/2011/10/09/x'>Old</a>",
+    "<aside><time datetime='2010-01-01'>another article</time></aside>",
+    "<div class='comments'><time datetime='2009-01-01'>a comment</time></div>",
+)
+DATES = {
+    "<meta property='article:published_time' content='2026-01-31T10:00:00Z'>": "",
+    "<meta name='date' content='2026-01-31'>": "",
+    '<script type="application/ld+json">{"@type": "Article", "datePublished": "2026-01-31T08:00:00"}</script>': "",
+    "": "<time datetime='2026-01-31'>yesterday</time>",
+}
+
+
+async def test_date_of_a_page_is_one_that_it_states(web, serve) -> None:
+    long = "<article>" + "<p>Some words about lamps, which are many in all houses here.</p>" * 9
+    for number, body in enumerate(NO_DATES):
+        page = await web.scrape(serve(f"/model-2018/{number}", html(f"{long}{body}</article>")))
+        assert page["date"] is None, body
+    for number, (head, body) in enumerate(DATES.items()):
+        page = await web.scrape(
+            serve(f"/d{number}", html(f"{long}{body}{NO_DATES[0]}</article>", head))
+        )
+        assert page["date"] == "2026-01-31", head or body
+    assert (await web.scrape(serve("/2026/01/31/lamps", html(long))))["date"] == "2026-01-31"
+    assert "---" not in page["text"]
+    assert "fingerprint" not in page["text"]
+
+
+async def test_part_of_a_page_is_told_and_all_of_it_can_be_had(web, serve) -> None:
+    paragraphs = "".join(
+        f"<div class='sidebar'><p>Number {n} of the parts.</p></div>" for n in range(16)
+    )
+    url = serve(
+        "/", html(f"<nav>Menu</nav>{ARTICLE}{paragraphs}<script>x()</script><p hidden>&amp;</p>")
+    )
+    with notes_of_call() as notes:
+        await web.scrape(url)
+    assert [note.partition(",")[0] for note in notes] == ["this is the page's main text"]
+    assert "whole=True" in next(iter(notes))
+    with notes_of_call() as notes:
+        text = (await web.scrape(url, whole=True))["text"]
+    assert not notes
+    assert all(f"\nNumber {n} of the parts.\n" in text for n in range(16))
+    assert "Menu" in text
+    assert "desk | 10 | EUR" in text
+    assert "x()" not in text
+    assert "A lamp is a source of light with many uses" in text
 
 
 async def test_what_came_from_outside_says_so(web, serve) -> None:

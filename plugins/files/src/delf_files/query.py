@@ -14,6 +14,7 @@ from delf_confined.limits import Limits
 from delf_confined.readers import Readers
 from delf_files import query_child
 from delf_files.children import PRELOADS, readable
+from delf_files.query_child import written
 
 MAX_ROWS: Final = 1000
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -60,9 +61,9 @@ async def query(
     _look_for_duckdb()
     if limit is not None and not 1 <= limit <= MAX_ROWS:
         raise ToolRefusedError(f"limit can be from 1 to {MAX_ROWS}; page with LIMIT and OFFSET")
-    named = [file for file in files if file.name in statement or file.visible in statement]
+    named = [file for file in files if _is_named(file, statement)]
     if not named:
-        listed = ", ".join(f"'{file.name}'" for file in files)
+        listed = ", ".join(f"'{written(file.name)[1]}'" for file in files)
         raise ToolRefusedError(f"the statement names no input file; FROM one of {listed}")
     tables = [_table(file, formats, number) for number, file in enumerate(named)]
     headers = _headers(header, tables)
@@ -116,6 +117,10 @@ def _headers(
         if row < 1:
             raise ToolRefusedError("header is the number of a row, from 1")
     return dict(header or {})
+
+
+def _is_named(file: InputFile, statement: str) -> bool:
+    return any(form in statement for name in (file.name, file.visible) for form in written(name))
 
 
 def _rows(answer: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,13 +21,16 @@ from delf_files.large import utf8_of, write_lines, write_table, write_values
 from delf_files.query_rows import write_rows
 from delf_files.reading import about, format_of, rows_of_format
 
-_READERS: Final = {
-    "parquet": "read_parquet({path})",
+READERS: Final = {
+    "parquet": "read_parquet({path}, hive_partitioning = false)",
     "csv": "read_csv({path}, auto_detect = false, header = false, columns = {columns}, "
     "delim = ',', quote = '\"', escape = '\"', new_line = '\\r\\n', null_padding = {ragged}, "
-    "parallel = {even}, max_line_size = {longest}, buffer_size = {buffer})",
-    "json": "read_json({path}, sample_size = -1, maximum_object_size = {longest}{typed})",
-    "rows": "read_json({path}, format = 'newline_delimited', columns = {columns})",
+    "hive_partitioning = false, parallel = {even}, max_line_size = {longest}, "
+    "buffer_size = {buffer})",
+    "json": "read_json({path}, sample_size = -1, maximum_object_size = {longest}, "
+    "hive_partitioning = false{typed})",
+    "rows": "read_json({path}, format = 'newline_delimited', columns = {columns}, "
+    "hive_partitioning = false)",
 }
 _MOMENTS: Final = ("DATE", "TIME", "INTERVAL")
 _DURATION: Final = re.compile(r"(?:(-?\d+) days? ?)?(?:(-?)(\d+):(\d\d):(\d\d(?:\.\d{1,6})?))?")
@@ -44,6 +48,7 @@ _EXPLAIN: Final = re.compile(
     rf"|(?P<analyze>{_BLANK}+ANALY[SZ]E\b)?(?:{_BLANK}+VERBOSE\b)?)",
     re.IGNORECASE,
 )
+_PATTERN: Final = re.compile(r"[*?\[]")
 _BATCH: Final = 500
 _BUFFER: Final = 32 * 1024 * 1024
 _LARGEST_OBJECT: Final = 48 * 1024 * 1024
@@ -92,7 +97,8 @@ async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[
     for number, part in enumerate(parts):
         own = [f"{name}/{part}" for name in names] if part is not None else []
         own = [*own, *(names if number == 0 else [])]
-        if number and not any(name in question["statement"] for name in own):
+        statement = question["statement"]
+        if number and not any(form in statement for name in own for form in written(name)):
             continue
         rows = f"{copy}-{number}.jsonl"
         with about(names[0]):
@@ -214,8 +220,9 @@ def _prepared(table: dict[str, Any]) -> dict[str, Any]:
             "longest": longest,
         }
     if table["kind"] == "json":
-        return {**table, "path": utf8_of(table["path"], copy, about), "copy": f"{copy}.lines"}
-    return table
+        path = plain_path(utf8_of(table["path"], copy, about))
+        return {**table, "path": path, "copy": f"{copy}.lines"}
+    return {**table, "path": plain_path(table["path"])} if table["kind"] == "parquet" else table
 
 
 def _make_view(connection: Any, table: dict[str, Any]) -> None:
@@ -233,7 +240,7 @@ def _make_view(connection: Any, table: dict[str, Any]) -> None:
 
 def _source(table: dict[str, Any], **more: str) -> str:
     ragged, longest = bool(table.get("ragged")), int(table.get("longest", 0))
-    return _READERS[table["kind"]].format(
+    return READERS[table["kind"]].format(
         path=_text(table["path"]),
         columns=_struct(dict(table.get("columns", ()))),
         ragged=str(ragged).lower(),
@@ -404,6 +411,21 @@ def _duration(value: str) -> dt.timedelta | None:
         return dt.timedelta(days=int(days or 0)) + (-clock if sign else clock)
     except OverflowError:
         return None
+
+
+def written(name: str) -> tuple[str, str, str]:
+    """A name as it stands between quotes of SQL: ``'it''s.csv'``, or ``"it's.csv"``."""
+    return name, name.replace("'", "''"), name.replace('"', '""')
+
+
+def plain_path(path: str) -> str:
+    """A path to the same file without the signs that DuckDB takes for a pattern of several files.
+
+    The file stays open as long as the process, which reads no more than it.
+    """
+    if not _PATTERN.search(path):
+        return path
+    return f"/proc/self/fd/{os.open(path, os.O_RDONLY)}"
 
 
 def _text(value: str) -> str:

@@ -85,7 +85,8 @@ async def shape(
     else:
         tables = [_of_text(path, name, ending, kind, size, most)]
     if size > most and factory is None:
-        way = f"files.query(\"… FROM '{name}'\")" if find_spec("duckdb") else "open()"
+        quoted = name.replace("'", "''")
+        way = f"files.query(\"… FROM '{quoted}'\")" if find_spec("duckdb") else "open()"
         first = tables[0]
         tables[0] = first._replace(head=f"{first.head}; too large for files.read: use {way}")
     return _fit(tables, room)
@@ -211,8 +212,10 @@ def _of_duckdb(path: str, kind: str) -> _Table:
 
         connection.register("shown", arrow_table(path))
     else:
-        quoted = path.replace("'", "''")
-        connection.execute(f"CREATE VIEW shown AS FROM read_parquet('{quoted}')")
+        from delf_files.query_child import READERS, plain_path
+
+        quoted = "'" + plain_path(path).replace("'", "''") + "'"
+        connection.execute(f"CREATE VIEW shown AS FROM {READERS['parquet'].format(path=quoted)}")
     kinds = connection.sql("DESCRIBE shown").fetchall()
     ((total,),) = connection.sql("SELECT count(*) FROM shown").fetchall()
     rows = connection.sql(f"FROM shown LIMIT {_ROWS}").fetchall()

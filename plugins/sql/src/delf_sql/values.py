@@ -89,7 +89,7 @@ def as_json(value: Any) -> str:
 
 
 def _in_json(value: Any) -> Any:
-    """What Python's JSON does not know: a moment with its zone, a length of time in seconds."""
+    """Values for JSON that Python lacks there: a moment with its zone, a duration in seconds."""
     if isinstance(value, bytes):
         raise TypeError("JSON has no bytes: pass text, as base64.b64encode(value).decode()")
     if isinstance(value, decimal.Decimal):

@@ -44,6 +44,9 @@ def _page(read: Callable[[Document], Any]) -> Callable[[Document], Any]:
 
 _WORKS: Final[dict[str, Callable[[Document], Any]]] = {
     "text": _text,
+    "whole": lambda document: (
+        read_text(document, whole=True) if document.kind in HTML else _text(document)
+    ),
     "links": _page(read_links),
     "tables": _page(read_tables),
     "feeds": feeds_of,

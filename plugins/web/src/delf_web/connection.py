@@ -79,15 +79,19 @@ class Web(Connection):
             await fetcher.aclose()
 
     @action("reading", effect="read", egress=True, author="url", sinks=["url"])
-    async def scrape(self, url: str, context: CallContext | None = None) -> Page:
-        """A page, feed, text or PDF as Markdown.
+    async def scrape(
+        self, url: str, whole: bool = False, context: CallContext | None = None
+    ) -> Page:
+        """A page, feed, text or PDF as Markdown; of a page the main text.
 
         Args:
             url: Its address.
+            whole: Give all text of a page, with menus and the like.
             context: The task that asks.
         """
         document = await self._fetcher.get(url)
-        found: Text = await self._fetcher.readers.read("text", document, _asker(context))
+        work = "whole" if whole else "text"
+        found: Text = await self._fetcher.readers.read(work, document, _asker(context))
         return Page(
             url=document.url,
             title=found["title"],

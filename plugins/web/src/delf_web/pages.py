@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+import copy
+import datetime as dt
 import logging
+import re
+from collections.abc import Iterator
 from typing import Any, Final, TypedDict
+from urllib.parse import urlsplit
 
+from delf.notes import note
 from delf_web.document import Document
 
 _MAX_SPAN: Final = 1000
+_NEARLY_ALL: Final = 0.9
+_LINK: Final = re.compile(r"\]\([^)\s]*\)")
+_DATE_IN_URL: Final = re.compile(r"/((?:19|20)\d\d)/(\d\d?)/(\d\d?)/[^/]*[^\W\d_]")
+_TIMES: Final = (
+    '//*[(self::time and @datetime) or contains(@itemprop, "datePublished")'
+    ' or (self::abbr and contains(@class, "published"))]'
+    "[not(ancestor::aside or ancestor::footer or ancestor::nav)]"
+    '[not(ancestor::*[contains(@class, "comment") or contains(@id, "comment")])]'
+)
+_UNSHOWN: Final = frozenset(
+    {
+        "script", "style", "noscript", "template", "head", "title", "object", "embed", "iframe",
+        "svg", "math", "datalist",
+    }
+)  # fmt: skip
+_BLOCKS: Final = frozenset(
+    {
+        "address", "article", "aside", "blockquote", "body", "br", "caption", "dd", "details",
+        "dialog", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1",
+        "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr", "legend", "li", "main", "nav",
+        "ol", "option", "p", "pre", "section", "summary", "table", "tr", "ul",
+    }
+)  # fmt: skip
 
 
 class Link(TypedDict):
@@ -32,33 +61,126 @@ class Text(TypedDict):
     text: str
 
 
-def read_text(document: Document) -> Text:
+def read_text(document: Document, *, whole: bool = False) -> Text:
     """A page's text as Markdown: what is to be read, without menus and the like.
 
     Args:
         document: A page of HTML.
+        whole: Read all of its text, plainly.
     """
     import trafilatura
 
     # It logs as an error that a page holds nothing to read.
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
-    content = decoded(document)
-    found: Any = trafilatura.extract_with_metadata(
-        content,
+    tree = _tree(document)
+    if tree is None:
+        return Text(title="", date=None, text=plain(text_of(document)))
+    everything = whole_text(tree)
+    text = "" if whole else _main_text(document)
+    # A page that is not an article has no main part: then everything on it is read.
+    if text and not whole:
+        _note_share(text, everything)
+    about: Any = trafilatura.extract_metadata(
+        copy.deepcopy(tree), default_url=document.url, date_config={"extensive_search": False}
+    )
+    return Text(
+        title=(about.title or "") if about is not None else "",
+        date=stated_date(tree, document.url),
+        text=text or everything,
+    )
+
+
+def _main_text(document: Document) -> str:
+    import trafilatura
+
+    found: Any = trafilatura.extract(
+        decoded(document),
         url=document.url,
         output_format="markdown",
         include_comments=False,
         include_links=True,
         favor_recall=True,
+        date_extraction_params={"extensive_search": False},
     )
-    text = (found.text or "").strip() if found is not None else ""
-    # A page that is not an article has no main part: then everything on it is read.
-    text = text or trafilatura.html2txt(content).strip() or plain(_text(content))
-    return Text(
-        title=(found.title or "") if found is not None else "",
-        date=found.date if found is not None else None,
-        text=text,
-    )
+    return str(found or "").strip()
+
+
+def _note_share(text: str, everything: str) -> None:
+    """Tell how much of a page's text is not there: an article may lose most of itself."""
+    kept, total = len(_LINK.sub("]", text).split()), len(everything.split())
+    if kept < _NEARLY_ALL * total:
+        note(
+            f"this is the page's main text, {kept:,} of about {total:,} words: "
+            "scrape(url, whole=True) gives all of them"
+        )
+
+
+def whole_text(tree: Any) -> str:
+    """All words of a page that a browser shows, a line for each block.
+
+    Args:
+        tree: The page.
+    """
+    pieces: list[str] = []
+    body = tree.find("body")
+    for event, element in _html_walk(tree if body is None else body):
+        tag = element.tag if isinstance(element.tag, str) else ""
+        if event == "start":
+            pieces += ["\n"] if tag in _BLOCKS else [" | "] if tag in ("td", "th") else []
+            pieces.append(element.text or "" if tag and tag not in _UNSHOWN else "")
+        else:
+            pieces += ["\n"] if tag in _BLOCKS else []
+            pieces.append(element.tail or "")
+    lines = (" ".join(line.split()).removeprefix("| ") for line in "".join(pieces).split("\n"))
+    return "\n".join(line for line in lines if line)
+
+
+def _html_walk(body: Any) -> Iterator[tuple[str, Any]]:
+    """Elements as they begin and end, without those that no browser shows."""
+    open_: list[tuple[Any, Any]] = [(body, iter(body))]
+    yield "start", body
+    while open_:
+        element, children = open_[-1]
+        child = next(children, None)
+        if child is None:
+            open_.pop()
+            if open_:
+                yield "end", element
+            continue
+        yield "start", child
+        is_shown = isinstance(child.tag, str) and child.tag not in _UNSHOWN
+        open_.append((child, iter(child if is_shown else ())))
+
+
+def stated_date(tree: Any, url: str) -> str | None:
+    """The date on which a page says that it was published, None where it says none.
+
+    Style sheets, names of models and a copyright have numbers that look like dates, too.
+
+    Args:
+        tree: The page.
+        url: Its address, which states a date as ``/2026/01/31/title``.
+    """
+    from htmldate import find_date
+
+    html = _lxml()
+    for statements in (
+        tree.xpath('//meta[@content] | //script[contains(@type, "ld+json")]'),
+        tree.xpath(_TIMES),
+    ):
+        page = html.document_fromstring("<html><head></head><body></body></html>")
+        for element in statements:
+            kept = copy.deepcopy(element)
+            kept.tail = None
+            page.find("head" if element.tag in ("meta", "script") else "body").append(kept)
+        found = find_date(page, extensive_search=False, original_date=True) if statements else None
+        if found:
+            return str(found)
+    in_url = _DATE_IN_URL.search(urlsplit(url).path)
+    try:
+        return dt.date(*map(int, in_url.groups())).isoformat() if in_url else None
+    except ValueError:
+        return None
 
 
 def read_links(document: Document) -> list[Link]:

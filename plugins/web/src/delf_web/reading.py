@@ -36,7 +36,8 @@ class Readers:
         """Read a document.
 
         Args:
-            work: What is to be read: ``text``, ``links``, ``tables``, ``feeds``, ``feed``.
+            work: What is to be read: ``text``, ``whole``, ``links``, ``tables``, ``feeds`` or
+                ``feed``.
             document: The document.
             key: The task that asks.
 

@@ -52,7 +52,7 @@ def peek(path: str, name: str | None, most: int | None) -> Peek:
                 f"the sheet has more than {MAX_CELLS:,} cells; save it as .csv and open() that in "
                 "the script"
             )
-        rows = list(itertools.islice(_filled_rows(sheet, book.datemode), most))
+        rows = list(itertools.islice(_filled_rows(sheet, book), most))
         return Peek(rows, len(rows) if most is None or len(rows) < most else sheet.nrows)
 
 
@@ -71,11 +71,17 @@ def _opened(path: str) -> Generator[Any]:
         raise no_workbook(path, ".xls", error) from error
 
 
-def _filled_rows(sheet: Any, mode: Any) -> Iterator[tuple[int, list[Any]]]:
+def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
+    is_duration = [_is_duration(book, style) for style in book.xf_list]
     merged = {(first, left): (last, right) for first, last, left, right in sheet.merged_cells}
     below: dict[tuple[int, int], str] = {}
     for number in range(sheet.nrows):
-        values = [_value(cell, mode) for cell in sheet.row(number)]
+        values = [
+            _duration(cell.value)
+            if cell.ctype in (_NUMBER, _DATE) and is_duration[cell.xf_index or 0]
+            else _value(cell, book.datemode)
+            for cell in sheet.row(number)
+        ]
         for column, value in enumerate(values):
             end = merged.get((number, column))
             if end is not None and isinstance(value, str):
@@ -86,6 +92,24 @@ def _filled_rows(sheet: Any, mode: Any) -> Iterator[tuple[int, list[Any]]]:
             values.pop()
         if values:
             yield number + 1, values
+
+
+def _is_duration(book: Any, style: Any) -> bool:
+    """Tell whether a style shows hours beyond 24, as ``[h]:mm`` does."""
+    from openpyxl.styles.numbers import is_timedelta_format
+
+    shown = book.format_map.get(style.format_key)
+    return shown is not None and is_timedelta_format(shown.format_str)
+
+
+def _duration(days: float) -> Any:
+    from openpyxl.utils import datetime
+
+    excel: Any = datetime
+    try:
+        return excel.from_excel(days, timedelta=True)
+    except OverflowError:
+        return days
 
 
 def _value(cell: Any, mode: Any) -> Any:
