@@ -1,8 +1,9 @@
 """A stranger's checkouts, and every command of ``delf`` run in each.
 
-``python -m e2e.hostile`` reads a line of JSON for each checkout: ``folder``, ``environ``, and
-the ``secret`` that nothing may open. It runs the commands of :data:`COMMANDS` there, in a fork for
-each checkout, and writes what each command did as a line of JSON.
+``python -m e2e.hostile`` reads a line of JSON for each checkout: ``folder``, ``environ``,
+``first`` and the ``secret`` that nothing may open. It runs each third command line there, from
+``first`` on, in a fork for each checkout, and writes what it did as a line of JSON: so each command
+meets many tricks, and each trick many commands.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from delf.protocols.sandbox import SandboxBackend
 
 SECONDS: Final = 20
+EACH: Final = int(os.environ.get("DELF_TEST_EACH_LINE", "3"))
+"""Each how many command lines are run in a checkout; 1 for all."""
 LASTING: Final = ("serve", "runner")
 """Commands that go on where there is nothing to trust, until they are told to end."""
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -425,7 +428,7 @@ def main() -> None:
             os.environ.clear()
             os.environ.update(asked["environ"])
             os.chdir(asked["folder"])
-            _run_all(asked["folder"], asked["secret"], records)
+            _run_all(asked["folder"], asked["secret"], asked["first"], records)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if status:
@@ -449,7 +452,7 @@ def _measure_once() -> None:
     _run(("doctor",))
 
 
-def _run_all(folder: str, secret: str, records: IO[str]) -> None:
+def _run_all(folder: str, secret: str, first: int, records: IO[str]) -> None:
     opened: list[str] = []
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
@@ -459,7 +462,7 @@ def _run_all(folder: str, secret: str, records: IO[str]) -> None:
 
     sys.addaudithook(watch)
     lines = [(*words.split()[1:], *rest) for words, rest in COMMANDS.items()]
-    for line in (*lines, *MORE):
+    for line in (*lines, *MORE)[first::EACH]:
         if line[:1] != ("demo",):  # in a folder of its own; it takes as long as all others
             told = {"folder": folder, "line": ["delf", *line]}
             _tell(records, {**told, **_run(line), "opened": opened[:]})

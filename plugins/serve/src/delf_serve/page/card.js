@@ -84,7 +84,8 @@ export class Card {
     this.problem = el("p", { class: "bad", role: "alert" });
     this.buttons = el("div", { class: "buttons" });
     this.outcome = el("p", { class: "outcome" });
-    this.node = el("section", { class: `ask ${effectClass(question.effect)}`, id: this.id, tabindex: "-1", onkeydown: (event) => this.key(event) },
+    // No landmark: a hundred requests that sound alike are none.
+    this.node = el("div", { role: "group", class: `ask ${effectClass(question.effect)}`, id: this.id, tabindex: "-1", onkeydown: (event) => this.key(event) },
       el("div", { class: "ask-head" }, this.title, this.effect), this.notes, this.body, this.setting, this.problem, this.buttons, this.outcome);
     this.know(question);
     this.update();
