@@ -48,6 +48,25 @@ def used_tools(events: Iterable[ev.Event]) -> bool:
     return any(event.action != ev.ANSWER for event in made)
 
 
+def called_in(events: Iterable[ev.Event], script: int) -> set[str]:
+    """Return the actions of which a script made a call, whatever became of it.
+
+    Args:
+        events: The task's events.
+        script: The script's number.
+    """
+    found: set[str] = set()
+    for event in events:
+        match event:
+            case ev.ScriptGenerated(attempt=number) if number == script:
+                found.clear()
+            case ev.CallStarted(action=action) | ev.CallFinished(action=action):
+                found.add(action)
+            case _:
+                pass
+    return found
+
+
 def refusal_of(events: Iterable[ev.Event]) -> str | None:
     """Find the words of a tool that refused, if the last script failed with them.
 

@@ -51,7 +51,9 @@ from delf.values.frozen import thawed
 from delf_engine.approvals.plan import named_actions
 from delf_engine.calls.children import ChildTasks
 from delf_engine.calls.gate import Gate
-from delf_engine.changes import changes_of, returned_by, used_tools
+from delf_engine.changes import called_in, changes_of, returned_by, used_tools
+from delf_engine.limits import doubt, excess
+from delf_engine.mentions import never_called
 from delf_engine.models.drafts import Draft
 from delf_engine.own_context import awaited_in_own_context, in_own_context
 from delf_engine.scripts import ScriptRunner
@@ -274,7 +276,9 @@ class TaskHost:
         self._running, self._is_run = True, True
         try:
             asks = self._asks_for_script(named)
-            refused = await self._ask_about(code, attempt, named) if asks else None
+            refused = await self._refuse_excess(code, attempt)
+            if refused is None and asks:
+                refused = await self._ask_about(code, attempt, named)
             outcome = refused or await self.scripts.run(code, attempt, guard, seen=asks)
         except TaskLeftError as error:
             self.stopped = self.stopped or error
@@ -284,6 +288,8 @@ class TaskHost:
             self._run.approvals.script_ended()
         if isinstance(outcome, Done) and outcome.value == repr(...):  # a script that is none yet
             outcome = replace(outcome, value=None)
+        if isinstance(outcome, Done):
+            await self._warn_of_uncalled(code, attempt)
         self._last_counts = isinstance(outcome, (Done, Rerun))
         if isinstance(outcome, Rerun):
             await self._record_rerun(outcome, attempt)
@@ -309,8 +315,37 @@ class TaskHost:
             can_retry=(raised is None or raised.can_retry)
             and (self._last_counts or self.scripts.may_go_on),
             cause=cause,
-            rejected=refused is not None or _is_rejection(raised, outcome),
+            rejected=_is_rejection(raised, outcome, asked=refused is not None),
         )
+
+    async def _refuse_excess(self, code: str, attempt: int) -> Failed | None:
+        """Refuse a script that surely exceeds a limit of its task, before a person is asked.
+
+        A resumed task has fewer child tasks left than it had: what was let through, is.
+        """
+        run, topic = self._run, f"limits of script {attempt}"
+        problem = run.replay.note(topic)
+        if problem is None and run.replay.recorded:
+            return None
+        tools = [*run.tools]
+        children = self._children.left
+        if problem is None:
+            left = self.scripts.calls_left
+            problem = excess(code, tools, calls=left, children=children)
+        if problem is not None:
+            await run.log.record(Noted, topic=topic, text=problem)
+            return Failed(kind="TaskLimitError", message=f"the script was not run: {problem}")
+        if (warning := doubt(code, tools, children=children)) is not None:
+            await run.log.record(Warned, message=warning)
+        return None
+
+    async def _warn_of_uncalled(self, code: str, attempt: int) -> None:
+        """Tell people of actions that a script names as if it had called them."""
+        names = [bound.name for bound in self._run.tools]
+        called = called_in(self._run.log.events, attempt)
+        for name, line in never_called(code, names, called).items():
+            message = f"{name} is named on line {line} of the script, and no call of it was made"
+            await self._run.log.record(Warned, message=message)
 
     def _asks_for_script(self, named: Sequence[BoundAction]) -> bool:
         """Tell whether a person is asked about a script as a whole, not about each of its calls.
@@ -476,10 +511,10 @@ class TaskHost:
             await self.scripts.output.all_written(seconds)
 
 
-def _is_rejection(raised: Raised | None, outcome: Outcome) -> bool:
-    """Tell whether a script ended with the rejection of a call, not with an error of its own."""
+def _is_rejection(raised: Raised | None, outcome: Outcome, *, asked: bool) -> bool:
+    """Tell whether a person rejected a script or a call of it; its own errors may look the same."""
     ended = isinstance(outcome, Failed) and outcome.kind == REJECTED
-    return ended and raised is not None and raised.kind == REJECTED
+    return ended and (asked or (raised is not None and raised.kind == REJECTED))
 
 
 def _refusal_behind(error: BaseException | None) -> BudgetExceededError | None:

@@ -32,6 +32,17 @@ class ResourceBudget:
         """A script made a call."""
         self._calls_now += 1
 
+    @property
+    def calls_left(self) -> int:
+        """The number of calls that scripts can still make; negative beyond the limit."""
+        return self._limits.calls - self._calls - self._calls_now
+
+    @property
+    def no_calls(self) -> LimitReached:
+        """The end of a script that makes one call more than its task can."""
+        message = f"a task can make {self._limits.calls:,} tool calls"
+        return LimitReached(limit="calls", message=message)
+
     def handed_over(self, size: int) -> None:
         """A script handed an output file over.
 
@@ -67,6 +78,5 @@ class ResourceBudget:
             message = f"the task used its {most.cpu_seconds:g} s of CPU time"
             return LimitReached(limit="cpu", message=message)
         if self._calls and not left.calls:
-            message = f"a task can make {most.calls:,} tool calls"
-            return LimitReached(limit="calls", message=message)
+            return self.no_calls
         return None

@@ -117,6 +117,11 @@ class ScriptRunner:
         """True if the task's limits leave something for another script."""
         return self._budget.spent is None
 
+    @property
+    def calls_left(self) -> int:
+        """The number of calls that scripts of the task can still make."""
+        return self._budget.calls_left
+
     # -- scripts ------------------------------------------------------------------------
 
     async def run(
@@ -239,6 +244,8 @@ class ScriptRunner:
 
     def _within_limits(self, outcome: Outcome) -> Outcome:
         """The outcome; a value that is too large for a message is told by its type."""
+        if isinstance(outcome, LimitReached) and self._budget.calls_left < 0:
+            return self._budget.no_calls  # the sandbox's own limit is higher
         if not isinstance(outcome, Done):
             return outcome
         try:
@@ -254,6 +261,9 @@ class ScriptRunner:
         """A call of the script takes the gate."""
         self._budget.called()
         try:
+            if self._budget.calls_left < 0:
+                await self._gate.until_idle()
+                await self._stop(self._budget.no_calls)
             check_size([request.args, request.kwargs], self.sandbox.limits.frame_bytes)
             answer = await self._gate.call(request)
             if isinstance(answer, Raised):
@@ -267,14 +277,14 @@ class ScriptRunner:
             self._log.redactor.log_failure(_log, "a tool call failed outside of its tool", error)
             return Raised("ToolError", "the call failed inside delf; see the log")
 
-    async def _stop(self, why: Exception) -> NoReturn:
+    async def _stop(self, why: Exception | LimitReached) -> NoReturn:
         """End the script. It gets no answer to its call, so that it does nothing any more."""
         self._end(why)
         own = asyncio.current_task()
         if own is not None and own.cancelling():
-            raise asyncio.CancelledError from why
+            raise asyncio.CancelledError
         await asyncio.get_running_loop().create_future()  # until its sandbox is gone
-        raise why
+        raise asyncio.CancelledError
 
     def _end(self, why: Exception | LimitReached) -> None:
         if self._stopped is not None and not self._stopped.done():

@@ -162,6 +162,7 @@ class TaskContext:
         summary: What was said before that.
         live: Facts by connection, such as database schemas.
         files: A line about each input file: what it is, and where scripts find it.
+        limits: What the task may use, in words; empty where scripts meet no limit.
     """
 
     facts: Sequence[str] = ()
@@ -169,6 +170,7 @@ class TaskContext:
     summary: str | None = None
     live: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Sequence[str] = ()
+    limits: str = ""
 
     def known(self) -> tuple[Message, ...]:
         """The recalled messages, for the model's instructions."""
@@ -197,6 +199,8 @@ class TaskContext:
         parts += [f"About {name}:\n{text}" for name, text in self.live.items()]
         if self.files:
             parts.append("Input files:\n" + "\n".join(f"- {name}" for name in self.files))
+        if self.limits:
+            parts.append(f"Limits of the task: {self.limits}.")
         if now is not None:
             parts.append(f"Now: {moment(now, zone or local_zone())}")
         parts.append(f"Task:\n{task}")

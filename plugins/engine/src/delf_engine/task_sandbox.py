@@ -15,6 +15,7 @@ from delf_engine.resource_budget import ResourceBudget
 from delf_engine.task_run import TaskRun
 from delf_engine.toolset import Toolset
 
+_SPARE_CALLS: Final = 1_000
 _log = logging.getLogger(__name__)
 PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Seconds between attempts to have another sandbox, where none is available for the moment."""
@@ -51,7 +52,12 @@ class TaskSandbox:
     def open(self) -> asyncio.Task[SandboxSession]:
         """Begin to open a session, while something else goes on; the same until it is closed."""
         if self._opening is None:
-            self._opening = asyncio.create_task(self._sandbox.backend.open(self._spec))
+            # The task ends a script at the limit, once its calls in flight have ended. The sandbox
+            # itself ends one that takes no notice.
+            limits = self._spec.limits
+            hard = replace(limits, calls=2 * limits.calls + _SPARE_CALLS)
+            opening = self._sandbox.backend.open(replace(self._spec, limits=hard))
+            self._opening = asyncio.create_task(opening)
         return self._opening
 
     @property

@@ -37,7 +37,9 @@ async def test_calls(
     make_agent: MakeAgent, scripted_model: ScriptedModel, note: object, calls: list[int]
 ) -> None:
     scripted_model.writes(
-        f"await note(1)\nawait note(2){LEAVE}", "await note(3)\nawait note(4)", "print('never')"
+        f"await note(1)\nawait note(2){LEAVE}",
+        "while True:\n    await note(3)",
+        "print('never')",
     )
     agent = make_agent(note, sandbox_config={"calls": 3}, retry_count=2)
     response = await agent.arun("Note.")

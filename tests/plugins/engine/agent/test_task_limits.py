@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from delf import CallContext, tool
-from delf.events import CallFinished, ChildFinished
+import pytest
+
+from delf import Agent, Approved, CallContext, Connection, action, tool
+from delf.events import (
+    CallFinished,
+    ChildFinished,
+    Noted,
+    RerunRequested,
+    ScriptGenerated,
+    Warned,
+)
 from delf.messages import ModelReply
+from support.resuming import Bench
 
 
 @tool(effect="write", confirm=False)
@@ -74,3 +84,134 @@ def test_a_budget_ends_the_next_call_and_not_those_that_run(make_agent, scripted
     assert not response.status
     children = [e for e in response.events if isinstance(e, ChildFinished)]
     assert all(child.error != "the task was cancelled" for child in children)
+
+
+# -- before a script runs ---------------------------------------------------------------------
+
+
+class Desk(Connection):
+    """Colleagues, each of whom does a piece of the work."""
+
+    @action("hand", effect="irreversible", resumes=True)
+    async def hand(self, number: int, context: CallContext) -> str:
+        """Have a document read by a colleague."""
+        result = await context.delegate(f"child {number}", tools=[quick])
+        result.raise_for_status("the colleague")
+        return result.text
+
+    @action("titles", effect="read")
+    async def titles(self) -> list[int]:
+        """List the documents."""
+        return [*range(200)]
+
+
+@tool(effect="read", confirm=False)
+async def quick() -> str:
+    """Read."""
+    return "read"
+
+
+def scripts(*codes):
+    """Scripts of the parent in order; a child reads."""
+    left = list(codes)
+
+    def answer(request):
+        task = request.messages[1].text.rpartition("Task:")[2]
+        code = "print(await quick())" if "child " in task else left.pop(0)
+        return f"```python\n{code}\n```"
+
+    return answer
+
+
+LOOP = "for n in range(200):\n    print(await desk.hand(n))"
+GATHERED = "titles = await desk.titles()\nprint(await asyncio.gather(*map(desk.hand, titles)))"
+BATCHES = "done = await asyncio.gather(*(desk.hand(n) for n in range(0, 200, 4)))\nprint(len(done))"
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("mode", ["call", "plan"])
+@pytest.mark.parametrize("first", [LOOP, GATHERED], ids=["written", "found"])
+def test_two_hundred_documents_cost_nothing_before_they_fit(
+    make_agent, scripted_model, first, mode
+):
+    """Neither a child nor a question is spent on a script that cannot come to its end."""
+    asked = []
+
+    def person(request):
+        asked.append(request.action)
+        return Approved()
+
+    scripted_model.default = scripts(first, BATCHES)
+    agent = make_agent(Desk(), confirm_mode=mode, on_confirm=person, timeout=100)
+    response = agent.run("read all")
+    assert (response.error, response.text) == (None, "50")
+    assert len([e for e in response.events if isinstance(e, ChildFinished)]) == 50
+    is_plan = mode == "plan" and first is LOOP
+    plans = 1 if is_plan else 2  # what only the run shows is refused after the plan was approved
+    assert len(asked) == (50 if mode == "call" else plans)
+    told = next(
+        m.text
+        for m in scripted_model.requests[1].messages
+        if "at least 200" in m.text or "200 calls" in m.text
+    )
+    assert "100 more" in told
+
+
+def test_a_script_that_surely_makes_too_many_calls_is_not_run(make_agent, scripted_model):
+    scripted_model.writes("for n in range(9):\n    await quick()", "print(await quick())")
+    agent = make_agent(quick, sandbox_config={"calls": 5})
+    assert agent.run("x").text == "read"
+    assert (
+        "at least 9 calls, and the task can make 5" in scripted_model.requests[1].messages[-1].text
+    )
+
+
+def test_calls_in_flight_end_before_the_limit_of_calls_ends_the_script(make_agent, scripted_model):
+    scripted_model.writes(
+        "numbers = await many()\nprint(await asyncio.gather(*(slow() for n in numbers)))"
+    )
+
+    @tool(effect="read", confirm=False)
+    async def many() -> list[int]:
+        """List numbers."""
+        return [*range(9)]
+
+    agent = make_agent(many, slow, sandbox_config={"calls": 4}, retry_count=0)
+    response = agent.run("x")
+    assert response.exception.limit == "calls"
+    assert "at most 4 tool calls" in scripted_model.requests[0].messages[-1].text
+    ends = [e.status for e in response.events if isinstance(e, CallFinished)]
+    assert ends == ["ok"] * 4
+
+
+def test_a_person_is_told_that_functions_may_start_too_many_children(make_agent, scripted_model):
+    scripted_model.says(*[reply] * 20)
+    response = make_agent(delegate, max_children=5, retry_count=0).run("do eight", timeout=50)
+    warned = [e.message for e in response.events if isinstance(e, Warned)]
+    assert any("at least 8 calls that may start a child" in message for message in warned)
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [(RerunRequested, 2), (ScriptGenerated, 3), (ChildFinished, 2), (Noted, 1)],
+)
+async def test_a_resumed_task_judges_its_scripts_as_before(
+    delf_host, scripted_model, kind, written
+):
+    """Children that were started before are no reason to refuse the script that started them."""
+    bench = Bench(delf_host, scripted_model)
+    loop = "for n in range({}):\n    await desk.hand(n)\n"
+    codes = [loop.format(4), f"{loop.format(3)}rerun('done', 'say so')", "print('all done')"]
+    options = {"approval_mode": "approve_all", "max_children": 3, "rerun_count": 3}
+    agent = Agent(tools=[Desk()], llm="scripted", journal="test", host=bench.host, **options)
+    async with agent:
+        for kept in (0, written):
+            scripted_model.default = scripts(*codes[kept:])
+            if not kept:
+                response = await agent.arun("hand out")
+            else:
+                await bench.journal.ended_with(response.trace.task_id, kind)
+                response = await agent.aresume(response.trace.task_id)
+            assert (response.error, response.text) == (None, "all done")
+            assert len([e for e in response.events if isinstance(e, ChildFinished)]) == 3
+            assert len([e for e in response.events if isinstance(e, Noted)]) == 1

@@ -22,6 +22,8 @@ from delf_engine.waiting import to_its_end
 
 MOST_LEVELS: Final = 5
 """The most levels of child tasks below a task."""
+_TOGETHER_SECONDS: Final = 0.05
+"""Seconds without a further call after which those that came together are complete."""
 
 
 class RunsTasks(Protocol):
@@ -38,6 +40,15 @@ class RunsTasks(Protocol):
     def leave(self, task_id: str) -> None:
         """Keep nothing of a task's end when it is cancelled, so that it can be resumed."""
         ...
+
+
+class _Batch:
+    """Calls that came together, each of which starts a child task."""
+
+    def __init__(self) -> None:
+        self.calls: set[int] = set()
+        self.problem: str | None = None
+        self.judged = asyncio.Event()
 
 
 class ChildTasks:
@@ -57,6 +68,9 @@ class ChildTasks:
         self._at_work: dict[tuple[int, str], asyncio.Task[ChildResult]] = {}
         """The children, by call and id, whose result the call has not fetched."""
         self._count = sum(isinstance(event, ChildStarted) for event in run.log.events)
+        self._promised: set[int] = set()
+        """The calls that may start a child task each, and have not done so."""
+        self._batch: _Batch | None = None
         self._left = False
         self.unfinished: TaskLeftError | None = None
         """The error of a child that has no end, which the parent cannot go on without."""
@@ -65,6 +79,57 @@ class ChildTasks:
     def depth(self) -> int:
         """The number of tasks above the parent."""
         return 0 if self._run.request.child is None else self._run.request.child.depth
+
+    @property
+    def left(self) -> int:
+        """The number of child tasks that can still be started."""
+        return max(0, self._run.config.max_children - self._count)
+
+    async def make_room(self, call: Call) -> str | None:
+        """Return why a call that would start a child task cannot, before anybody is asked.
+
+        Calls that come together and do not fit together are all refused, and nothing is spent on
+        the first of them.
+
+        Args:
+            call: The call; :meth:`leave_room` is called at its end.
+        """
+        batch = self._batch
+        if batch is None:
+            batch = self._batch = _Batch()
+            batch.calls.add(call.number)
+            try:
+                size = 0
+                while size < len(batch.calls) and not call.alone:  # until no more come
+                    size = len(batch.calls)
+                    await asyncio.sleep(_TOGETHER_SECONDS)
+            finally:
+                self._batch = None
+                self._judge(batch)
+        else:
+            batch.calls.add(call.number)
+            await batch.judged.wait()
+        return batch.problem
+
+    def _judge(self, batch: _Batch) -> None:
+        size, left = len(batch.calls), self.left - len(self._promised)
+        if size <= left:
+            self._promised |= batch.calls
+        elif size == 1:
+            batch.problem = self._no_more()
+        else:
+            batch.problem = (
+                f"{size} calls came together, each for a child task, and the task can have "
+                f"{left} more of at most {self._run.config.max_children}: give each several "
+                "pieces of the work"
+            )
+        batch.judged.set()
+
+    def leave_room(self, call: Call) -> None:
+        """A call is over, or was never made."""
+        self._promised.discard(call.number)
+        if self._batch is not None:
+            self._batch.calls.discard(call.number)
 
     def begun(self, call_id: int) -> list[ChildStarted]:
         """The children that a call has begun, as the journal tells."""
@@ -91,6 +156,7 @@ class ChildTasks:
             )
         request = self._request(child)
         again = next((event for event in begun if event.task == child.task), None)
+        self._promised.discard(call.number)
         if again is None:
             self._count_one()
         else:
@@ -172,12 +238,14 @@ class ChildTasks:
             TaskLimitError: When there are as many.
         """
         if self._count >= self._run.config.max_children:
-            raise TaskLimitError(
-                f"the task has had {self._count} child tasks, and can have no more: do with their "
-                "results what can be done, and say what is left",
-                hint="max_children allows more",
-            )
+            raise TaskLimitError(self._no_more(), hint="max_children allows more")
         self._count += 1
+
+    def _no_more(self) -> str:
+        return (
+            f"the task has had {self._count} child tasks, and can have no more: do with their "
+            "results what can be done, and say what is left"
+        )
 
     def _request(self, child: ChildTask) -> TaskRequest:
         changes: dict[str, Any] = {}

@@ -39,13 +39,13 @@ class CallContexts:
 
     def __init__(self, run: TaskRun, children: ChildTasks) -> None:
         self._run = run
-        self._children = children
+        self.children = children
         self._outputs: dict[int, RedactedStream] = {}
         """The output of each call: its end may be half of a secret."""
 
     def has_begun(self, call: Call) -> bool:
         """Tell whether a call has begun child tasks."""
-        return bool(self._children.begun(call.number))
+        return bool(self.children.begun(call.number))
 
     async def files_written(self) -> None:
         """Wait for the files that the script has handed over: a call may name one of them."""
@@ -65,9 +65,9 @@ class CallContexts:
         if (output := self._outputs.pop(call.number, None)) is not None:
             self._tell(call.number, output.end())
         if not is_cut_off:
-            await self._children.end(call)
-            if self._children.unfinished is not None:
-                raise self._children.unfinished
+            await self.children.end(call)
+            if self.children.unfinished is not None:
+                raise self.children.unfinished
 
     def _tell(self, call_id: int, text: str) -> None:
         if text:
@@ -80,14 +80,14 @@ class CallContexts:
             call: The call.
             again: Whether it was begun before the task was resumed.
         """
-        begun = self._children.begun(call.number) if again else []
+        begun = self.children.begun(call.number) if again else []
         context = self._run.resources.agent.context
 
         def delegate(child: ChildTask) -> Awaitable[ChildResult]:
             if child.tools is not None and child.worker is None:
                 # What was approved for tools of the same name is not approved for these.
                 child = replace(child, worker=call.bound.connection.name)
-            return self._children.delegate(call, child, begun)
+            return self.children.delegate(call, child, begun)
 
         def say(text: str) -> None:
             output = self._outputs.setdefault(call.number, RedactedStream(self._run.log.redactor))
@@ -99,7 +99,7 @@ class CallContexts:
             call_id=call.number,
             connection=call.bound.connection.name,
             folder=context.folder,
-            depth=self._children.depth,
+            depth=self.children.depth,
             worker=self._run.request.worker,
             input_files={file.name: Path(file.path) for file in self._run.inputs},
             llm=self._run.config.main_llm,

@@ -137,6 +137,11 @@ class Gate:
         if self._records.lost is not None:
             raise self._records.lost
 
+    async def until_idle(self) -> None:
+        """Wait until no call is under way, however long that takes."""
+        while self._at_work:
+            await asyncio.wait({*self._at_work}, return_when=asyncio.FIRST_COMPLETED)
+
     async def call(self, request: CallRequest) -> CallAnswer:
         """Make a call if it may be made. Everything that becomes of it is an answer.
 
@@ -226,15 +231,32 @@ class Gate:
         except asyncio.CancelledError:
             await self._records.never_made(call)
             raise
+        if self._contexts is None or not call.bound.action.resumes:
+            return await self._judge(call, past)
+        try:
+            problem = await self._contexts.children.make_room(call)
+            if problem is not None:
+                await self._records.until_others_ended(call)
+                message = f"{call.bound.name} is not made: {problem}"
+                return await self._turn_down(call, message, "ToolError")
+            return await self._judge(call, past)
+        except asyncio.CancelledError:
+            await self._records.never_made(call)
+            raise
+        finally:
+            self._contexts.children.leave_room(call)
+
+    async def _judge(self, call: Call, past: RecordedCall | None) -> CallAnswer:
+        """Have a call judged, ask about it if needed, and make it if it may be made."""
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
-            return await self._turn_down(call, verdict.message)
+            return await self._turn_down(call, _refused(call, verdict.message))
         needs_nobody = not call.bound.asks and isinstance(verdict, Allowed)
         if needs_nobody and not await self._approvals.must_look(call.bound, call.arguments):
             return await self._make(call)
         answer = await self._ask(call, past, verdict)
         if isinstance(answer, Refused):
-            return await self._turn_down(call, answer.message)
+            return await self._turn_down(call, _refused(call, answer.message))
         if isinstance(answer.decision, Approved):
             return await self._make(call)
         # Nobody to ask, nobody who answers, or a bare no is the same for every script.
@@ -283,10 +305,9 @@ class Gate:
             return verdict
         return Refused(message=f"it could not be checked: check returned {type(verdict).__name__}")
 
-    async def _turn_down(self, call: Call, why: str) -> Raised:
-        """The answer to a call that its connection refuses."""
-        message = self._redactor.text(f"{call.bound.name} is refused: {why}")[:_MAX_MESSAGE]
-        kind, digest = "ToolNotAllowed", call.digest
+    async def _turn_down(self, call: Call, why: str, kind: str = "ToolNotAllowed") -> Raised:
+        """The answer to a call that is not made."""
+        message, digest = self._redactor.text(why)[:_MAX_MESSAGE], call.digest
         await self._records.end(call, "refused", error=message, raised=kind, digest=digest)
         return Raised(kind, message)
 
@@ -337,13 +358,13 @@ class Gate:
         """The same call may have been made before: a person says whether to make it again."""
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
-            return await self._turn_down(call, verdict.message)
+            return await self._turn_down(call, _refused(call, verdict.message))
         doubtful = call.digest
         why = "the same call was made before, and its answer was lost: it may have been done"
         asked = verdict.asking(why)
         answer = await self._ask(call, None, asked, outcome_unknown=True)
         if isinstance(answer, Refused):
-            return await self._turn_down(call, answer.message)
+            return await self._turn_down(call, _refused(call, answer.message))
         match answer.decision:
             case AlreadyDone(result=result):
                 self._maker.doubtful.discard(doubtful)
@@ -468,3 +489,7 @@ def _seen(call: Call) -> ScriptCall:
         arguments=call.arguments,
         built_in=bound.built_in,
     )
+
+
+def _refused(call: Call, why: str) -> str:
+    return f"{call.bound.name} is refused: {why}"

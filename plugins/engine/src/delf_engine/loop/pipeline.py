@@ -40,6 +40,7 @@ from delf.protocols.strategy import Strategy, SupportsOwnTools, runs_scripts
 from delf_engine.changes import refusal_of
 from delf_engine.host import TaskHost
 from delf_engine.journal.retrying import next_try
+from delf_engine.limits import limits_of
 from delf_engine.loop.learn import learn
 from delf_engine.loop.recall import keep_turn, recall
 from delf_engine.loop.select import select
@@ -50,7 +51,6 @@ from delf_engine.redact import Redactor
 from delf_engine.scripts import SandboxDied
 from delf_engine.task import TaskOutcome, TaskRequest
 from delf_engine.task_run import TaskRun
-from delf_engine.toolset import BoundAction
 from delf_engine.waiting import to_its_end
 
 _log = logging.getLogger(__name__)
@@ -171,6 +171,7 @@ class TaskPipeline:
             self._host.use(run.tools)
         if runs_scripts(self._strategy):
             self._host.scripts.sandbox.open()
+            run.context = replace(run.context, limits=limits_of(run))
         await load_context(run)
         answer: Any = await self._strategy.solve(self._host)
         if not isinstance(answer, str):
@@ -378,24 +379,12 @@ def _look_at(work: asyncio.Future[str]) -> None:
         work.exception()
 
 
-def may_delegate(bound: BoundAction) -> bool:
-    """Return True for an action that can start child tasks, as far as it shows."""
-    action = bound.action
-    return action.resumes or (bound.connection.is_function and action.context is not None)
-
-
 async def load_context(run: TaskRun) -> None:
     """Step 3: ask every connection that has live facts, such as database schemas, all at once.
 
     Raises:
         DelfError: When a connection cannot be reached: a script could not use it either.
     """
-    if any(may_delegate(bound) for bound in run.tools):
-        limits = (
-            f"one task can start at most {run.config.max_children} child tasks, all its scripts "
-            "together: for more, give each of them several pieces of the work"
-        )
-        run.context = replace(run.context, live={"limits": limits})
     sources = run.tools.with_context
     if not sources:
         return
@@ -403,4 +392,4 @@ async def load_context(run: TaskRun) -> None:
         asked = (source.context(run.request.task) for source in sources.values())
         texts = await asyncio.gather(*asked)
         live = {name: text for name, text in zip(sources, texts, strict=True) if text}
-        run.context = replace(run.context, live={**live, **run.context.live})
+        run.context = replace(run.context, live=live)

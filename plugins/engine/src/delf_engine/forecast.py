@@ -1,0 +1,187 @@
+"""Forecasts: how many calls a script makes at least, as its text shows before it runs.
+
+Only what is certain counts. A loop counts as often as its length is written in the script: over a
+literal, over ``range`` of constants, over a name that is given such a value once. A part that may
+not run, such as an ``if``, an ``except`` or a loop with ``break``, counts nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final
+
+from delf.protocols.sandbox import check_script
+
+_SAME_LENGTH: Final = frozenset({"list", "tuple", "sorted", "reversed", "enumerate", "iter"})
+_LEAVES: Final = (ast.Break, ast.Return, ast.Raise, ast.Continue)
+_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def least_calls(code: str, names: Collection[str]) -> Counter[str]:
+    """Count the calls that a script makes at least if nothing fails.
+
+    Args:
+        code: The script; one that does not parse makes none.
+        names: The actions that count, as ``mail.send``, and the tools.
+    """
+    if not names or check_script(code) is not None:
+        return Counter()
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(code)
+        return _Forecast(tree, names).of_body(tree.body)
+    except (SyntaxError, SystemError, ValueError, RecursionError, MemoryError):
+        return Counter()
+
+
+class _Forecast:
+    def __init__(self, tree: ast.Module, names: Collection[str]) -> None:
+        self._names = names
+        self._given: dict[str, list[Any]] = {}
+        """What each name is given in the whole script; None for what is not known."""
+        self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+        self._lengths: dict[str, int] = {}
+        self._calls: dict[str, Counter[str]] = {}
+        """The calls of each function of the script; none of one that calls itself."""
+        for node in ast.walk(tree):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=word)], value=value):
+                    self._given.setdefault(word, []).append(value)
+                case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
+                    self._given.setdefault(word, []).append(None)
+                    self._functions[word] = node
+                case ast.arg(arg=word) | ast.Name(id=word, ctx=ast.Store() | ast.Del()):
+                    self._given.setdefault(word, []).append(None)
+                case (
+                    ast.Attribute(value=ast.Name(id=word))
+                    | ast.Subscript(value=ast.Name(id=word), ctx=ast.Store() | ast.Del())
+                ):
+                    self._given.setdefault(word, []).append(None)  # as ``items.clear()``
+                case _:
+                    pass
+
+    def of_body(self, body: Iterable[ast.stmt]) -> Counter[str]:
+        """Count the calls of statements, up to one that may leave them."""
+        found: Counter[str] = Counter()
+        for statement in body:
+            if isinstance(statement, _SCOPES):
+                continue
+            found += self._of(statement)
+            if any(isinstance(node, _LEAVES) for node in _walk(statement)):
+                break
+        return found
+
+    def _of(self, node: ast.AST) -> Counter[str]:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
+                return Counter()
+            case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
+                return self._of(test)
+            case ast.BoolOp(values=[first, *_]) | ast.Compare(left=first):
+                return self._of(first)
+            case ast.Match(subject=first):
+                return self._of(first)
+            case ast.For(iter=given, body=body) | ast.AsyncFor(iter=given, body=body):
+                leaves = any(isinstance(part, _LEAVES) for line in body for part in _walk(line))
+                times = 0 if leaves else self._length(given)
+                return self._of(given) + _times(self.of_body(body), times)
+            case ast.Try(body=body, finalbody=last) | ast.TryStar(body=body, finalbody=last):
+                return self.of_body(body) + self.of_body(last)
+            case ast.ListComp(elt=item) | ast.SetComp(elt=item) | ast.GeneratorExp(elt=item):
+                return self._of_comprehension(node.generators, [item])
+            case ast.DictComp(key=key, value=item):
+                return self._of_comprehension(node.generators, [key, item])
+            case ast.Call():
+                return self._of_call(node)
+            case _:
+                return self._of_all(ast.iter_child_nodes(node))
+
+    def _of_all(self, nodes: Iterable[ast.AST]) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for node in nodes:
+            found += self._of(node)
+        return found
+
+    def _of_comprehension(
+        self, parts: list[ast.comprehension], items: list[ast.expr]
+    ) -> Counter[str]:
+        times = 1
+        for part in parts:
+            times *= 0 if part.ifs else self._length(part.iter)
+        return self._of(parts[0].iter) + _times(self._of_all(items), times)
+
+    def _of_call(self, node: ast.Call) -> Counter[str]:
+        found = self._of_all(ast.iter_child_nodes(node))
+        match node.func:
+            case ast.Name(id=word):
+                pass
+            case ast.Attribute(value=ast.Name(id=owner), attr=method):
+                word = f"{owner}.{method}"
+            case _:
+                return found
+        if word in self._names:
+            found[word] += 1
+            return found
+        own = self._functions.get(word)
+        # A function that is defined twice, or a generator, is not followed.
+        if own is None or self._given[word] != [None]:
+            return found
+        if word not in self._calls:
+            self._calls[word] = Counter()
+            if not any(isinstance(part, ast.Yield | ast.YieldFrom) for part in _walk(own)):
+                self._calls[word] = self.of_body(own.body)
+        return found + self._calls[word]
+
+    def _length(self, node: ast.AST) -> int:
+        """Return the length of a value if the script shows it; 0 otherwise."""
+        match node:
+            case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+                if isinstance(node, ast.Set):
+                    return min(1, len(items))
+                return sum(not isinstance(item, ast.Starred) for item in items)
+            case ast.Constant(value=str(text)):
+                return len(text)
+            case ast.Name(id=word):
+                if word not in self._lengths:
+                    self._lengths[word] = 0
+                    given = [value for value in self._given.get(word, ()) if value is not None]
+                    # The place where it is given is one that is not known by itself.
+                    if len(given) == 1 and self._given[word].count(None) == 1:
+                        self._lengths[word] = self._length(given[0])
+                return self._lengths[word]
+            case ast.ListComp(generators=[ast.comprehension(iter=inner, ifs=[])]):
+                return self._length(inner)
+            case ast.Call(func=ast.Name(id="range"), args=args):
+                return _length_of_range(args)
+            case ast.Call(func=ast.Name(id=word), args=[inner, *_]) if word in _SAME_LENGTH:
+                return self._length(inner)
+            case ast.Call(func=ast.Name(id="zip"), args=args) if args:
+                return min(self._length(inner) for inner in args)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self._length(left) + self._length(right)
+            case ast.BinOp(left=left, op=ast.Mult(), right=ast.Constant(value=int(times))):
+                return self._length(left) * max(0, times)
+            case _:
+                return 0
+
+
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    """Walk a part of a script without the functions that it defines."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, _SCOPES):
+            yield from _walk(child)
+
+
+def _length_of_range(args: list[ast.expr]) -> int:
+    try:
+        return len(range(*(ast.literal_eval(arg) for arg in args)))
+    except (ValueError, TypeError, OverflowError):
+        return 0
+
+
+def _times(found: Counter[str], times: int) -> Counter[str]:
+    return Counter({name: count * times for name, count in found.items() if count * times})

@@ -1,0 +1,74 @@
+"""The limits that scripts of a task can meet: told in the prompt, checked before a script runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf_engine.forecast import least_calls
+from delf_engine.task_run import TaskRun
+from delf_engine.toolset import BoundAction
+
+_KB, _MB = 1024, 1024 * 1024
+
+
+def may_delegate(bound: BoundAction) -> bool:
+    """Return True for an action that can start child tasks, as far as it shows."""
+    action = bound.action
+    return action.resumes or (bound.connection.is_function and action.context is not None)
+
+
+def limits_of(run: TaskRun) -> str:
+    """Word the limits of a task for the model that writes its scripts."""
+    most, ledger = run.session_spec.limits, run.models.ledger
+    parts = [f"{run.clock.seconds:g} s without waiting for people"]
+    if any(True for _ in run.tools):
+        parts.append(f"at most {most.calls:,} tool calls")
+    if any(may_delegate(bound) for bound in run.tools):
+        parts.append(
+            f"at most {run.config.max_children} child tasks, all scripts together (for more, give "
+            "each several pieces of the work)"
+        )
+        if ledger.remaining_usd is not None:
+            parts.append(f"${ledger.remaining_usd:.2f} for models, child tasks included")
+    parts.append(f"{_size(most.output_bytes)} printed")
+    parts.append(f"{_size(most.file_bytes)} a file, {_size(most.total_file_bytes)} all files")
+    return "; ".join(parts)
+
+
+def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int) -> str | None:
+    """Return how a script surely exceeds a limit of its task, before anybody is asked about it.
+
+    Args:
+        code: The script.
+        tools: The actions that it can call.
+        calls: The number of calls that are left.
+        children: The number of child tasks that are left.
+    """
+    starting = {bound.name for bound in tools if bound.action.resumes}
+    least = least_calls(code, [bound.name for bound in tools])
+    if (started := sum(least[name] for name in starting)) > children:
+        return (
+            f"the script starts at least {started:,} child tasks, and the task can have "
+            f"{children:,} more: give each several pieces of the work"
+        )
+    if (made := sum(least.values())) > calls:
+        return f"the script makes at least {made:,} calls, and the task can make {calls:,} more"
+    return None
+
+
+def doubt(code: str, tools: Iterable[BoundAction], *, children: int) -> str | None:
+    """Return how a script exceeds the limit of child tasks if each call starts one of them."""
+    perhaps = [bound.name for bound in tools if may_delegate(bound)]
+    started = sum(least_calls(code, perhaps).values())
+    if started <= children:
+        return None
+    return (
+        f"the script makes at least {started:,} calls that may start a child task each, and the "
+        f"task can have {children:,} more"
+    )
+
+
+def _size(count: int) -> str:
+    if count >= _MB:
+        return f"{count / _MB:g} MB" if count % _MB == 0 else f"{count / _MB:.1f} MB"
+    return f"{count // _KB} kB" if count >= _KB else f"{count} bytes"

@@ -1,0 +1,57 @@
+"""The least number of calls of a script: what is certain counts, and nothing else does."""
+
+from __future__ import annotations
+
+import pytest
+
+from delf_engine.forecast import least_calls
+
+NAMES = ("work", "mail.send")
+
+
+@pytest.mark.parametrize(
+    ("code", "least"),
+    [
+        ("for n in range(200):\n    await work(n)", 200),
+        ("print(await asyncio.gather(*(work(n) for n in range(3, 200, 2))))", 99),
+        ("docs = [1, 2, 3]\nr = [await work(d) for d in docs]\nawait work(0)", 4),
+        ("docs = [f'{n}.pdf' for n in range(200)]\nfor d in sorted(docs):\n    work(d)", 200),
+        ("for a in range(20):\n    for b in (1, 2):\n        mail.send(a, b)", 40),
+        (
+            "async def one(n):\n    return await work(n)\nawait gather(*[one(n) for n in [1] * 7])",
+            7,
+        ),
+        ("for n, d in enumerate(zip(range(9), range(5))):\n    work(n)", 5),
+        ("for n in range(9):\n    try:\n        work(n)\n    except ToolError:\n        pass", 9),
+        ("def both():\n    work(1)\n    work(2)\nboth()\nboth()", 4),
+        ("x = {n: work(n) for n in 'abc'}\nwith open('f') as f:\n    work(1)", 4),
+        # What may not happen, or what the text does not show, counts nothing.
+        ("for n in docs:\n    work(n)", 0),
+        ("for n in range(9):\n    if n > 5:\n        work(n)", 0),
+        ("for n in range(9):\n    if work(n):\n        break", 0),
+        ("[work(n) for n in range(9) if n]", 0),
+        ("while True:\n    work(1)", 0),
+        ("docs = [1, 2]\ndocs.clear()\nfor d in docs:\n    work(d)", 0),
+        ("docs = [1, 2]\nif x:\n    docs = []\nfor d in docs:\n    work(d)", 0),
+        ("docs = [1, 2]\ndel docs[0]\nfor d in docs[:1]:\n    work(d)", 0),
+        ("def one(docs=[1, 2]):\n    for d in docs:\n        work(d)\none([])", 0),
+        ("ok and work(1)\nx = work(2) if ok else work(3)", 0),
+        ("f = lambda: work(1)\nasync def g():\n    yield work(1)\ng()", 0),
+        ("if done:\n    raise SystemExit\nwork(1)", 0),
+        ("for n in {1, 1, 1}:\n    work(n)", 1),
+        ("docs = [1, 2]\ndel docs[0]\nfor d in docs:\n    work(d)", 0),
+        ("def f():\n    f()\n    work(1)\nf()", 1),
+        ("mail.read(1)\nother.send(2)\nwork", 0),
+        ("for in", 0),
+    ],
+)
+def test_calls_that_are_certain_count(code: str, least: int) -> None:
+    assert sum(least_calls(code, NAMES).values()) == least
+
+
+def test_a_forecast_takes_no_longer_than_reading_the_script() -> None:
+    """Functions and names that double each time, as an attacker would write them."""
+    functions = [f"def f{n}():\n    f{n + 1}()\n    f{n + 1}()" for n in range(60)]
+    names = [f"n{n} = n{n + 1} + n{n + 1}" for n in range(60)]
+    code = "\n".join([*functions, "def f60():\n    work(1)", "n60 = [1]", *names, "f0()"])
+    assert least_calls(f"{code}\nfor x in n0:\n    work(x)", NAMES)["work"] == 2**61
