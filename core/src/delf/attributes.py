@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
-from delf.errors import FixedAttributeError
+from delf.errors import FixedAttributeError, did_you_mean
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 V = TypeVar("V")
 
@@ -14,7 +18,8 @@ class FixedAttributes:
     """Base class whose public attributes cannot be set once the object has them.
 
     An object reads most of its options when it is made. A later assignment would change what a
-    program sees and not what happens, so it raises. A property with a setter can be set.
+    program sees and not what happens, so it raises. So does one to an attribute that does not
+    exist, unless a method of the object itself makes it. A property with a setter can be set.
     """
 
     _options: ClassVar[frozenset[str]] = frozenset()
@@ -30,7 +35,21 @@ class FixedAttributes:
                     f"{type(self).__name__}.{name} cannot be set once it was made",
                     hint=self._another.format(name=name),
                 )
+            if not name.startswith("_") and not hasattr(type(self), name):
+                self._check_new(name, sys._getframe(1))  # noqa: SLF001 - inspect costs an import
             super().__setattr__(name, value)
+
+    def _check_new(self, name: str, caller: FrameType) -> None:
+        """Refuse an attribute that does not exist, unless the object's own code makes it."""
+        given = caller.f_code.co_varnames[:1]
+        if (name in vars(self)) or (given and caller.f_locals.get(given[0]) is self):
+            return
+        known = {*self._options, *(word for word in dir(self) if not word.startswith("_"))}
+        kind = type(self).__name__
+        raise FixedAttributeError(
+            f"{kind} has no attribute {name!r}{did_you_mean(name, sorted(known))}",
+            hint="options are given when it is made; a subclass may have attributes of its own",
+        )
 
     def _is_fixed(self, name: str) -> bool:
         """Return True if a value that is set now would have no effect."""

@@ -95,8 +95,32 @@ def test_a_subclass_has_attributes_of_its_own(delf_host):
             super().__init__(llm="scripted", host=delf_host)
             self.team = "sales"
 
-    assert Named().team == "sales"
+        def move(self, team):
+            self.floor = team
+
+    agent = Named()
+    agent.move("second")
+    assert (agent.team, agent.floor) == ("sales", "second")
     assert issubclass(Agent, FixedAttributes)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "meant"),
+    [
+        (0, "tmeout", "; did you mean 'timeout'?"),
+        (0, "on_confrim", "; did you mean 'on_confirm'?"),
+        (0, "memry", "; did you mean 'memory'?"),
+        (0, "colour_of_the_sky", ""),
+        (1, "keeep", "; did you mean 'keep'?"),
+        (1, "history_windw", "; did you mean 'history_window'?"),
+    ],
+)
+def test_a_misspelt_attribute_is_refused(objects, place, name, meant):
+    thing = objects[place]
+    with pytest.raises(FixedAttributeError) as refused:
+        setattr(thing, name, 5)
+    assert refused.value.message == f"{type(thing).__name__} has no attribute {name!r}{meant}"
+    assert not hasattr(thing, name)
 
 
 def test_a_frozen_table_is_copied_as_a_dict():
