@@ -37,6 +37,7 @@ from delf_sandbox.wire import size_in_memory
 from delf_sandbox_monty.aliases import ALIASES, PREAMBLE
 from delf_sandbox_monty.lowering import SHIMS, method_name
 from delf_sandbox_monty.script import Prepared, known_of, prelude, prepare
+from delf_sandbox_monty.uses import ToolUses, type_name
 from delf_sandbox_monty.values import for_monty, plain, shown
 from delf_sandbox_monty.words import MODULES, Source, describe, ended_itself
 
@@ -85,6 +86,7 @@ class MontySession:
         self._tools = {tool.name: tool.methods for tool in spec.tools}
         self._known, self._left, self._async = known_of(spec.tools, MODULES | SHIMS)
         self._taken: set[str] = set()
+        self._uses = ToolUses(self._tools)
         self._left_calls: int | None = None
         self._sources: dict[str, Source] = {}
         self._feeds = 0
@@ -195,7 +197,7 @@ class MontySession:
             self._files.hand_over_written()
         except LimitReachedError as error:
             return LimitReached(limit=error.limit, message=error.message)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError) as error:
             return Failed(kind="OutputFileError", message=str(error))
         return None
 
@@ -221,7 +223,8 @@ class MontySession:
             return Rerun(context=context, remaining=remaining, carry=carry)
         if error is None:
             value = await _apart(shown, running.result(), self._copied_bytes)
-            return Done(value=value)
+            used = await _apart(self._uses.find, value)
+            return Done(value=value) if used is None else Failed(kind="TypeError", message=used)
         if isinstance(error, MontyCrashedError):
             return Crashed(message=f"the interpreter is gone: {error}")
         if isinstance(error, MontyError):
@@ -301,7 +304,7 @@ class MontySession:
             callers = {method: self._caller(name, method) for method in methods}
             names |= {method_name(name, method): call for method, call in callers.items()}
             members = {method: _as_method(call) for method, call in callers.items()}
-            thing = type(name, (), members)()
+            thing = type(type_name(name), (), members)()
             names[name] = ClassInstance(thing, allowed_methods=set(methods))
         return names
 
@@ -357,6 +360,7 @@ class MontySession:
         looked_at = 0
         try:
             copied = plain([list(args), kwargs], self._copied_bytes)
+            self._uses.check(copied)
             check_size(copied, limit)
             data = dumps(copied)
             if len(data) <= limit:
@@ -400,6 +404,7 @@ class MontySession:
         host = self._host
         if host is None or self._limit is not None:
             return
+        self._uses.check(text)
         self._printed += len(text)
         limit = self._spec.limits.output_bytes
         if self._printed > limit:
@@ -412,7 +417,8 @@ class MontySession:
         """``add_to_output_files``. Called in a thread of the pool."""
         given = [*content, *named.values()]
         try:
-            self._files(_path(name), *(plain(_path(part), self._copied_bytes) for part in given))
+            content = [plain(_path(part), self._copied_bytes) for part in given]
+            self._files(_path(name), *content)
         except LimitReachedError as error:
             self._over(error.limit, error.message)
             raise KeyboardInterrupt from None
@@ -423,12 +429,14 @@ class MontySession:
             return
         data = b"".join(self._chunks)
         self._chunks.clear()
+        self._uses.check_file(data)
         host = self._host
         if host is not None and self._limit is None:
             take = host.wrote_rows if kind == "rows" else host.wrote_file
             asyncio.run_coroutine_threadsafe(_written(take, name, data), self._loop).result()
 
     def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
+        self._uses.check([context, remaining])
         names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
         self._rerun = str(context), str(remaining), tuple(names)
         raise KeyboardInterrupt("the script asked for another pass")

@@ -12,6 +12,7 @@ from delf_sandbox.guest.policy import refusal
 from delf_sandbox_monty.aliases import ALIASES
 from delf_sandbox_monty.lowering import SHIMS, SUBSET
 from delf_sandbox_monty.script import line_of
+from delf_sandbox_monty.uses import with_names
 
 MODULES: Final = frozenset(
     {
@@ -124,7 +125,7 @@ def describe(
         limits: Of the session.
     """
     inner: BaseException = error.exception()
-    text = str(inner)[: MAX_MESSAGE + 1]  # before anything looks through it
+    text = with_names(str(inner)[: MAX_MESSAGE + 1])  # before anything looks through it
     line, source = _place(error, sources)
     if isinstance(inner, MemoryError):
         message = f"the script needed more memory than {limits.memory_bytes:,} bytes"

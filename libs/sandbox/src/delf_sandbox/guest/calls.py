@@ -21,6 +21,8 @@ from delf_sandbox.guest.nodes import LATER
 _ONCE_ONLY = (types.GeneratorType, map, filter, zip, reversed)
 _MOST_AFTER_END = 100
 """Calls that a task may make once its script has come to its end."""
+_MOST_LOOKED_AT = 10_000
+"""Parts of a script's value that are looked at for actions."""
 SCRIPT_NAME = "<script "
 """The prefix of scripts' file names, as tracebacks show them."""
 
@@ -484,3 +486,19 @@ class ToolFunction(_NoValue):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = self._caller.call(self._connection, self._method, args, kwargs, 2)
         return self._caller.block(call)
+
+
+def misuse_in(value: Any) -> TypeError | None:
+    """Return the error for a script's value that is, or holds, an action or a connection."""
+    waiting, left = [value], _MOST_LOOKED_AT
+    while waiting and left:
+        left -= 1
+        item = waiting.pop()
+        kind = type(item)
+        if issubclass(kind, _NoValue):
+            return cast("_NoValue", item).misuse()
+        if kind is dict:
+            waiting += itertools.islice(cast("dict[Any, Any]", item).values(), left)
+        elif kind in (list, tuple, set, frozenset):
+            waiting += itertools.islice(cast("Iterable[Any]", item), left)
+    return None

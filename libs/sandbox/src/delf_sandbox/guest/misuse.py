@@ -25,6 +25,15 @@ _TAKING_VALUES = frozenset(
 """Builtin functions that use the value of what they are given."""
 _SHOWING = frozenset({"print", "str", "repr", "format", "ascii"})
 """Those that show what is in a list, too."""
+_LAZY = frozenset(
+    {
+        *("map", "filter", "starmap", "accumulate", "takewhile", "dropwhile", "filterfalse"),
+        *("groupby", "zip", "enumerate", "reversed", "iter", "chain", "cycle", "repeat", "islice"),
+    }
+)
+"""Functions that call what they are given only once something goes through their result."""
+_RUN_ALONE = frozenset({"map", "filter"})
+"""Those that are run to their end where they stand alone as a statement."""
 _MOST_NAMES = 12
 
 
@@ -62,8 +71,20 @@ class _Uses:
         self._loads = [(place.node, place.scope) for place, _ in names.seen.loads]
         self._parents: dict[int, Any] = {}
         self._found: list[tuple[int, int, ToolMisuseError]] = []
+        self._makers = {word: word for word in _LAZY & BUILTINS}
+        """What each name stands for, of the functions that keep an action for later."""
+        self._modules: set[str] = set()
         if not self._tools:
             return
+        for node in ast.walk(tree):
+            match node:
+                case ast.ImportFrom(module="functools" | "itertools", names=aliases):
+                    self._makers |= {alias.asname or alias.name: alias.name for alias in aliases}
+                case ast.Import(names=aliases):
+                    known = (a for a in aliases if a.name in ("functools", "itertools"))
+                    self._modules |= {alias.asname or alias.name for alias in known}
+                case _:
+                    pass
         for parent in ast.walk(tree):
             for child in ast.iter_child_nodes(parent):
                 self._parents[id(child)] = parent
@@ -101,6 +122,10 @@ class _Uses:
                     parent.ctx, ast.Store | ast.Del
                 ):
                     return self._attribute(use, parent, word)
+                case ast.Call() if node in parent.args and self._made_by(parent) == "partial":
+                    node = parent  # which is a function as the action is one
+                case ast.Call() if node in parent.args and self._made_by(parent) in _LAZY:
+                    return self._refuse(use, node) if self._is_unused(parent, use.scope) else []
                 case ast.Call() if parent.func is node:
                     if not use.is_connection:
                         return []
@@ -159,6 +184,29 @@ class _Uses:
             for node, scope in places
             if scope.find(word) is owner and word not in self._tools
         ]
+
+    def _made_by(self, node: ast.Call) -> str:
+        """Return the name of the function of ``functools`` or the like that a call is of."""
+        match node.func:
+            case ast.Name(id=word):
+                return self._makers.get(word, "")
+            case ast.Attribute(value=ast.Name(id=word), attr=attr) if word in self._modules:
+                return attr
+            case _:
+                return ""
+
+    def _is_unused(self, node: ast.Call, scope: Scope) -> bool:
+        """Tell whether nothing goes through the result of a call."""
+        match self._parents.get(id(node)):
+            case ast.Expr():
+                return self._made_by(node) not in _RUN_ALONE
+            case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
+                owner = scope.owner(word)
+                return owner.kind != "class" and not any(
+                    place.id == word and inner.owner(word) is owner for place, inner in self._loads
+                )
+            case _:
+                return False
 
     def _is_dropped(self, node: Any) -> bool:
         """Tell whether a list or the like stands for itself as a statement."""

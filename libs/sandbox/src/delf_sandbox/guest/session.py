@@ -24,6 +24,7 @@ from delf_sandbox.guest.calls import (
     Caller,
     ToolFunction,
     ToolNamespace,
+    misuse_in,
 )
 from delf_sandbox.guest.channel import Channel
 from delf_sandbox.guest.failure import (
@@ -255,7 +256,7 @@ class GuestSession:
         await self._stop_stray_tasks()
         value = _settled(value)
         if error is None:
-            error = self._not_done() or self._hand_over_files()
+            error = self._not_done() or misuse_in(value) or self._hand_over_files()
         with self._lock:
             self._send_gathered()
             self._printer.end()

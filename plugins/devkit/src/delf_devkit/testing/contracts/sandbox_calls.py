@@ -96,6 +96,24 @@ MISUSES: tuple[str, ...] = (
     "def go():\n    mail.send\ngo()",
     "async def go():\n    await mail.send\ngo()",
     "def go():\n    try:\n        mail(1)\n    except Exception:\n        pass\ngo()",
+    "import pprint\npprint.pprint(mail.read)",
+    'import json\nprint(json.dumps({"mails": mail.read}, default=str))',
+    "both = [mail.read, mail.send]\nprint(both)",
+    'held = {}\nheld["mails"] = mail.read\nprint(held)',
+    "held = []\nheld.append(mail)\nprint(held)",
+    'print("%s" % (mail.read,))',
+    "from collections import deque\nprint(list(deque([mail.send])))",
+    'add_to_output_files("mails.json", {"mails": [mail.read]})',
+    "held = [mail.read]\nmail.send(held)",
+    "held = [mail.read]\nrerun(f'{held}', 'more')",
+    "import itertools\nitertools.starmap(mail.send, [(1,), (2,)])",
+    "from itertools import starmap as each\nsent = each(mail.send, [(1,), (2,)])",
+    "sent = map(mail.send, [1, 2])",
+    "send = mail.send\nsent = filter(send, [1, 2])",
+    "import functools\nfunctools.partial(mail.send, 1)",
+    "from functools import partial\nsend = partial(mail.send, 1)",
+    "from functools import partial\nif partial(mail.send, 1):\n    pass",
+    "from functools import partial\nprint(partial(pay, 1))",
 )
 """Scripts that use a connection, an action or a tool as a value and call nothing."""
 USES: Mapping[str, str] = {
@@ -110,6 +128,10 @@ USES: Mapping[str, str] = {
     'def go(m):\n    return m.send("x")\ngo(mail)': "mail.send",
     "(mail.send if 1 else mail.read)(1)": "mail.send",
     'sorted(["x"], key=mail.send)': "mail.send",
+    'sent = map(mail.send, ["x"])\nprint(list(sent))': "mail.send",
+    'map(mail.send, ["x"])': "mail.send",
+    'from functools import partial\nsend = partial(mail.send, "x")\nsend()': "mail.send",
+    'import functools\nfor send in [functools.partial(mail.send, "x")]:\n    send()': "mail.send",
     'callable(mail.send) and hasattr(mail, "send")\nmail.send(1)': "mail.send",
 }
 """Scripts that name an action without a call where they name it, and then make one call."""

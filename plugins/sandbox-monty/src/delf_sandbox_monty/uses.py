@@ -1,0 +1,90 @@
+"""Actions that a script shows in place of calling them, found where its values leave it.
+
+Monty shows a function as a text with its name, where CPython's actions refuse to be shown. So a
+text that holds the name of an action as Monty knows it comes from an action that was not called.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from delf_sandbox.guest.misuse import misuse_message
+from delf_sandbox_monty.lowering import method_name
+
+_OURS: Final = "__delf_"
+_MARKS: Final = (_OURS, " external>")
+_TYPE: Final = re.compile(r"__delf_tool_(\w+?)__")
+
+
+def type_name(connection: str) -> str:
+    """The name of a connection's type in Monty, which no text of a script holds by chance."""
+    return f"__delf_tool_{connection}__"
+
+
+def with_names(text: str) -> str:
+    """A text of Monty's with connections under the names that scripts know."""
+    return _TYPE.sub(r"\1", text) if _OURS in text else text
+
+
+class ToolUses:
+    """Finds actions and connections in what leaves a script.
+
+    Args:
+        tools: The methods by connection; none of a tool that is called itself.
+    """
+
+    def __init__(self, tools: Mapping[str, Sequence[str]]) -> None:
+        self._found: dict[str, tuple[str, Sequence[str]]] = {}
+        for name, methods in tools.items():
+            self._found[type_name(name) if methods else f"<function '{name}' external>"] = (
+                name,
+                methods,
+            )
+            for method in methods:
+                self._found[method_name(name, method)] = (f"{name}.{method}", ())
+        words = "|".join(map(re.escape, sorted(self._found, key=len, reverse=True)))
+        self._pattern = re.compile(words) if words else None
+
+    def check(self, value: Any) -> None:
+        """Refuse a value that shows an action or a connection.
+
+        Raises:
+            TypeError: With what to write instead.
+        """
+        if (found := self.find(value)) is not None:
+            raise TypeError(found)
+
+    def check_file(self, data: bytes) -> None:
+        """Refuse a file that shows an action or a connection.
+
+        Raises:
+            TypeError: With what to write instead.
+        """
+        if any(mark.encode() in data for mark in _MARKS):
+            self.check(data.decode("utf-8", "replace"))
+
+    def find(self, value: Any) -> str | None:
+        """Return what to write in place of an action that a value shows, if it shows one."""
+        if self._pattern is None:
+            return None
+        for text in _texts(value):
+            if any(mark in text for mark in _MARKS) and (found := self._pattern.search(text)):
+                return misuse_message(*self._found[found[0]])
+        return None
+
+
+def _texts(value: Any) -> Iterable[str]:
+    """Yield the texts in a value, at any depth."""
+    waiting: list[Any] = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, Mapping):
+            pairs = cast("Mapping[Any, Any]", item)
+            waiting += pairs.keys()
+            waiting += pairs.values()
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            waiting += cast("Sequence[Any]", item)
