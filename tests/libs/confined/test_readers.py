@@ -240,6 +240,21 @@ async def test_a_call_that_gave_way_ends_as_any_other(call):
     assert await slow > 0
 
 
+async def test_all_connections_of_an_agent_share_the_places(call):
+    """Each connection has readers of its own, and one event loop with the others."""
+    several = [Readers() for _ in range(3)]
+    calls = [
+        mine.call(f"{JOBS}:sleep", {"seconds": 0.3}, about="reading", key="task")
+        for mine in several
+        for _ in range(AT_ONCE)
+    ]
+    began = time.monotonic()
+    await asyncio.gather(*calls)
+    assert time.monotonic() - began > 3 * 0.3, "three times four, by four"
+    for mine in several:
+        await mine.aclose()
+
+
 async def test_who_used_the_least_comes_first():
     turns, order, loop = Turns(1), [], asyncio.get_running_loop()
 

@@ -21,7 +21,7 @@ _OPEN_FILES: Final = 256
 _MAPPED: Final = 4
 """The address space, in times the memory: threads reserve more than they use."""
 _PAGE: Final = resource.getpagesize()
-_SYSTEM_FILES: Final = (
+SYSTEM_FILES: Final = (
     "/dev/null",
     "/dev/random",
     "/dev/urandom",
@@ -60,7 +60,7 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
     _end_with(parent)
     _limit(limits, readable, writes=bool(writable))
     if landlock.version():
-        own = (*sys.path, *_SYSTEM_FILES, *map(str, mimetypes.knownfiles))
+        own = (*sys.path, *SYSTEM_FILES, *map(str, mimetypes.knownfiles))
         landlock.restrict([*own, *readable], writable)
     if seccomp.supported():
         seccomp.install(threads=True, writes=bool(writable), locks=True)

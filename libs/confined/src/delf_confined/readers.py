@@ -18,7 +18,7 @@ from delf_confined.turns import Turn, Turns
 from delf_confined.wire import LENGTH, check
 
 AT_ONCE: Final = 4
-"""Children of one agent that run at the same time."""
+"""Children of one agent that run at the same time, for all its connections together."""
 _ERRORS: Final[dict[str, type[DelfError]]] = {"ToolRefusedError": ToolRefusedError}
 
 
@@ -30,11 +30,12 @@ class Readers:
     the call, however that ends. All that it answers is plain data.
 
     Args:
-        at_once: The most children at the same time; further calls wait, fairly.
+        at_once: The most children at the same time, of all readers of an event loop with the same
+            number; further calls wait, fairly.
     """
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
-        self._turns = Turns(at_once)
+        self._at_once = at_once
         self._template = Template()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="delf-confined")
         """Forking takes some milliseconds, at first a few hundred."""
@@ -68,9 +69,9 @@ class Readers:
             OptionalDependencyError: When the function raised it.
         """
         payload = await apart(dumps, arguments) if is_large(arguments) else dumps(arguments)
-        turn = Turn(key)
+        turn, turns = Turn(key), Turns.of_loop(self._at_once)
         while True:
-            async with self._turns.taken(turn):
+            async with turns.taken(turn):
                 answer = await self._once(turn, function, payload, about, readable, limits, preload)
             if answer is not None:
                 break

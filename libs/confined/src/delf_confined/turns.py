@@ -11,7 +11,8 @@ import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Hashable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import ClassVar, Final
+from weakref import WeakKeyDictionary
 
 SLICE: Final = 0.15
 """Seconds that each start of a call has at the least."""
@@ -43,6 +44,11 @@ class Turns:
         most: The number of places.
     """
 
+    _of_loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Turns]]] = (
+        WeakKeyDictionary()
+    )
+    """An agent has one loop, and its connections know nothing of each other."""
+
     def __init__(self, most: int) -> None:
         self._most = most
         self._order = itertools.count()
@@ -51,6 +57,12 @@ class Turns:
         self._past: dict[Hashable, float] = {}
         """Seconds of calls that ended, of those who have others."""
         self._timer: asyncio.TimerHandle | None = None
+
+    @classmethod
+    def of_loop(cls, most: int) -> Turns:
+        """Return the places that all who run on the current event loop share."""
+        known = cls._of_loops.setdefault(asyncio.get_running_loop(), {})
+        return known.setdefault(most, cls(most))
 
     @asynccontextmanager
     async def taken(self, turn: Turn) -> AsyncGenerator[None]:

@@ -2,8 +2,10 @@
 
 One instruction of SQLite's machine may run for minutes and take gigabytes, and no handler is
 asked in it. So statements run here: memory, files and time are bounded by the system, and when
-the time is over the process ends. Started as a script; takes frames from standard input (length,
-then ``marshal``) and answers each. Only the standard library is imported.
+the time is over the process ends. It sees its database and no other file, reaches no network and
+starts no process: the authorizer is not all that holds a statement. Started as a script; takes
+frames from standard input (length, then ``marshal``) and answers each. Only the standard library
+and ``delf_confined`` are imported.
 """
 
 from __future__ import annotations
@@ -60,6 +62,9 @@ class Opening(NamedTuple):
         functions: Functions that a reader may call, by name or pattern.
         attached: Other files, each with its schema's name and how to open it.
         temporary: The most bytes of all temporary files, and of each.
+        readable: Files that the process may read.
+        writable: Files and folders that it may write.
+        library: The folder of ``delf_confined``.
     """
 
     uri: str
@@ -70,6 +75,9 @@ class Opening(NamedTuple):
     functions: list[str]
     attached: list[tuple[str, str]]
     temporary: int
+    readable: list[str]
+    writable: list[str]
+    library: str
 
 
 class Work(NamedTuple):
@@ -347,6 +355,18 @@ def _bound(opening: Opening) -> None:
             resource.setrlimit(what, (most, most))
 
 
+def confine(opening: Opening) -> None:
+    """Take from this process all that its database does not need, where the kernel can."""
+    sys.path.append(opening.library)
+    from delf_confined import landlock, seccomp
+    from delf_confined.confine import SYSTEM_FILES
+
+    if landlock.version():
+        landlock.restrict([*sys.path, *SYSTEM_FILES, *opening.readable], opening.writable)
+    if seccomp.supported():
+        seccomp.install(threads=True, writes=True, locks=True)
+
+
 def _answer(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, ...]:
     try:
         return "done", *work()
@@ -369,6 +389,7 @@ def main() -> None:
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     opening = Opening(*receive(requests))
     _bound(opening)
+    confine(opening)
     sessions: list[_Session] = []
 
     def open_() -> tuple[Any, ...]:

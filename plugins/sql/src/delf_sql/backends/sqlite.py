@@ -14,6 +14,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Generator, Sequence
@@ -25,6 +26,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import QueuePool
 
+import delf_confined
 from delf.errors import ConnectionFileNotFoundError
 from delf.machine.own_files import make_private_file
 from delf_sql import sqlite_child
@@ -65,6 +67,11 @@ ORDER BY t.key, k.id, k.seq
 _AT_ONCE: Final = 100
 """Tables that are asked about in one statement."""
 
+_HEADER: Final = 20
+_VERSIONS: Final = slice(18, 20)
+_LOGGED: Final = b"\x02\x02"
+"""What stands at that place of a file whose changes are in a log (WAL)."""
+_LIBRARY: Final = str(Path(delf_confined.__file__).resolve().parents[1])
 _ENDED: Final = "disk I/O error: its process ended"
 
 
@@ -75,13 +82,24 @@ class _SqliteError(Exception):
 class _Child:
     """A process that has the file open; SQLAlchemy's pool takes it for a driver's connection.
 
+    Args:
+        opening: What it opens.
+        files: The database files.
+
     Raises:
         _SqliteError: When the file cannot be opened.
     """
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Opening, files: Sequence[Path] = ()) -> None:
         self._opening = opening
+        self._files = files
+        self._logs = self._with_log()
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="delf-sqlite-", dir=kept.get("SQLITE_TMPDIR"), ignore_cleanup_errors=True
+        )
+        kept["SQLITE_TMPDIR"] = self._folder.name
+        opening = opening._replace(writable=[*opening.writable, self._folder.name])
         # Without site-packages it starts sooner, and runs nobody's .pth files.
         command = [sys.executable, "-I", "-S", sqlite_child.__file__]
         pipe = subprocess.PIPE
@@ -92,6 +110,10 @@ class _Child:
         except BaseException:
             self.close()
             raise
+
+    def _with_log(self) -> list[Path]:
+        """The files that keep a log for which readers write, too."""
+        return [file for file in self._files if _keeps_log(file)]
 
     def run(self, work: Work) -> Fetched:
         """Run a statement.
@@ -139,6 +161,14 @@ class _Child:
         return self._process.poll() is None
 
     @property
+    def is_stale(self) -> bool:
+        """True if what it may write is less than the database needs by now.
+
+        Another program can have a database keep its changes in a log beside it.
+        """
+        return self._logs != self._with_log()
+
+    @property
     def is_reader(self) -> bool:
         """True if it is for reading."""
         return self._opening.reader
@@ -158,6 +188,7 @@ class _Child:
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):
                 cast("BinaryIO", pipe).close()
+        self._folder.cleanup()
 
 
 class SqliteBackend:
@@ -220,12 +251,19 @@ class SqliteBackend:
         if size is None and (reader or not settings.create):
             raise _missing(self.target.database)
         attached: list[tuple[str, str]] = []
+        others: list[Path] = []
         for name, file in settings.attach.items():
             other, other_size = _found(file)
             if other_size is None:
                 raise _missing(file)
+            others.append(other)
             attached.append((name, f"file:{quote(str(other))}?mode=ro"))
             size = (size or 0) + other_size
+        files = [Path(os.path.realpath(each)) for each in (path, *others)]
+
+        def writes(file: Path) -> bool:
+            return (not reader and file == files[0]) or _keeps_log(file)
+
         mode = "ro" if reader else "rwc" if settings.create else "rw"
         return _Child(
             Opening(
@@ -237,7 +275,11 @@ class SqliteBackend:
                 functions=sorted(known_functions("sqlite") | settings.functions),
                 attached=attached,
                 temporary=4 * (size or 0) + SPARE_FILE,
-            )
+                readable=[place for each in files for place in _beside(each)],
+                writable=[str(each.parent) for each in files if writes(each)],
+                library=_LIBRARY,
+            ),
+            files,
         )
 
     def read(self, session: _Child, statement: Statement, params: Params, limit: int) -> Fetched:
@@ -384,6 +426,20 @@ def _found(file: str) -> tuple[Path, int | None]:
     return path, path.stat().st_size if path.is_file() else None
 
 
+def _beside(file: Path) -> list[str]:
+    """Return a database with the files that SQLite keeps beside it."""
+    return [f"{file}{ending}" for ending in ("", "-journal", "-wal", "-shm")]
+
+
+def _keeps_log(file: Path) -> bool:
+    """Tell whether a database keeps changes in a log beside it, for which readers write, too."""
+    try:
+        with file.open("rb") as content:
+            return content.read(_HEADER)[_VERSIONS] == _LOGGED
+    except OSError:
+        return False
+
+
 def _missing(file: str) -> ConnectionFileNotFoundError:
     return ConnectionFileNotFoundError(
         f"there is no SQLite file {file!r}",
@@ -404,5 +460,5 @@ def _bytes_of_deleted_files(process: int) -> int:
 
 
 def _check_alive(child: Any, *_: object) -> None:
-    if not child.is_alive:
+    if not child.is_alive or child.is_stale:
         raise DisconnectionError
