@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+from email import message_from_bytes
+from email.policy import default
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from delf import Agent
 from delf.errors import ToolRefusedError
 from delf.protocols.connection import ProposedCall
+from delf.protocols.facts import FactKind, facts
 from delf.testing import ScriptedModel, TestHost
 from delf_calendar import Calendar
 from delf_docs import Docs
@@ -233,3 +237,59 @@ async def test_a_sheet_is_shown_with_what_would_be_overwritten(
     assert "'Ada'" in await preview(sheets, "clear", spreadsheet=book, range="A:C")
     far = await preview(sheets, "write", spreadsheet=book, range="ZZ5000", rows=[[1]])
     assert far.startswith("spreadsheet 'Budget'"), "the sheet will grow"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (Gmail, "gmail.send(to='bob@example.com', subject='x', attachments=['report.txt'])"),
+        (Gmail, "gmail.draft(to='bob@example.com', subject='x', attachments=['report.txt'])"),
+        (Drive, "drive.create('report.txt', file='report.txt')"),
+    ],
+)
+async def test_a_file_that_changes_while_a_person_is_asked_goes_out_as_it_was(
+    google: GoogleServer,
+    connect: Any,
+    delf_host: TestHost,
+    scripted_model: ScriptedModel,
+    tmp_path: Path,
+    kind: Any,
+    code: str,
+) -> None:
+    report = tmp_path / "report.txt"
+    report.write_text("as asked")
+    told: list[tuple[str, str | None]] = []
+
+    def decide(request: Any) -> bool:
+        told.extend((f.text, f.note) for f in facts(request) if f.kind is FactKind.FILE)
+        report.write_text("something else, and longer")
+        return True
+
+    scripted_model.writes(f"await {code}\nprint('done')")
+    options: dict[str, Any] = {"llm": "scripted", "host": delf_host, "retry_count": 0}
+    tools, files = [connect(kind)], [str(report)]
+    async with Agent(tools=tools, files=files, on_confirm=decide, **options) as agent:
+        (await agent.arun("Send it.")).raise_for_status()
+    assert told == [("report.txt", "8 bytes")]
+    if kind is Drive:
+        (stored,) = [f for f in google.drive.files.values() if f.data["name"] == "report.txt"]
+        assert stored.content == b"as asked"
+        return
+    mail = list(google.gmail.box(USER).mails.values())[-1]
+    (attached,) = message_from_bytes(mail.raw, policy=default).iter_attachments()
+    assert attached.get_content() == "as asked"
+
+
+async def test_the_size_of_a_remote_file_is_a_fact_of_the_request(
+    google: GoogleServer, connect: Any
+) -> None:
+    drive = connect(Drive)
+    made = await drive.create("plan.txt", "twelve bytes")
+    for action, more in (("share", {"who": "bob@example.com"}), ("trash", {}), ("delete", {})):
+        found = await verdict(drive, action, file=made["id"], **more)
+        assert found.files == {"plan.txt": 12}, action
+    docs = connect(Docs)
+    document = await docs.create("Notes")
+    await docs.aclose()
+    found = await verdict(drive, "share", file=document["id"], who="bob@example.com")
+    assert found.files == {}, "Google tells no size of its editors' documents"

@@ -368,9 +368,10 @@ class Drive(GoogleConnection):
         return held
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Preview the file and its folder; where its content goes, the version too."""
+        """Preview the file with its size, and its folder; where its content goes, the version."""
         given, folder = call.arguments.get("file"), call.arguments.get("folder")
         lines: list[str] = []
+        files: dict[str, int] = {}
         version = ""
         if call.action == "create" and given:
             most = self.settings.max_bytes
@@ -382,12 +383,15 @@ class Drive(GoogleConnection):
             follow = call.action not in _OF_ITSELF or content is not None
             found = file_of(await self._places.find(str(given), follow=follow))
             lines.append(_shown(found))
+            if found["size"]:  # documents of the editors have none
+                files[found["name"]] = found["size"]
             if call.action in ("update", "delete", "trash"):
                 version = f"{found['modified']} {found['size']}"
         if folder:
             lines.append(f"In {_shown(file_of(await self._places.find(str(folder))))}")
         text = "\n".join(lines)
-        return Allowed(preview=text, basis=f"{version}\n{text}") if lines else None
+        basis = f"{version}\n{text}"
+        return Allowed(preview=text, basis=basis, files=files) if lines else None
 
     # -- parts --------------------------------------------------------------------------
 
