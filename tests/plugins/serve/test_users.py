@@ -1,0 +1,81 @@
+"""delf mounted in a web program that knows who is logged in: by a ContextVar, and by structlog's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from delf_serve.app import make_app
+from delf_serve.server import address_of, bind
+from support.until import until
+from support.users import *  # noqa: F403 - the fixture office
+from support.users import NAMED, PARTS, Office, User, all_at_once, user
+
+structlog = pytest.importorskip("structlog")
+
+
+class LoggedIn:
+    """A web program around an application: who asks is the user of all that the request does."""
+
+    def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        name = dict(scope["headers"])[b"x-user"].decode()
+        user.set(User(name))
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(user=name)
+        await self._app(scope, receive, send)
+
+
+@pytest.mark.timeout(120)
+async def test_fifty_users_of_a_web_program_see_themselves(
+    office: Office, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests come from all users at once, on connections that they share."""
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", f"sqlite:///{tmp_path / 'journal.db'}")
+    sightings = office.sightings
+    seen = sightings.note
+
+    def note(part: str, text: object) -> None:
+        seen(part, text)
+        bound = structlog.contextvars.get_contextvars().get("user", "nobody")
+        sightings.all.append((f"structlog in {part}", NAMED.findall(str(text))[-1], bound))
+
+    monkeypatch.setattr(sightings, "note", note)
+    agent = office.open(journal="sql")
+    web = LoggedIn(make_app(agent, {"grace_seconds": 0}, {}))
+    listener = bind("127.0.0.1", 0)
+    server = uvicorn.Server(
+        uvicorn.Config(web, lifespan="off", log_level="error", access_log=False)
+    )
+    work = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        await until(lambda: server.started or work.done())
+        async with httpx.AsyncClient(base_url=address_of(listener), timeout=50) as client:
+
+            async def one(name: str) -> None:
+                headers, task = {"x-user": name}, {"task": f"Pay {name}."}
+                sent = await client.post("/run", json=task, headers=headers)
+                place = f"/tasks/{sent.json()['task_id']}"
+                done = {"state": "queued"}
+                while done["state"] not in ("done", "failed"):
+                    await asyncio.sleep(0.1)
+                    done = (await client.get(place, headers=headers)).json()
+                assert done["state"] == "done", done
+                assert set(NAMED.findall(done["text"])) == {name}
+
+            await all_at_once(one)
+    finally:
+        server.should_exit = True
+        await work
+        listener.close()
+        await agent.astop()
+    assert sightings.strangers == {}
+    assert sightings.parts >= PARTS - {"listener", "on_confirm"}
+    assert "structlog in plain action" in sightings.parts
