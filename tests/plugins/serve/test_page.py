@@ -765,6 +765,26 @@ async def test_a_call_that_did_happen_is_told_with_its_result(tmp_path, monkeypa
         await expect(page.locator(".answer")).to_contain_text("{'held': 2}")
 
 
+async def test_a_task_that_ended_at_its_timeout_is_resumed_by_a_button(
+    tmp_path, monkeypatch, open_page
+):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    box = Outbox()
+    agent = make_agent(str(tmp_path), box, approval_mode="approve_all")
+    async with serving(agent, box) as server:
+        page = await open_page(server.url)
+        code = "print(await send('ada'))\nprint(await hold())\nprint('the end')"
+        late = await server.run(code, timeout=2)
+        await server.until(late["task_id"], "failed")
+        await at(page, late)
+        box.gate.set()
+        await page.get_by_role("button", name="Resume").click()
+        await server.until(late["task_id"], "done")
+        await expect(page.get_by_text("the end").first).to_be_visible()
+        await expect(page.get_by_role("button", name="Resume")).to_have_count(0)
+        assert box.sent == [("ada", 1)]
+
+
 async def test_a_question_says_where_each_value_came_from(shop, open_page):
     task = await shop.run("await send((await look(4711))['name'], copies=3)")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, AlreadyDone, Approved, Connection, action, tool
+from delf import Agent, AlreadyDone, Approved, Chat, Connection, action, tool
 from delf import events as ev
 from delf.errors import AgentStateError
 from delf.protocols.connection import Allowed, NeedsApproval
@@ -70,6 +70,7 @@ class World:
         self._host = host
         model.default = f"```python\n{SCRIPT}\n```"
         self._journal = journal
+        self.options: dict[str, Any] = {}
 
     def agent(self) -> Agent:
         done, check_begun, may_pass = self.done, self.check_begun, self.may_pass
@@ -118,6 +119,7 @@ class World:
             host=self._host,
             journal="held",
             on_confirm=self._decide,
+            **self.options,
         )
 
     async def _decide(self, request: Any) -> Any:
@@ -248,6 +250,86 @@ async def test_task_left_at_each_event_repeats_nothing(
         assert events[-1].text == "begin\na\nb\n['c', 'd', 'e']\nf\nend", place
         begun = {e.arguments["text"] for e in events if isinstance(e, ev.CallStarted)}
         assert begun == set(ALL), place
+    assert place > 10
+
+
+async def test_fork_of_a_task_that_was_left_repeats_nothing_unasked(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    """It goes on from the last event that was kept, beside the task that was left."""
+    for place in range(4, 100, 6):
+        journal = HeldJournal(before=True)
+        world = World(delf_host, scripted_model, journal)
+        task_id = await live(world, journal, "", place)
+        if (await journal.find())[0].state == "done":
+            break
+        kept = await journal.read(task_id)
+        async with world.agent() as agent:
+            other = await agent.afork(task_id, kept[-1].seq)
+            response = await agent.aresume(other)
+        assert response.raise_for_status().text.endswith("f\nend"), place
+        assert world.done == ALL, place
+        assert await journal.read(task_id) == kept, "the other task is as it was"
+    assert place > 10
+
+
+class Learns:
+    """A memory that takes some turns of the loop to keep what is learned."""
+
+    def __init__(self) -> None:
+        self.facts: list[str] = []
+
+    async def search(self, query: str, top_k: int = 5, threshold: float = 0.3) -> Any:
+        return ()
+
+    async def save(self, facts: Any) -> None:
+        await turns()
+        self.facts += [fact for fact in facts if fact not in self.facts]
+        await turns()
+
+    async def list(self, *_: Any, **__: Any) -> Any:
+        return ()
+
+    async def delete(self, *_: Any) -> int:
+        return 0
+
+    async def clear(self) -> int:
+        return 0
+
+    async def aclose(self) -> None: ...
+
+
+async def test_turn_of_a_conversation_left_at_each_event_is_kept_once(
+    delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path
+) -> None:
+    """It is left while it works, while it learns, and while its turn is kept."""
+    for place in range(1, 100, 6):
+        journal = HeldJournal(before=True)
+        world = World(delf_host, scripted_model, journal)
+        script = "print(await write('a'))\nprint(await bank.pay('e'))"
+        scripted_model.default = lambda request, script=script: (
+            '["x is done"]' if request.purpose == "learn" else f"```python\n{script}\n```"
+        )
+
+        def turn(made: World = world, at: int = place) -> None:
+            chat = Chat(persist=True, path=str(tmp_path / f"chat-{at}.db"))
+            made.options = {"chat": chat, "memory": Learns(), "learn": True}
+
+        turn()
+        task_id = await live(world, journal, "", place)
+        is_done = (await journal.find())[0].state == "done"
+        if not is_done:
+            turn()
+            await live(world, journal, task_id, 0)
+        assert world.done == Counter("ae"), place
+        kept = Chat(persist=True, path=str(tmp_path / f"chat-{place}.db"))
+        said = [(message.role, message.content) for message in (await kept.astate()).messages]
+        await kept.aclose()
+        assert said == [("user", "Do it."), ("assistant", "a\ne")], place
+        events = await journal.read(task_id)
+        assert len([e for e in events if isinstance(e, ev.FactsLearned)]) == 1, place
+        if is_done:
+            break
     assert place > 10
 
 
