@@ -1,4 +1,4 @@
-"""``delf run`` is stopped at random moments and resumed, and makes every write once.
+"""``delf run`` and ``delf chat`` are stopped at random moments and resumed: each write is made once.
 
 By SIGTERM and SIGHUP, after which its task is resumed, and by one Ctrl-C or two, after which the
 journal has every write. ``DELF_TEST_CLI_STOPS=50`` for a long run, with ``DELF_TEST_CLI_SEED`` for
@@ -7,6 +7,7 @@ other moments.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -59,12 +60,13 @@ def written(here: Path) -> list[int]:
     return [int(line) for line in file.read_text().split()] if file.exists() else []
 
 
-def project(here: Path) -> list[str | Path]:
-    """Make a project of one task; the command that runs it."""
+def project(here: Path, program: str) -> list[str | Path]:
+    """Make a project of one task; the command that does it, or is told of it."""
     here.mkdir()
     (here / "tools.py").write_text(TOOLS)
     llm = write_recording(here / "answers.jsonl", SCRIPT)
-    return [DELF, "run", "x", "--tools", "tools.py", "--llm", llm]
+    words = ["run", "x"] if program == "run" else ["chat"]
+    return [DELF, *words, "--tools", "tools.py", "--llm", llm]
 
 
 def stopped(here: Path, command: Sequence[str | Path], chance: random.Random, *numbers: int) -> int:
@@ -73,8 +75,12 @@ def stopped(here: Path, command: Sequence[str | Path], chance: random.Random, *n
     null = subprocess.DEVNULL
     # Not as a fork of a process that has imported all: a signal may come as it begins.
     with subprocess.Popen(
-        command, cwd=here, env=env, stdin=null, stdout=null, stderr=null
+        command, cwd=here, env=env, stdin=subprocess.PIPE, stdout=null, stderr=null
     ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"x\n")  # the turn of a chat
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
         wanted = len(written(here)) + chance.randint(0, 4)
         until_now(lambda: process.poll() is not None or len(written(here)) >= wanted)
         for number in numbers:
@@ -109,11 +115,12 @@ def open_call(found: list[dict[str, Any]]) -> int | None:
     return next(iter(begun.values()), None)
 
 
-def test_task_that_is_left_and_resumed_writes_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", ["run", "chat"])
+def test_task_that_is_left_and_resumed_writes_once(tmp_path: Path, program: str) -> None:
     chance, stops = random.Random(SEED), 0
     for number in range(STOPS):
         here = tmp_path / str(number)
-        command: Sequence[str | Path] = project(here)
+        command: Sequence[str | Path] = project(here, program)
         while True:
             how = chance.choice((signal.SIGTERM, signal.SIGTERM, signal.SIGHUP))
             stopped(here, command, chance, how)
@@ -134,12 +141,15 @@ def test_task_that_is_left_and_resumed_writes_once(tmp_path: Path) -> None:
     assert stops
 
 
-def test_task_that_is_stopped_by_ctrl_c_has_recorded_each_write(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", ["run", "chat"])
+def test_task_that_is_stopped_by_ctrl_c_has_recorded_each_write(
+    tmp_path: Path, program: str
+) -> None:
     chance = random.Random(SEED)
     for number in range(STOPS):
         here = tmp_path / str(number)
         presses = chance.choice((1, 2)) * (signal.SIGINT,)
-        stopped(here, project(here), chance, *presses)
+        stopped(here, project(here, program), chance, *presses)
         task = task_of(here)
         if task is None:
             assert written(here) == []

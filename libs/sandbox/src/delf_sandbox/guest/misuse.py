@@ -74,6 +74,9 @@ class _Uses:
         self._makers = {word: word for word in _LAZY & BUILTINS}
         """What each name stands for, of the functions that keep an action for later."""
         self._modules: set[str] = set()
+        self._own: dict[str, Any] = {}
+        """The functions of the script by name."""
+        self._lazy: list[ast.Call] = []
         if not self._tools:
             return
         for node in ast.walk(tree):
@@ -83,8 +86,15 @@ class _Uses:
                 case ast.Import(names=aliases):
                     known = (a for a in aliases if a.name in ("functools", "itertools"))
                     self._modules |= {alias.asname or alias.name for alias in known}
+                case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
+                    self._own[word] = node
                 case _:
                     pass
+        self._lazy += [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and node.args and self._made_by(node) in _LAZY
+        ]
         for parent in ast.walk(tree):
             for child in ast.iter_child_nodes(parent):
                 self._parents[id(child)] = parent
@@ -93,6 +103,8 @@ class _Uses:
         waiting = list(self._named()) if self._parents else []
         while waiting:
             waiting += self._look_at(waiting.pop())
+        for node in self._lazy:
+            self._look_at_lazy(node)
         if self._found:
             raise min(self._found, key=lambda item: item[:2])[2]
 
@@ -184,6 +196,38 @@ class _Uses:
             for node, scope in places
             if scope.find(word) is owner and word not in self._tools
         ]
+
+    def _look_at_lazy(self, node: ast.Call) -> None:
+        """Refuse ``map`` or the like of a function that makes calls if nothing uses its result."""
+        function = node.args[0]
+        inner = self._own.get(function.id) if isinstance(function, ast.Name) else function
+        if not isinstance(inner, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
+            return
+        label = next(self._called_in(inner), None)
+        is_run = isinstance(inner, ast.Lambda) and self._made_by(node) in _RUN_ALONE
+        is_alone = isinstance(self._parents.get(id(node)), ast.Expr)
+        place = self._names.seen.calls.get(id(node))
+        if label is None or place is None or (is_alone and is_run):
+            return
+        if is_alone or self._is_unused(node, place.scope):
+            word = self._made_by(node)
+            message = (
+                f"nothing goes through what {word}(…) gives here, so no call of {label} is made: "
+                f"loop over it, or write list({word}(…))"
+            )
+            error = ToolMisuseError.about(node, message)
+            self._found.append((node.lineno, node.col_offset, error))
+
+    def _called_in(self, function: Any) -> Iterator[str]:
+        """Yield the actions and tools that a function of the script names."""
+        for node in ast.walk(function):
+            match node:
+                case ast.Attribute(value=ast.Name(id=word), attr=attr) if self._tools.get(word):
+                    yield f"{word}.{attr}"
+                case ast.Name(id=word) if word in self._tools and not self._tools[word]:
+                    yield word
+                case _:
+                    pass
 
     def _made_by(self, node: ast.Call) -> str:
         """Return the name of the function of ``functools`` or the like that a call is of."""

@@ -114,6 +114,10 @@ MISUSES: tuple[str, ...] = (
     "from functools import partial\nsend = partial(mail.send, 1)",
     "from functools import partial\nif partial(mail.send, 1):\n    pass",
     "from functools import partial\nprint(partial(pay, 1))",
+    "from itertools import starmap\nstarmap(lambda n: mail.send(n), [(1,), (2,)])",
+    "sent = map(lambda n: mail.send(n), [1, 2])",
+    "def send(n):\n    return mail.send(n)\nsent = map(send, [1, 2])",
+    "async def send(n):\n    await mail.send(n)\nfilter(send, [1, 2])",
 )
 """Scripts that use a connection, an action or a tool as a value and call nothing."""
 USES: Mapping[str, str] = {
