@@ -76,13 +76,18 @@ class ToolUses:
 
 
 def _texts(value: Any) -> Iterable[str]:
-    """Yield the texts in a value, at any depth."""
+    """Yield the texts in a value, at any depth; those of what stands in many places once."""
     waiting: list[Any] = [value]
+    seen: set[int] = set()
     while waiting:
         item = waiting.pop()
         if isinstance(item, str):
             yield item
-        elif isinstance(item, Mapping):
+            continue
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, Mapping):
             pairs = cast("Mapping[Any, Any]", item)
             waiting += pairs.keys()
             waiting += pairs.values()
