@@ -61,6 +61,19 @@ def _checked(given: Path) -> Path:
     return path
 
 
+def check_inputs(files: Sequence[InputFile]) -> None:
+    """Look whether input files that were found earlier are still ordinary files.
+
+    Raises:
+        ConfigurationError: When one is something else by now, as a pipe, which nobody may write
+            to, or a link to another file.
+    """
+    for file in files:
+        path = _checked(Path(file.path))
+        if str(path) != file.path:
+            raise ConfigurationError(f"input file {file.path!r} has become a link to {path}")
+
+
 def _composed(name: str) -> str:
     """Return the same text for names that differ only in how their letters are encoded."""
     return unicodedata.normalize("NFC", name)

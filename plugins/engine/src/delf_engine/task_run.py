@@ -26,7 +26,7 @@ from delf_engine.agent_tools import AgentTools
 from delf_engine.approvals.policy import TaskApprovals
 from delf_engine.approvals.task_flows import TaskFlows
 from delf_engine.config import AgentConfig
-from delf_engine.inputs import find_inputs, input_files
+from delf_engine.inputs import check_inputs, find_inputs, input_files
 from delf_engine.journal.log import TaskLog
 from delf_engine.journal.replay import Replay
 from delf_engine.memory import AgentMemory, is_from_others
@@ -161,6 +161,8 @@ class TaskRun:
         """
         child = request.child
         own = None if child is None else child.tools
+        if request.files is None and not request.past:  # what was read before is recorded
+            check_inputs(resources.files.inputs)
         if request.files is None and own is None:
             await resources.tools.renew()
             return cls(resources, request, permit, resources.tools, resources.files.inputs)

@@ -1,6 +1,7 @@
 """Input files of one task: ``agent.run(…, files=[…])``."""
 
 import asyncio
+import os
 
 import pytest
 
@@ -54,3 +55,25 @@ def test_a_file_that_is_missing_is_said_before_a_model_is_asked(make_agent, scri
     with pytest.raises(ConfigurationError, match="does not exist"):
         make_agent().run("x", files=["nowhere.csv"])
     assert scripted_model.requests == []
+
+
+@pytest.mark.parametrize("what", ["a pipe", "a device", "a folder", "a link", "gone"])
+def test_a_file_that_became_something_else_is_refused(make_agent, scripted_model, paper, what):
+    """What the agent was given at its start is looked at again for each task."""
+    scripted_model.writes(READ, READ)
+    agent = make_agent(files=[str(paper)])
+    assert agent.run("read it").status
+    paper.unlink()
+    match what:
+        case "a pipe":
+            os.mkfifo(paper)
+        case "a device":
+            paper.symlink_to("/dev/zero")
+        case "a folder":
+            paper.mkdir()
+        case "a link":
+            paper.symlink_to("/etc/hostname")
+        case _:
+            pass
+    with pytest.raises(ConfigurationError, match=r"input file '.*a\.csv'"):
+        agent.run("read it")
