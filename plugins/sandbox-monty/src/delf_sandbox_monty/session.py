@@ -417,8 +417,7 @@ class MontySession:
         """``add_to_output_files``. Called in a thread of the pool."""
         given = [*content, *named.values()]
         try:
-            content = [plain(_path(part), self._copied_bytes) for part in given]
-            self._files(_path(name), *content)
+            self._files(_path(name), *(plain(_path(part), self._copied_bytes) for part in given))
         except LimitReachedError as error:
             self._over(error.limit, error.message)
             raise KeyboardInterrupt from None

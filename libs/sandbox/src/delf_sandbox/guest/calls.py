@@ -494,7 +494,7 @@ def misuse_in(value: Any) -> TypeError | None:
     while waiting and left:
         left -= 1
         item = waiting.pop()
-        kind = type(item)
+        kind = cast("type[Any]", type(item))
         if issubclass(kind, _NoValue):
             return cast("_NoValue", item).misuse()
         if kind is dict:
