@@ -231,7 +231,7 @@ class Gate:
         except asyncio.CancelledError:
             await self._records.never_made(call)
             raise
-        if self._contexts is None or not call.bound.action.resumes:
+        if not call.bound.action.resumes:
             return await self._judge(call, past)
         try:
             problem = await self._contexts.children.make_room(call)
