@@ -49,6 +49,50 @@ def test_the_answer_alone_is_on_stdout(here):
     assert "\x1b" not in result.stdout + result.stderr
 
 
+NOISE = """
+import os, subprocess, sys, click
+from delf import tool
+
+def noise(place):
+    print("noise: printed", place, flush=True)
+    sys.stdout.write("noise: written\\n")
+    os.write(1, b"noise: of a library in C\\n")
+    subprocess.run([sys.executable, "-c", "print('noise: of a program')"])
+
+noise("at import")
+
+@tool(effect="read", confirm=False)
+def add(a: int, b: int) -> int:
+    "Add."
+    noise("in a thread")
+    click.echo("noise: of click")
+    return a + b
+
+@tool(effect="read", confirm=False)
+async def wait() -> int:
+    "Wait."
+    noise("in the loop")
+    return 1
+"""
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",), ("--events",)])
+def test_prints_of_tools_and_libraries_go_to_stderr(here, flags):
+    (here / "noisy.py").write_text(NOISE)
+    llm = model(here, "print(await add(2, 3) + await wait())")
+    result = delf("run", "add up", "--tools", "noisy.py", "--llm", llm, *flags, cwd=here)
+    assert result.returncode == 0
+    assert "noise" not in result.stdout
+    assert result.stderr.count("noise: printed") == 3
+    assert result.stderr.count("noise: of a library in C") == 3
+    assert result.stderr.count("noise: of a program") == 3
+    assert "noise: of click" in result.stderr
+    if flags:
+        assert [json.loads(line) for line in result.stdout.splitlines()]
+    else:
+        assert result.stdout == "6\n"
+
+
 def test_weaker_isolation_is_told_once_on_a_machine(here):
     (here / "other").mkdir()
     llm = model(here, *["print(1)"] * 3)

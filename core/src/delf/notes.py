@@ -35,3 +35,8 @@ def notes_of_call() -> Generator[dict[str, None]]:
         yield told
     finally:
         _told.reset(token)
+
+
+def in_call() -> bool:
+    """Return True in the code of a call, threads included."""
+    return _told.get() is not None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
+
+from delf_cli.streams import answers
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,7 +52,7 @@ def console(stream: TextIO | None = None, **options: Any) -> Console:
     """A console of rich whose colours follow the flag, the environment and the terminal."""
     from rich.console import Console
 
-    file = stream or sys.stdout
+    file = stream or answers()
     if not has_colours(file):
         options["color_system"] = None
     return Console(file=file, **options)

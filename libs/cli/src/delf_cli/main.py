@@ -38,7 +38,7 @@ class Program(LazyGroup):
             try:
                 super().invoke(ctx)
             finally:
-                sys.stdout.flush()
+                streams.answers().flush()
         except BrokenPipeError:
             streams.hush()
             ctx.exit(errors.BROKEN_PIPE)
@@ -107,10 +107,12 @@ def run_program() -> int:
         The exit status.
     """
     streams.prepare()
+    streams.keep_for_answers()
     try:
         status: int = cli.main(standalone_mode=False)
     finally:
         streams.finish()
+        streams.give_back()
     return status
 
 

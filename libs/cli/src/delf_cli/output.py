@@ -19,7 +19,7 @@ from delf.values.encoding import UnsupportedValueError, to_jsonable
 from delf_cli import colours
 from delf_cli.errors import say
 from delf_cli.story import cut, printed_so_far
-from delf_cli.streams import wrapped
+from delf_cli.streams import answers, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,7 +85,7 @@ def show_answer(text: str) -> None:
     """Write the answer to stdout: as it is, or as Markdown when it is that and a person reads."""
     if not text.strip():
         return
-    if not sys.stdout.isatty():
+    if not answers().isatty():
         click.echo(text, nl=not text.endswith("\n"))
         return
     text = visible(text)

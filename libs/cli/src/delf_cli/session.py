@@ -29,6 +29,7 @@ from delf_cli.interrupt import run_until_done
 from delf_cli.progress import REPLAYING, LiveStatus, Narrator
 from delf_cli.state import State
 from delf_cli.story import short_name
+from delf_cli.streams import answers
 from delf_cli.summary import summary_of
 from delf_engine.agent import Agent
 from delf_engine.agent_context import as_chat
@@ -185,7 +186,7 @@ def _write(
     elif response.status and not options.events:
         is_data = options.schema is not None
         output.show_answer(output.json_text(response.value, indent=2) if is_data else response.text)
-        sys.stdout.flush()
+        answers().flush()
     failed = not response.status
     if failed and not options.as_json and not options.events:
         output.show_failure(response, screen)
@@ -404,8 +405,8 @@ class EventLines:
         if self.broken:
             return
         try:
-            click.echo(output.event_line(event))
-            sys.stdout.flush()
+            click.echo(output.event_line(event), file=answers())
+            answers().flush()
         except BrokenPipeError:
             self.broken = True
             self._stop()

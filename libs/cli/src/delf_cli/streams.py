@@ -7,7 +7,75 @@ import os
 import shutil
 import sys
 import textwrap
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
+
+import click.utils
+
+from delf.notes import in_call
+
+_CLICK: Final[Any] = click.utils
+_default_of_click: Final = _CLICK._default_text_stdout  # the one place where it asks for stdout
+
+
+class _Kept:
+    """The program's own stdout, while ``sys.stdout`` is stderr for tools and libraries."""
+
+    stream: TextIO | None = None
+    before: TextIO | None = None
+
+
+def answers() -> TextIO:
+    """The stream for answers, which programs read: stdout, and of the program alone."""
+    return _Kept.stream or sys.stdout
+
+
+def keep_for_answers() -> None:
+    """Send to stderr what tools, libraries and their programs print, unless stdout is a terminal.
+
+    Click writes to stdout as before, for commands of plugins, but in a call of a tool.
+    """
+    if sys.stdout.isatty() or _Kept.stream is not None:
+        return
+    _Kept.before = sys.stdout
+    _Kept.stream = _moved(sys.stdout)
+    sys.stdout = sys.stderr
+    _CLICK._default_text_stdout = _of_click
+
+
+def _of_click() -> TextIO:
+    return sys.stdout if in_call() else answers()
+
+
+def _moved(stdout: TextIO) -> TextIO:
+    """The same stream on another descriptor, and stderr on that of stdout."""
+    try:
+        if stdout.fileno() != 1:
+            return stdout
+    except (OSError, ValueError, AttributeError):
+        return stdout  # a program that embeds this one has put its own there
+    stdout.flush()
+    raw = io.FileIO(os.dup(1), "w")
+    os.dup2(2, 1)
+    is_whole = isinstance(getattr(stdout, "buffer", None), _WholeWriter)
+    return io.TextIOWrapper(
+        _WholeWriter(raw) if is_whole else io.BufferedWriter(raw),
+        stdout.encoding,
+        errors=stdout.errors,
+        write_through=is_whole,
+    )
+
+
+def give_back() -> None:
+    """Let stdout be what it was before :func:`keep_for_answers`."""
+    kept, before = _Kept.stream, _Kept.before
+    if kept is None or before is None:
+        return
+    if kept is not before:
+        os.dup2(kept.fileno(), 1)
+        kept.close()
+    sys.stdout = before
+    _Kept.stream = _Kept.before = None
+    _CLICK._default_text_stdout = _default_of_click
 
 
 def prepare() -> None:
@@ -53,13 +121,13 @@ def _open_closed() -> None:
 
 def hush() -> None:
     """After a broken pipe: nothing more is written to it, not even at the end of the process."""
-    _to_nowhere(sys.stdout)
+    _to_nowhere(answers())
     finish()
 
 
 def finish() -> None:
     """Give up what a stream does not take (a full disk): Python would fail of it at its end."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (answers(), sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
@@ -84,7 +152,7 @@ def wrapped(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None 
         head: Columns of what stands in front of its first line.
         stream: Where it goes; stdout when omitted.
     """
-    if not (stream or sys.stdout).isatty():
+    if not (stream or answers()).isatty():
         return text
     room = max(20, shutil.get_terminal_size().columns - indent)
     first = " " * head

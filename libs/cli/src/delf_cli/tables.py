@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import textwrap
 from collections.abc import Sequence
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 import click
 
 from delf.terminal import visible
+from delf_cli.streams import answers
 
 _LEAST: Final = 20
 """Columns that the widest text keeps on a narrow terminal."""
@@ -77,7 +77,7 @@ def _folded(text: str, width: int) -> list[str]:
 
 def terminal_width() -> int | None:
     """The terminal's width; None when stdout is none."""
-    if not sys.stdout.isatty():
+    if not answers().isatty():
         return None
     return max(_NARROWEST, shutil.get_terminal_size().columns)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from delf.protocols.journal import RequestRecord
 from delf_approval_terminal.render import fact_lines
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
+from delf_cli.streams import answers
 from delf_cli.tables import cut, one_line
 from delf_cli.tables import table as runs_table
 
@@ -134,7 +134,7 @@ def facts_of(
 
 def columns() -> int:
     """Return the columns of the output; no line is broken where it is no terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _NOT_WRAPPED
+    return shutil.get_terminal_size().columns if answers().isatty() else _NOT_WRAPPED
 
 
 def _age(at: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from delf_cli.interrupt import run_until_done
 from delf_cli.progress import LiveStatus, Narrator
 from delf_cli.session import TIMEOUT, named_tools
 from delf_cli.story import short_name
+from delf_cli.streams import answers
 from delf_engine.sync import running_loop
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Repl:
             output.show_answer(response.text)
         else:
             output.show_failure(response, self._screen)
-        sys.stdout.flush()
+        answers().flush()
         if response.exception is not None:
             errors.report(response.exception)
         output.show_end(response, self._screen)
@@ -177,7 +177,7 @@ class Repl:
     def _show_error(self, error: DelfError, turn: Mapping[str, Any]) -> None:
         if self._manner.as_json:
             click.echo(output.failure_json(error.message, **turn))
-            sys.stdout.flush()
+            answers().flush()
         errors.report(error)
 
     @contextmanager

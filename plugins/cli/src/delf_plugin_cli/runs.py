@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict
@@ -25,7 +24,7 @@ from delf_cli.output import json_text, show_answer
 from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.state import state_of
 from delf_cli.story import printed_so_far, stopped_words
-from delf_cli.streams import wrapped
+from delf_cli.streams import answers, wrapped
 from delf_cli.summary import summary_of
 from delf_cli.tables import one_line, table, terminal_width
 from delf_engine.elsewhere import find_tasks
@@ -211,7 +210,7 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
             record = json_text(encode(event)) if as_json else None
             click.echo(record or render.event_line(event, began))
             if follow:
-                sys.stdout.flush()
+                answers().flush()
 
     ask_journal(ctx, write)
 

@@ -18,6 +18,7 @@ import click
 from delf import ConfigurationError
 from delf.machine.own_files import make_private_folder, write_private
 from delf.trust.decisions import Trust, items_of, whole
+from delf_cli.streams import answers
 from delf_cli.usual_models import usual_models
 from delf_demo.shop import make_shop
 
@@ -229,7 +230,7 @@ def _folder(keep: Path | None) -> Generator[Path]:
 
 def _tell(text: str, *, bold: bool = False, dim: bool = False) -> None:
     click.echo(click.style(text, bold=bold or None, dim=dim or None))
-    sys.stdout.flush()
+    answers().flush()
 
 
 def _nothing(text: str, *, bold: bool = False, dim: bool = False) -> None:

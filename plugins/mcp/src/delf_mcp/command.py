@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import re
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -139,10 +140,14 @@ async def serve_on(served: Served, http: str | None) -> None:
 
 
 async def _on_streams(served: Served) -> None:
+    import anyio
     from mcp.server.stdio import stdio_server
 
+    from delf_cli.streams import answers
+
     server = served.server()
-    async with stdio_server() as (read, write):
+    protocol = anyio.wrap_file(io.TextIOWrapper(cast("Any", answers()).buffer, encoding="utf-8"))
+    async with stdio_server(stdout=protocol) as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
 
