@@ -102,6 +102,27 @@ async def test_name_and_folder_of_a_file_say_nothing_about_its_rows(tmp_path):
     ) == [{"n": 0}]
 
 
+async def test_names_that_differ_by_case_alone_are_two_columns_and_told(tmp_path):
+    (tmp_path / "a.csv").write_text("ID,id\n1,2\n")
+    (tmp_path / "a.json").write_text('[{"ID": 1, "id": 2.5}, {"ID": 9007199254740993, "id": 1.5}]')
+    table = pa.table([pa.array([1]), pa.array([2])], names=["ID", "id"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    book = Workbook()
+    book.active.append(["ID", "id"])
+    book.active.append([1, 2])
+    book.save(tmp_path / "a.xlsx")
+    for name in ("a.csv", "a.json", "a.parquet", "a.xlsx"):
+        with notes_of_call() as notes:
+            row = (await files_of(tmp_path / name).query(f"SELECT * FROM '{name}' ORDER BY 1"))[0]
+        first, second = row.values()
+        assert (int(first), float(second)) == (1, 2.5 if name == "a.json" else 2.0)
+        assert any("SQL cannot tell names apart by their case" in note for note in notes), name
+    (tmp_path / "b.csv").write_text("id,id_1\n1,2\n")
+    with notes_of_call() as notes:
+        await files_of(tmp_path / "b.csv").query("SELECT * FROM 'b.csv'")
+    assert not notes
+
+
 QUERIES = {
     "SELECT * FROM 'sales.parquet' LIMIT 1": [
         {
@@ -150,7 +171,7 @@ ROWS = {
         "t.csv",
         "n,n\na,1\nb\nc,2,3\n",
         [("a", "1", None), ("b", None, None), ("c", "2", "3")],
-        [],
+        ["rows with more cells than the 2 columns that are named: 1 (the first is row 4)"],
     ),
     "one short row at the end": ("t.csv", "n,v\n1,2\nx\n", [("1", "2"), ("x", None)], []),
     "a comment is a row": ("t.csv", "n,v\n#1,2\n", [("#1", "2")], []),

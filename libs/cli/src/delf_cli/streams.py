@@ -14,7 +14,7 @@ import click.utils
 from delf.notes import in_call
 
 _CLICK: Final[Any] = click.utils
-_default_of_click: Final = _CLICK._default_text_stdout  # the one place where it asks for stdout
+_default_of_click: Final = _CLICK._default_text_stdout  # noqa: SLF001 - no public one
 
 
 class _Kept:
@@ -39,7 +39,7 @@ def keep_for_answers() -> None:
     _Kept.before = sys.stdout
     _Kept.stream = _moved(sys.stdout)
     sys.stdout = sys.stderr
-    _CLICK._default_text_stdout = _of_click
+    _CLICK._default_text_stdout = _of_click  # noqa: SLF001
 
 
 def _of_click() -> TextIO:
@@ -75,7 +75,7 @@ def give_back() -> None:
         kept.close()
     sys.stdout = before
     _Kept.stream = _Kept.before = None
-    _CLICK._default_text_stdout = _default_of_click
+    _CLICK._default_text_stdout = _default_of_click  # noqa: SLF001
 
 
 def prepare() -> None:

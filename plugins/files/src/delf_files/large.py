@@ -15,9 +15,17 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from delf.values.json_reader import JSONReader
+from delf_files.dialects import dialect_of
 from delf_files.headers import LOOKED_AT
 from delf_files.json_text import Lines
-from delf_files.tables import END, columns_of, reader_of, rows_of, separator_at, tell_title
+from delf_files.tables import (
+    END,
+    columns_of,
+    rows_of,
+    tell_odd_quotes,
+    tell_title,
+    tell_wider,
+)
 from delf_files.text import encoding_of_file
 
 CHUNK: Final = 4 * 1024 * 1024
@@ -36,7 +44,13 @@ class Table:
 
 
 def write_table(
-    path: str, ending: str, copy: str, about: str, names_row: int | None = None
+    path: str,
+    ending: str,
+    copy: str,
+    about: str,
+    names_row: int | None = None,
+    *,
+    strict: bool = True,
 ) -> Table:
     """Write separated values again, row by row.
 
@@ -47,6 +61,7 @@ def write_table(
         about: What notes call it.
         names_row: The number of the row that names the columns, from 1; the first that is not
             empty when None.
+        strict: Begin again, less strictly, at a quote inside of a quoted cell.
 
     Raises:
         ValueError: When it is no such table.
@@ -54,22 +69,25 @@ def write_table(
     encoding = encoding_of_file(path, about)
     with _open(path, encoding) as source:
         sample = source.read(_SAMPLE_CHARS)
-    if names_row is None:
+    if names_row is None and strict:
         _tell_title(sample, ending)
     with _open(path, encoding) as source, _new(copy) as out:
-        separator, start = separator_at(sample, ending)
-        source.read(start)
+        dialect = dialect_of(sample, ending)
+        source.read(dialect.start)
+        reader = dialect.reader(itertools.chain(source, [END]), strict=strict)
         csv.field_size_limit(_LARGEST_CELL)
-        reader = reader_of(itertools.chain(source, [END]), separator)
         rows = _from(names_row, reader)
         begun, ends, last = 1, 1, [END]
         try:
             header = next(rows)
             widest, narrowest, longest = len(header), len(header), 0
+            wider, first = 0, 0
 
             def seen(row: list[str]) -> list[str]:
-                nonlocal widest, narrowest, longest, begun, ends, last
+                nonlocal widest, narrowest, longest, begun, ends, last, wider, first
                 if row != [END]:
+                    if len(row) > len(header):
+                        wider, first = wider + 1, first or reader.line_num
                     widest, narrowest = max(widest, len(row)), min(narrowest, len(row))
                     longest = max(longest, sum(map(len, row)))
                     begun, ends = ends, reader.line_num + 1
@@ -82,11 +100,17 @@ def write_table(
             csv.writer(out).writerows(map(seen, rows))
         except csv.Error as error:
             said = str(error)
-            if said.startswith("field larger"):
+            is_large = said.startswith("field larger")
+            if strict and not is_large:
+                if "unexpected end" not in said:
+                    tell_odd_quotes(reader.line_num)
+                return write_table(path, ending, copy, about, names_row, strict=False)
+            if is_large:
                 said = f"a cell over {_LARGEST_CELL:,} characters, or a quote that is not closed"
             raise ValueError(f"line {ends}: {said}") from None
         if last != [END]:
             raise ValueError(f"line {begun}: a quote is not closed")
+    tell_wider(wider, first, len(header), widest)
     with Path(copy).open("r+b") as made:
         made.truncate(made.seek(0, os.SEEK_END) - len(END) - 2)
     return Table(columns_of(header, widest), ragged=widest != narrowest, longest=longest)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import note
+from delf_files.dialects import unique_folded
 from delf_files.forms import LOOKED_AT, check_form
 from delf_files.large import utf8_of, write_lines, write_table, write_values
 from delf_files.query_rows import write_rows
@@ -210,7 +211,7 @@ def _prepared(table: dict[str, Any]) -> dict[str, Any]:
             made = write_table(table["path"], table["ending"], copy, about, table["header"])
         except ValueError as error:
             raise ToolRefusedError(f"{about}: {error}") from None
-        columns = [[name, "VARCHAR"] for name in made.columns]
+        columns = [[name, "VARCHAR"] for name in unique_folded(made.columns)]
         longest = max(2 * made.longest, _SMALLEST_LINE)  # each quote may be doubled
         return {
             **table,
@@ -234,6 +235,9 @@ def _make_view(connection: Any, table: dict[str, Any]) -> None:
     source = _json_source(connection, table) if table["kind"] == "json" else _source(table)
     first, *others = table["names"]
     connection.execute(f"CREATE VIEW {_name(first)} AS FROM {source}")
+    if table["kind"] != "json":
+        described = connection.sql(f"DESCRIBE {_name(first)}").fetchall()
+        _tell_renamed([str(row[0]) for row in described], first)
     for name in others:
         connection.execute(f"CREATE VIEW {_name(name)} AS FROM {_name(first)}")
 
@@ -266,7 +270,7 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
         return _json_source(connection, {**table, "path": table["copy"]})
     kinds = {str(row[0]): str(row[1]) for row in described}
     doubtful = [name for name, kind in kinds.items() if "DOUBLE" in kind or kind == "JSON"]
-    if not doubtful:
+    if _tell_renamed([*kinds], table["names"][0]) or not doubtful:
         return _source(table, typed="")
     raw = _source(table, typed=f", columns = {_struct(dict.fromkeys(doubtful, 'JSON'))}")
     asked = ", ".join(
@@ -285,6 +289,19 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
         listed = ", ".join(map(repr, texts))
         note(f"{table['names'][0]} has numbers that no float holds, and came as text: {listed}")
     return _source(table, typed=f", columns = {_struct(kinds)}")
+
+
+def _tell_renamed(names: list[str], about: str) -> bool:
+    """Note names that SQL cannot tell apart, as ``ID`` and ``id``, of which one got a number."""
+    folded = {name.lower(): name for name in reversed(names)}
+    renamed: dict[str, str] = {}
+    for name in names:
+        own, _, number = name.rpartition("_")
+        if number.isdigit() and own not in names and own.lower() in folded:
+            renamed[name] = f"{own!r} beside {folded[own.lower()]!r}"
+    for name, told in renamed.items():
+        note(f"{about}: SQL cannot tell names apart by their case: {name!r} is {told}")
+    return bool(renamed)
 
 
 def _struct(kinds: dict[str, str]) -> str:

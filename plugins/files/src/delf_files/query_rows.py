@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.values.conversion import unique_names
+from delf_files.dialects import unique_folded
 
 _FIRST_LARGE_INT: Final = 2**63
 _LAST_EXACT_INT: Final = 2**53
@@ -17,12 +18,16 @@ _LAST_EXACT_INT: Final = 2**53
 def write_rows(rows: Sequence[Mapping[str, Any]], path: str) -> list[list[str]]:
     """Rows as lines of JSON, and the types of their columns."""
     names = unique_names(dict.fromkeys(name for row in rows for name in row)) or ["column_1"]
+    folded = unique_folded(names)
     kinds = {name: _kind([row.get(name) for row in rows]) for name in names}
     with Path(path).open("w", encoding="utf-8") as file:
         for row in rows:
-            cells = {name: _cell(row.get(name), kinds[name]) for name in names}
+            cells = {
+                new: _cell(row.get(name), kinds[name])
+                for name, new in zip(names, folded, strict=True)
+            }
             file.write(json.dumps(cells, ensure_ascii=False) + "\n")
-    return [[name, kind] for name, kind in kinds.items()]
+    return [[new, kinds[name]] for name, new in zip(names, folded, strict=True)]
 
 
 def _kind(values: Sequence[Any]) -> str:

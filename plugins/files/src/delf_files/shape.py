@@ -23,11 +23,12 @@ from delf_files.columns import (
     text_column,
     typed_column,
 )
+from delf_files.dialects import dialect_of
 from delf_files.forms import LOOKED_AT, form_of
 from delf_files.headers import header_of
 from delf_files.json_text import read_json, read_json_lines
 from delf_files.reading import DOCUMENTS, format_of, is_document
-from delf_files.tables import columns_of, rows_of, separator_at
+from delf_files.tables import columns_of, rows_of
 from delf_files.text import decode, decode_if_text, encoding_of
 
 if TYPE_CHECKING:
@@ -309,7 +310,7 @@ def _line(text: str) -> str:
 
 
 def _separated(text: str, ending: str, odd: str, total: int | None) -> _Table:
-    separator, _ = separator_at(text, ending)
+    separator = dialect_of(text, ending).separator
     rows = rows_of(text, ending)
     table = _sheet("", cast("list[tuple[int, list[Any]]]", rows), total or len(rows))
     by = "" if separator == "," else f", split at {_SEPARATORS.get(separator, repr(separator))}"

@@ -6,25 +6,16 @@ import csv
 import datetime as dt
 import io
 import itertools
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
 
 from delf.notes import note
+from delf_files.dialects import Dialect, dialect_of, odd_quotes
 from delf_files.headers import header_of
 
-if TYPE_CHECKING:
-    from _csv import Reader
-
 Row = TypeVar("Row", bound="Sequence[Any]")
-_SEPARATORS: Final = ",;\t|"
-_SAMPLE_CHARS: Final = 64_000
-_SAMPLE_ROWS: Final = 50
-_LARGEST_CELL: Final = 2**31 - 1
 END: Final = "\0end of the table\0"
 """A line after the last: where a value holds it, a quote was not closed."""
-_NAMED: Final = re.compile(r"sep=(.)\r?\n")
 
 
 class TooWideError(ValueError):
@@ -50,9 +41,16 @@ def read_table(
         TooWideError: When they would be larger.
         ValueError: When it is no such table.
     """
-    rows = [row for _, row in below(rows_of(text, ending), header)]
-    if not rows:
+    dialect = dialect_of(text, ending)
+    numbered = below(_rows(text[dialect.start :], dialect), header)
+    if not numbered:
         return []
+    odd = odd_quotes(text[dialect.start :], dialect) if dialect.quote else None
+    if odd is not None:
+        tell_odd_quotes(odd)
+    rows = [row for _, row in numbered]
+    wider = [number for number, row in numbered if len(row) > len(rows[0])]
+    tell_wider(len(wider), next(iter(wider), 0), len(rows[0]), max(map(len, rows)))
     columns = columns_of(rows[0], max(map(len, rows)))
     width = sum(len(name) + 6 for name in columns[: len(rows[0])])
     if len(text) + width * len(rows) > most_bytes:
@@ -67,16 +65,8 @@ def rows_of(text: str, ending: str = ".csv") -> list[tuple[int, list[str]]]:
     Raises:
         ValueError: When it is no such table.
     """
-    separator, start = separator_at(text, ending)
-    return _rows(text[start:], separator)
-
-
-def separator_at(text: str, ending: str) -> tuple[str, int]:
-    """The separator of a text, and where its rows begin."""
-    separator, start = named_separator(text)
-    if separator is None:
-        separator = "\t" if ending in (".tsv", ".tab") else separator_of(text[start:])
-    return separator, start
+    dialect = dialect_of(text, ending)
+    return _rows(text[dialect.start :], dialect)
 
 
 def below(rows: list[tuple[int, Row]], header: int | None) -> list[tuple[int, Row]]:
@@ -112,7 +102,7 @@ def tell_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
         )
 
 
-def _rows(text: str, separator: str) -> list[tuple[int, list[str]]]:
+def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
     """The rows that are not empty.
 
     Raises:
@@ -120,8 +110,7 @@ def _rows(text: str, separator: str) -> list[tuple[int, list[str]]]:
     """
     rows: list[tuple[int, list[str]]] = []
     begun = 1
-    csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_CELL))
-    reader = reader_of(itertools.chain(io.StringIO(text, newline=""), [END]), separator)
+    reader = dialect.reader(itertools.chain(io.StringIO(text, newline=""), [END]))
     try:
         for number, row in enumerate(reader, 1):
             if row == [END]:
@@ -139,37 +128,21 @@ def _rows(text: str, separator: str) -> list[tuple[int, list[str]]]:
     )
 
 
-def named_separator(text: str) -> tuple[str | None, int]:
-    """The separator that the first line of a table of Excel names, and where its rows begin."""
-    named = _NAMED.match(text)
-    return (named[1], named.end()) if named is not None else (None, 0)
+def tell_odd_quotes(line: int) -> None:
+    """Note a quote inside of a quoted cell, whose end is a guess."""
+    note(
+        f"line {line} has a quote inside of a quoted cell, which should be doubled: where such "
+        "cells end is a guess"
+    )
 
 
-def reader_of(lines: Iterable[str], separator: str) -> Reader:
-    """A reader of rows whose values are cut by a separator."""
-    spaced = separator in ",;"  # as in "a, b"
-    return csv.reader(lines, delimiter=separator, skipinitialspace=spaced)
-
-
-def separator_of(text: str) -> str:
-    """The character that cuts the first rows into the same number of columns, above one."""
-    sample = text[:_SAMPLE_CHARS]
-    if len(sample) < len(text) and "\n" in sample:
-        sample = sample[: sample.rfind("\n")]
-    best, score = ",", (0.0, 0)
-    for candidate in _SEPARATORS:
-        try:
-            found_rows = filter(None, reader_of(io.StringIO(sample, newline=""), candidate))
-            rows = list(itertools.islice(found_rows, _SAMPLE_ROWS))
-        except csv.Error:
-            continue
-        if not rows:
-            break
-        width, times = Counter(map(len, rows)).most_common(1)[0]
-        found = (times / len(rows) if width > 1 else 0.0, width)
-        if found > score:
-            best, score = candidate, found
-    return best
+def tell_wider(wider: int, first: int, width: int, widest: int) -> None:
+    """Note rows that have more cells than the row that names the columns."""
+    if wider:
+        note(
+            f"rows with more cells than the {width} columns that are named: {wider:,} (the first "
+            f"is row {first}), with {widest} cells at most; their cells may be moved"
+        )
 
 
 def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:

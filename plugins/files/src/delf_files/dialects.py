@@ -1,0 +1,228 @@
+"""The dialect of separated values: separator, quote and escape, found together.
+
+A separator that fits a wrong quote, or the other way round, moves cells. So each pair is tried, and
+counts by how even its rows are, and by how few cells hold another separator. A number with a
+decimal comma is such a cell of semicolons, and none of commas.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+_SEPARATORS: Final = ",;\t|"
+_SAMPLE_CHARS: Final = 64_000
+_SAMPLE_ROWS: Final = 50
+LARGEST_CELL: Final = 2**31 - 1
+_NAMED: Final = re.compile(r"sep=(.)\r?\n")
+_JOINED: Final = re.compile(r"[^\s,;|][,;\t|][^\s,;|]")
+_NUMBER: Final = re.compile(r"[-+]?[\d. ']*\d(?:[,.]\d+)?\s?[%€$]?")
+_WHOLE_SHARE: Final = 0.5
+_UNCLOSED: Final = "unexpected end"
+_ODD_SHARE: Final = 0.95
+_FEWEST_QUOTED: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The form of a table.
+
+    Args:
+        separator: The sign between cells.
+        quote: The sign around cells; None where none has a meaning.
+        backslash: True if a backslash stands before a quote in a cell; else it is doubled.
+        start: Where the rows begin in the text.
+    """
+
+    separator: str = ","
+    quote: str | None = '"'
+    backslash: bool = False
+    start: int = 0
+
+    def reader(self, lines: Iterable[str], *, strict: bool = False) -> Reader:
+        """A reader of rows.
+
+        Args:
+            lines: With their ends.
+            strict: Raise an error for a quote inside of a quoted cell.
+        """
+        csv.field_size_limit(max(csv.field_size_limit(), LARGEST_CELL))
+        options: dict[str, Any] = {"quotechar": self.quote or '"', "doublequote": True}
+        if self.quote is None:
+            options = {"quoting": csv.QUOTE_NONE}
+        elif self.backslash:
+            options |= {"escapechar": "\\", "doublequote": False}
+        spaced = self.separator in ",;"  # as in "a, b"
+        return csv.reader(
+            lines, delimiter=self.separator, skipinitialspace=spaced, strict=strict, **options
+        )
+
+    def rows(self, text: str) -> Iterator[list[str]]:
+        """The rows of a text that are not empty.
+
+        Raises:
+            csv.Error: For a quote inside of a quoted cell, and one that is not closed.
+        """
+        return filter(None, self.reader(io.StringIO(text, newline=""), strict=True))
+
+
+def dialect_of(text: str, ending: str) -> Dialect:
+    """Find the dialect of a text.
+
+    Args:
+        text: The file, or its first rows.
+        ending: Of its name: ``.tsv`` means tabs.
+    """
+    named = _NAMED.match(text)
+    start = named.end() if named is not None else 0
+    sample = text[start:]
+    if named is not None:
+        separators = named[1]
+    else:
+        separators = "\t" if ending in (".tsv", ".tab") else _SEPARATORS
+    short = _cut(sample)
+    found = [
+        (_score(dialect, short), -order, dialect)
+        for order, dialect in enumerate(Dialect(one, start=start) for one in separators)
+    ]
+    found += [
+        (_score(other, short) * 0.99, -len(found), other)
+        for _, _, dialect in list(found)
+        for other in _others(dialect, short)
+    ]
+    best = max(found, key=lambda one: one[:2])[2]
+    return _with_quote(best, sample)
+
+
+def _cut(text: str) -> str:
+    sample = text[:_SAMPLE_CHARS]
+    if len(sample) < len(text) and "\n" in sample:
+        sample = sample[: sample.rfind("\n") + 1]
+    return sample
+
+
+def _others(dialect: Dialect, sample: str) -> list[Dialect]:
+    """The same separator with other quotes that the text may have."""
+    separator, start = dialect.separator, dialect.start
+    others = [Dialect(separator, None, start=start)]
+    if '\\"' in sample:
+        others.append(Dialect(separator, '"', backslash=True, start=start))
+    if _is_quoted_by_one(sample, separator):
+        others.append(Dialect(separator, "'", start=start))
+    return others
+
+
+def _score(dialect: Dialect, sample: str) -> float:
+    """How even the rows are, and how plain the cells; 0 for a text of one column, or no table."""
+    rows, share = _first_rows(dialect, sample)
+    if not rows:
+        return 0.0
+    width, times = Counter(map(len, rows)).most_common(1)[0]
+    if width < 2:
+        return 0.0
+    cells = [cell for row in rows for cell in row if cell]
+    odd = sum(1 for cell in cells if _is_odd(cell, dialect))
+    plain = 1 - odd / max(len(cells), 1)
+    even = times / len(rows) * share
+    return even * (_WHOLE_SHARE + (1 - _WHOLE_SHARE) * plain) + min(width, 99) / 10_000
+
+
+def _is_odd(cell: str, dialect: Dialect) -> bool:
+    """Tell whether a cell has quotes around it, or another separator inside of a word."""
+    if cell[0] == cell[-1] == '"' and len(cell) > 1 and dialect.quote != '"':
+        return True
+    return bool(_JOINED.search(cell)) and not _NUMBER.fullmatch(cell)
+
+
+def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
+    """The first rows, and which share a dialect that they do not keep to counts."""
+    rows: list[list[str]] = []
+    try:
+        for row in itertools.islice(dialect.rows(sample), _SAMPLE_ROWS):
+            rows.append(row)  # noqa: PERF402 - those before an error count
+    except csv.Error as error:
+        if _UNCLOSED not in str(error):  # else the sample was cut in a quoted cell
+            lenient = filter(None, dialect.reader(io.StringIO(sample, newline="")))
+            return list(itertools.islice(lenient, _SAMPLE_ROWS)), _ODD_SHARE
+    return rows, 1.0
+
+
+def _is_quoted_by_one(text: str, separator: str) -> bool:
+    """Tell whether apostrophes stand around cells, at both ends of each that has one."""
+    opened = closed = 0
+    for line in text.split("\n")[:_SAMPLE_ROWS]:
+        for cell in line.rstrip("\r").split(separator):
+            word = cell.strip()
+            opened += word.startswith("'")
+            closed += word.endswith("'") and word != "'"
+    return opened == closed >= _FEWEST_QUOTED
+
+
+def _with_quote(dialect: Dialect, text: str) -> Dialect:
+    """The dialect with the quotes that the whole text bears out."""
+    if dialect.quote != '"' or '"' not in text:
+        return dialect
+    plain = Dialect(dialect.separator, None, start=dialect.start)
+    failed, has_long = _look(dialect, text)
+    if failed == _UNCLOSED and dialect.separator != "\t":
+        return dialect  # whose rows end there, which is an error
+    if not dialect.backslash and '\\"' in text and (failed or '""' not in text):
+        escaped = Dialect(dialect.separator, '"', backslash=True, start=dialect.start)
+        if not _look(escaped, text)[0] and _score(escaped, text) >= _score(dialect, text):
+            return escaped
+    if not failed and not (has_long and dialect.separator == "\t"):
+        return dialect
+    return plain if _is_even(plain, text) else dialect
+
+
+def _look(dialect: Dialect, text: str) -> tuple[str, bool]:
+    """Give the first fault of quotes in a text, if it has any, and whether a cell has lines."""
+    has_long = False
+    try:
+        for row in dialect.rows(text):
+            has_long = has_long or any("\n" in cell for cell in row)
+    except csv.Error as error:
+        return _UNCLOSED if _UNCLOSED in str(error) else "misplaced", has_long
+    return "", has_long
+
+
+def _is_even(dialect: Dialect, text: str) -> bool:
+    try:
+        widths = {len(row) for row in dialect.rows(text)}
+    except csv.Error:
+        return False
+    return len(widths) == 1 and widths != {1}
+
+
+def odd_quotes(text: str, dialect: Dialect) -> int | None:
+    """The line of the first quote inside of a quoted cell, None where there is none."""
+    reader = dialect.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for _ in reader:
+            pass
+    except csv.Error as error:
+        return None if _UNCLOSED in str(error) else reader.line_num
+    return None
+
+
+def unique_folded(names: Sequence[str]) -> list[str]:
+    """Names of which no two differ by their case alone, as SQL needs them."""
+    seen: set[str] = set()
+    found: list[str] = []
+    for own in names:
+        name, number = own, 1
+        while name.lower() in seen:
+            number += 1
+            name = f"{own}_{number}"
+        seen.add(name.lower())
+        found.append(name)
+    return found
