@@ -13,7 +13,8 @@ import pytest
 
 from delf import Agent, Chat
 from delf.errors import ConfigurationError
-from delf.protocols.conversation import ChatMessage, SupportsConversations
+from delf.protocols.conversation import ChatMessage
+from delf.protocols.shared_journal import SharedJournal
 from delf.testing import ConversationContract
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import ConnectionLostError, JournalError
@@ -34,7 +35,7 @@ def user(text):
 
 async def test_namespaces_are_apart(journal_url, open_journal):
     journal = open_journal(journal_url)
-    assert isinstance(journal, SupportsConversations)
+    assert isinstance(journal, SharedJournal)
     await journal.conversations("a").append("c", [user("x")])
     assert await journal.conversations("b").find() == []
     assert (await journal.conversations("b").load("c")).last == 0
@@ -285,7 +286,7 @@ async def test_many_turns_cost_the_same_each(
 
 async def test_it_tells_whose_conversations_it_keeps(journal_url, open_journal):
     journal = open_journal(journal_url)
-    assert isinstance(journal, SupportsConversations)
+    assert isinstance(journal, SharedJournal)
     assert await journal.namespaces() == []
     for namespace, name in [("b", "1"), ("a", "1"), ("b", "2")]:
         await journal.conversations(namespace).append(name, [user("x")])

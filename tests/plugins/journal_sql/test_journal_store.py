@@ -187,20 +187,20 @@ class TestOwners:
 
     def test_the_number_of_a_process_is_not_enough(self):
         me = owners.Owner()
-        row = owners.owner_of((me.pid, me.birth, me.host, me.place, 0.0, None))
+        row = owners.Process(me.pid, me.birth, me.host, me.place, 0.0, None)
         assert owners.is_alive(row, 1e9)
-        assert not owners.is_alive({**row, "birth": "7"}, 1e9)
-        assert not owners.is_alive({**row, "pid": 2**22 + 1}, 1e9)
-        assert not owners.is_alive({**row, "place": None}, 1e9)
+        assert not owners.is_alive(row._replace(birth="7"), 1e9)
+        assert not owners.is_alive(row._replace(pid=2**22 + 1), 1e9)
+        assert not owners.is_alive(row._replace(place=None), 1e9)
 
     def test_of_other_machines_the_heartbeat_tells(self):
-        row = owners.owner_of((1, "1", "host", "elsewhere", 100.0, None))
+        row = owners.Process(1, "1", "host", "elsewhere", 100.0, None)
         assert owners.is_alive(row, 100.0 + owners.SILENCE_SECONDS - 1)
         assert not owners.is_alive(row, 100.0 + owners.SILENCE_SECONDS + 1)
 
     def test_with_a_lease_the_heartbeat_tells_here_too(self):
         me = owners.Owner(lease=10.0)
-        row = owners.owner_of((me.pid, me.birth, me.host, me.place, 100.0, me.lease))
+        row = owners.Process(me.pid, me.birth, me.host, me.place, 100.0, me.lease)
         assert owners.is_alive(row, 109.0)
         assert not owners.is_alive(row, 111.0)
         assert not owners.is_alive(row, 80.0), "the clock was set back: no heartbeat came since"

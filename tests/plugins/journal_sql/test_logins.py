@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from delf.protocols.sessions import SessionRecord, SupportsLogins
+from delf.protocols.sessions import SessionRecord
+from delf.protocols.shared_journal import SharedJournal
 
 
 def session(digest: str, seconds: float = 60, name: str = "ada") -> SessionRecord:
@@ -14,7 +15,7 @@ def session(digest: str, seconds: float = 60, name: str = "ada") -> SessionRecor
 
 async def test_a_session_is_known_in_every_process_until_it_ends(journal_url, open_journal):
     one, other = open_journal(journal_url), open_journal(journal_url)
-    assert isinstance(one, SupportsLogins)
+    assert isinstance(one, SharedJournal)
     for digest in ("a", "b"):
         await one.begin_login(session(digest))
     assert [found.digest for found in await other.logins()] == ["a", "b"]

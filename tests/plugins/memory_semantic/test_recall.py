@@ -10,7 +10,8 @@ import pytest
 from delf import Agent, Chat
 from delf.errors import ConnectionUnavailableError
 from delf.protocols.context import PluginContext
-from delf.protocols.conversation import ChatMessage, SupportsConversations
+from delf.protocols.conversation import ChatMessage
+from delf.protocols.shared_journal import SharedJournal
 from delf.testing import Call, ConnectionContract, ScriptedModel, TestHost
 from delf_journal_sql import SqlJournal
 from delf_memory_semantic import Recall
@@ -66,7 +67,7 @@ async def journal(tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-def context(tmp_path: Path, meaning: Meaning, journal: SupportsConversations) -> PluginContext:
+def context(tmp_path: Path, meaning: Meaning, journal: SharedJournal) -> PluginContext:
     return PluginContext(
         data_dir=tmp_path,
         embedder=lambda name: meaning,
@@ -82,7 +83,7 @@ async def recall(context: PluginContext) -> Any:
     await made.aclose()
 
 
-async def test_words_find_what_was_said(recall: Recall, journal: SupportsConversations) -> None:
+async def test_words_find_what_was_said(recall: Recall, journal: SharedJournal) -> None:
     (found,) = await recall.recall("lamp of 40 euros", limit=1)
     assert found["text"] == "The lamps cost 40 euros."
     assert (found["conversation"], found["role"]) == ("shop", "assistant")
@@ -112,7 +113,7 @@ async def test_times_narrow_it(
 
 
 async def test_what_is_said_later_is_found_and_what_is_forgotten_is_not(
-    recall: Recall, journal: SupportsConversations, tmp_path: Path, meaning: Meaning
+    recall: Recall, journal: SharedJournal, tmp_path: Path, meaning: Meaning
 ) -> None:
     await recall.recall("lamps")
     store = journal.conversations("default")
@@ -126,7 +127,7 @@ async def test_what_is_said_later_is_found_and_what_is_forgotten_is_not(
 
 
 async def test_long_messages_are_cut_around_what_was_looked_for(
-    recall: Recall, journal: SupportsConversations
+    recall: Recall, journal: SharedJournal
 ) -> None:
     text = "nothing here. " * 500 + "The zebra is striped. " + "nor here. " * 500
     store = journal.conversations("default")

@@ -19,6 +19,7 @@ from delf.protocols import (
     observer,
     prefilter,
     sandbox,
+    shared_journal,
     strategy,
 )
 
@@ -51,10 +52,8 @@ MORE: Final[Mapping[str, tuple[type, ...]]] = {
     "format": (formats.SupportsWrite, formats.SupportsPeek),
     "memory": (memory.SupportsMemoryWarmUp,),
     "journal": (
-        journal.SharedJournal,
         journal.SupportsRemembered,
-        journal.SupportsReopening,
-        journal.SupportsUpkeep,
+        shared_journal.SharedJournal,
     ),
     "model": (
         model.SupportsTools,

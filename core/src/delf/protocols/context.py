@@ -7,8 +7,8 @@ from dataclasses import field
 from pathlib import Path
 
 from delf.errors import PluginError
-from delf.protocols.conversation import SupportsConversations
 from delf.protocols.embedder import Embedder
+from delf.protocols.shared_journal import SharedJournal
 from delf.records import dataclass
 
 
@@ -26,7 +26,7 @@ def _no_embedder(name: str | None) -> Embedder:
     )
 
 
-def _no_conversations(url: str | None) -> SupportsConversations:
+def _no_conversations(url: str | None) -> SharedJournal:
     raise PluginError(
         f"nothing keeps conversations here{'' if url is None else ', nor at a url'}",
         hint="PluginContext(conversations=…) takes a function of a journal's file or URL",
@@ -60,4 +60,4 @@ class PluginContext:
     providers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     api_key_for: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     embedder: Callable[[str | None], Embedder] = _no_embedder
-    conversations: Callable[[str | None], SupportsConversations] = _no_conversations
+    conversations: Callable[[str | None], SharedJournal] = _no_conversations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from delf.llm import LLMConfig
 from delf.messages import Message, Role
@@ -126,26 +126,6 @@ class ConversationStore(Protocol):
             keep: How many of the newest stay in any case.
             dry_run: Only say which.
         """
-        ...
-
-
-@runtime_checkable
-class SupportsConversations(Protocol):
-    """A journal that keeps conversations, too."""
-
-    def conversations(self, namespace: str) -> ConversationStore:
-        """The conversations of a namespace. They are closed with the journal."""
-        ...
-
-    async def namespaces(self) -> Sequence[str]:
-        """The namespaces that have conversations, by their names.
-
-        One whose conversations were all forgotten may be among them.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Free what is held. Safe to call twice; it can be used again."""
         ...
 
 

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import asdict, fields
-from typing import Any, Final, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Final, Literal, get_args
 
 from delf.errors import ConfigurationError
 from delf.records import dataclass
@@ -202,24 +202,3 @@ def _key_of(data: dict[str, Any]) -> PersonKey:
 def _known(kind: Any, data: dict[str, Any]) -> dict[str, Any]:
     names = {item.name for item in fields(kind)}
     return {name: value for name, value in data.items() if name in names}
-
-
-@runtime_checkable
-class SupportsPeople(Protocol):
-    """A journal that knows people."""
-
-    async def people(self) -> list[Person]:
-        """Everybody, by their names, those who were revoked, too."""
-        ...
-
-    async def keep_person(self, person: Person, instead_of: Person | None) -> bool:
-        """Keep a person.
-
-        Args:
-            person: As it is from now on.
-            instead_of: As it was known; None for somebody new.
-
-        Returns:
-            False, and nothing changes, if somebody else was quicker.
-        """
-        ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from delf.protocols.journal import TaskRecord
 from delf.records import dataclass
@@ -116,48 +116,3 @@ class Found:
     tasks: Sequence[FoundTask] = field(default_factory=tuple[FoundTask, ...])
     more: bool = False
     behind: int = 0
-
-
-@runtime_checkable
-class SupportsSearch(Protocol):
-    """A journal that finds tasks by what happened in them, and adds up what they cost.
-
-    Both read an index beside the events, which is made of them and can be made again. It costs a
-    running task nothing: servers, searching commands and questions bring it up to date.
-    """
-
-    async def index(self, seconds: float) -> int:
-        """Bring the index up to date, for so many seconds at the most.
-
-        Returns:
-            How many events are still to be read.
-        """
-        ...
-
-    async def search(self, wanted: TaskFilter, limit: int = 50, before: str | None = None) -> Found:
-        """The newest tasks that meet a filter.
-
-        Args:
-            wanted: The filter.
-            limit: How many at the most.
-            before: Only those older than the task with this id.
-
-        Raises:
-            UnknownTaskError: When ``before`` is not known.
-        """
-        ...
-
-    async def figures(
-        self, by: FigureBy, wanted: TaskFilter, zone: str = "UTC"
-    ) -> Sequence[Figures]:
-        """The figures of the tasks that meet a filter, by group; days without tasks are left out.
-
-        Args:
-            by: The kind of group. Days are those on which tasks started.
-            wanted: The filter.
-            zone: The time zone of the days, by its IANA name.
-
-        Raises:
-            DelfError: When the zone is unknown.
-        """
-        ...

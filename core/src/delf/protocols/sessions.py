@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,24 +30,3 @@ class SessionRecord:
     way: str = "key"
     client: str = ""
     browser: str = ""
-
-
-@runtime_checkable
-class SupportsLogins(Protocol):
-    """A journal that knows who is logged in."""
-
-    async def begin_login(self, session: SessionRecord) -> None:
-        """Keep a session; those that are over are forgotten."""
-        ...
-
-    async def end_login(self, digest: str) -> None:
-        """Forget a session."""
-        ...
-
-    async def logins(self, digests: Collection[str] | None = None) -> list[SessionRecord]:
-        """The sessions that are not over.
-
-        Args:
-            digests: Only these.
-        """
-        ...

@@ -18,8 +18,9 @@ from delf.events import (
     TaskFinished,
 )
 from delf.protocols.approval import Approved, Decider, Decision, Edited, RememberedDecision
-from delf.protocols.journal import Journal, RequestRecord, SharedJournal
+from delf.protocols.journal import Journal, RequestRecord
 from delf.protocols.rules import ApprovalRule
+from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable_or_repr
 from delf_cli.ids import check_names

@@ -11,7 +11,7 @@ import click
 
 from delf.errors import ConfigurationError
 from delf.events import Event
-from delf.protocols.journal import SharedJournal
+from delf.protocols.shared_journal import SharedJournal
 from delf_cli.state import state_of
 from delf_engine.journal.factory import make_journal, need_durable_journal
 from delf_engine.project.any_project import journal_name

@@ -25,7 +25,8 @@ from delf.protocols.approval import (
     Edited,
     Rejected,
 )
-from delf.protocols.journal import Journal, RequestRecord, SharedJournal
+from delf.protocols.journal import Journal, RequestRecord
+from delf.protocols.shared_journal import SharedJournal
 from delf_approval_slack.blocks import (
     APPROVE,
     EDIT,

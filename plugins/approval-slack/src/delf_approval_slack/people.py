@@ -6,9 +6,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from delf.errors import ConfigurationError
 from delf.protocols.approval import Decider
 from delf.protocols.journal import Journal
-from delf.protocols.people import Person, SupportsPeople
+from delf.protocols.people import Person
+from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf_approval_slack.failures import telling
 from delf_approval_slack.settings import SlackSettings
@@ -26,12 +28,12 @@ class People:
 
     def __init__(self, settings: SlackSettings) -> None:
         self._settings = settings
-        self._journal: object = None
+        self._journal: SharedJournal | None = None
         self._members: tuple[float, Mapping[str, frozenset[str]]] | None = None
 
     def use_journal(self, journal: Journal) -> None:
         """Look up rights and teams there from now on."""
-        self._journal = journal
+        self._journal = journal if isinstance(journal, SharedJournal) else None
 
     async def may(self, client: Any, user: str) -> bool:
         """Tell whether somebody is one of the approvers."""
@@ -54,8 +56,12 @@ class People:
         return frozenset(group for group, users in self._members[1].items() if user in users)
 
     async def _everybody(self) -> list[Person]:
-        journal: object = self._journal
-        return await journal.people() if isinstance(journal, SupportsPeople) else []
+        if self._journal is None:
+            return []
+        try:
+            return await self._journal.people()
+        except ConfigurationError:
+            return []  # the journal keeps no people
 
     async def known(self, user: str) -> Person | None:
         """The person of the journal whom the settings name for somebody in Slack."""

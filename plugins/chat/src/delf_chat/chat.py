@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from delf import Agent
-    from delf.protocols.conversation import SupportsConversations
+    from delf.protocols.shared_journal import SharedJournal
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ class Chat(FixedAttributes):
         self._conversation = check_name("conversation_id", conversation_id)
         self._lock = threading.Lock()
         self._context: AgentContext | None = None
-        self._journal: SupportsConversations | None = None
+        self._journal: SharedJournal | None = None
         self._store: ConversationStore | None = None if persist else MemoryConversations()
         self._thread: LoopThread | None = None
         self._end: weakref.finalize[..., Chat] | None = None

@@ -9,7 +9,8 @@ from typing import Any, Final, cast
 import click
 
 from delf.events import Event
-from delf.protocols.journal import SharedJournal, TaskRecord
+from delf.protocols.journal import TaskRecord
+from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf_cli import complete
 from delf_cli.ids import short_id

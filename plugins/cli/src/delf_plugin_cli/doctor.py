@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from delf import __version__
-from delf.errors import DelfError, JournalUnavailableError
+from delf.errors import ConfigurationError, DelfError, JournalUnavailableError
 from delf.hookspecs import DISTRIBUTION
 from delf.packages import namesake
 from delf.packages.official import how_to_install, packages, usual
@@ -34,6 +34,7 @@ from delf_plugin_cli.sources import clone, is_installed
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
+    from delf.protocols.shared_journal import SharedJournal as Shared
     from delf_engine.config import AgentConfig
     from delf_engine.project.project import Project
 
@@ -378,7 +379,7 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
 
     A large one is not read as a whole, which would take minutes.
     """
-    from delf.protocols.journal import SharedJournal, SupportsUpkeep
+    from delf.protocols.shared_journal import SharedJournal
     from delf_cli.journals import project_journal
 
     text = "can be read"
@@ -386,10 +387,11 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
         journal = project_journal(project, host)
         try:
             await journal.find(1)
-            if isinstance(journal, SupportsUpkeep) and (await journal.size()).bytes > _READ_WHOLE:
-                text = "the newest task can be read; delf journal check reads all"
-            elif isinstance(journal, SharedJournal):
-                await journal.check()
+            if isinstance(journal, SharedJournal):
+                if await _is_large(journal):
+                    text = "the newest task can be read; delf journal check reads all"
+                else:
+                    await journal.check()
         finally:
             await journal.aclose()
     except DelfError as error:
@@ -397,6 +399,14 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
         status = "note" if project.journal is None and away else "problem"
         return Finding(area="journal", status=status, text=error.message, hint=error.hint)
     return Finding(area="journal", status="ok", text=text)
+
+
+async def _is_large(journal: Shared) -> bool:
+    """Tell whether reading all of a journal takes long; one may not tell its size."""
+    try:
+        return (await journal.size()).bytes > _READ_WHOLE
+    except ConfigurationError:
+        return False
 
 
 async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:

@@ -14,7 +14,8 @@ import click
 
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, decode, encode
-from delf.protocols.journal import JournalSize, SharedJournal, SupportsUpkeep
+from delf.protocols.journal import JournalSize
+from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
@@ -45,7 +46,7 @@ def size(ctx: click.Context, as_json: bool) -> None:
     """Show where the journal is, how large it is, and what is in it."""
 
     async def look(kept: SharedJournal) -> tuple[JournalSize, Mapping[TaskState, int]]:
-        return await _upkeep(kept).size(), await kept.count()
+        return await kept.size(), await kept.count()
 
     found, states = ask_journal(ctx, look)
     if as_json:
@@ -81,7 +82,7 @@ def backup(ctx: click.Context, path: Path) -> None:
     in plugins.journal-sql.url, put it in the place of the lost file, or import it.
     """
     _refuse_to_overwrite(path)
-    ask_journal(ctx, lambda kept: _upkeep(kept).back_up(path))
+    ask_journal(ctx, lambda kept: kept.back_up(path))
     click.echo(f"{path}: {_bytes(path.stat().st_size)}", err=True)
 
 
@@ -119,7 +120,7 @@ async def _export(kept: SharedJournal, path: Path) -> int:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(json_text(_FORMAT) + "\n")
-            async for events in _upkeep(kept).read_all():
+            async for events in kept.read_all():
                 tasks += 1
                 for event in events:
                     file.write(json_text(encode(event)) + "\n")
@@ -129,7 +130,7 @@ async def _export(kept: SharedJournal, path: Path) -> int:
 
 
 async def _restore(kept: SharedJournal, path: Path) -> int:
-    return await _upkeep(kept).restore(path)
+    return await kept.restore(path)
 
 
 async def _import(kept: SharedJournal, path: Path) -> int:
@@ -193,15 +194,6 @@ def _tasks_of(path: Path) -> Iterator[list[Event]]:
             events.append(event)
     if events:
         yield events
-
-
-def _upkeep(kept: SharedJournal) -> SupportsUpkeep:
-    if not isinstance(kept, SupportsUpkeep):
-        raise DelfError(
-            f"the journal {type(kept).__name__} cannot tell its size, and makes no copies",
-            hint="delf runs events ID --json writes the events of one task",
-        )
-    return kept
 
 
 def _refuse_to_overwrite(path: Path) -> None:

@@ -94,7 +94,7 @@ async def find_task(
 ) -> tuple[str, TaskQueued | TaskStarted | None]:
     """A task's id, and how it began."""
     from delf.events import TaskQueued, TaskStarted
-    from delf.protocols.journal import SharedJournal
+    from delf.protocols.shared_journal import SharedJournal
     from delf_cli.journals import find_id, project_journal
 
     project = state.load_project(options.overrides, {"journal": options.flags["journal"]})

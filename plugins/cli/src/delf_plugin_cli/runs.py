@@ -12,8 +12,9 @@ import click
 
 from delf.errors import OptionalDependencyError
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
-from delf.protocols.journal import SharedJournal, TaskRecord
+from delf.protocols.journal import TaskRecord
 from delf.protocols.people import name_of_holder
+from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf.trust.decisions import Trust
 from delf.types import TaskState

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import click
 
-from delf.errors import DelfError
 from delf.machine.zones import local_zone
-from delf.protocols.journal import SharedJournal
-from delf.protocols.search import FigureBy, Figures, Found, FoundTask, SupportsSearch, TaskFilter
+from delf.protocols.search import FigureBy, Figures, Found, FoundTask, TaskFilter
+from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import STORED_STATES
 from delf.terminal import visible
 from delf.types import TaskState
@@ -114,9 +113,7 @@ async def _search(journal: SharedJournal, wanted: TaskFilter, limit: int) -> Fou
     return await search_tasks(journal, wanted, limit)
 
 
-async def _indexed(journal: SharedJournal) -> SupportsSearch:
-    if not isinstance(journal, SupportsSearch):
-        raise DelfError("this journal has no search", hint="the plugin journal-sql has one")
+async def _indexed(journal: SharedJournal) -> SharedJournal:
     # The index follows the journal at each search, so that no task pays for it.
     await journal.index(_INDEX_SECONDS)
     return journal

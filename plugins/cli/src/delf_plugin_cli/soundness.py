@@ -22,7 +22,16 @@ from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.packages.official import PLUGIN_PREFIX, all_packages, package_of
 from delf.plugins.discovery import installed, normalise
 from delf.plugins.shapes import faults, has, members
-from delf.protocols import approval, connection, embedder, formats, journal, model, sandbox
+from delf.protocols import (
+    approval,
+    connection,
+    embedder,
+    formats,
+    journal,
+    model,
+    sandbox,
+    shared_journal,
+)
 from delf.specs import FormatSpec, JournalSpec, Spec
 from delf_plugin_cli.sources import is_installed
 
@@ -53,7 +62,7 @@ OPTIONAL: Final[Mapping[str, tuple[tuple[type, str], ...]]] = {
     ),
     "journal": (
         (
-            journal.SharedJournal,
+            shared_journal.SharedJournal,
             "other processes cannot see its tasks: `delf runs`, `approvals`, `resume` and `serve`",
         ),
         (
@@ -127,7 +136,7 @@ def _claims(spec: Spec, made: type) -> Iterator[str]:
     """Yield the claims of a spec that its object has no methods for."""
     claims: list[tuple[str, type]] = []
     if isinstance(spec, JournalSpec) and spec.shared:
-        claims.append(("shared", journal.SharedJournal))
+        claims.append(("shared", shared_journal.SharedJournal))
     if isinstance(spec, FormatSpec) and spec.writes:
         claims.append(("writes", formats.SupportsWrite))
     for says, protocol in claims:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from delf.protocols.journal import SharedJournal
+from delf.protocols.shared_journal import SharedJournal
 from delf_cli import errors
 from delf_cli.ids import check_names
 from delf_cli.journals import ask_journal

@@ -29,8 +29,9 @@ from delf.errors import (
 )
 from delf.events import StoppedBy, end_event
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, RememberedDecision
-from delf.protocols.journal import Journal, SharedJournal
+from delf.protocols.journal import Journal
 from delf.protocols.memory import SupportsStore
+from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf.tools.function import as_connections
 from delf.trust.folders import working_folder

@@ -16,8 +16,9 @@ from delf.messages import ModelRequest, user
 from delf.packages.official import usual
 from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
-from delf.protocols.conversation import Conversation, SupportsConversations
+from delf.protocols.conversation import Conversation
 from delf.protocols.model import ModelContext
+from delf.protocols.shared_journal import SharedJournal
 from delf.records import dataclass
 from delf.specs import JournalSpec
 from delf.trust.decisions import whole
@@ -99,7 +100,7 @@ class AgentContext:
             secrets=() if project is None else tuple(project.secrets()),
         )
 
-    def open_conversations(self, url: str | None = None) -> SupportsConversations:
+    def open_conversations(self, url: str | None = None) -> SharedJournal:
         """The journal that keeps conversations: the agent's own if it outlives the process.
 
         Args:
@@ -113,8 +114,8 @@ class AgentContext:
         name = own if own in durable else durable_journal(self.host) or usual("journal")
         more = {} if url is None else {"url": url}
         journal = make_journal(self.host, str(name), self.plugin_options, self.environ, **more)
-        if not isinstance(journal, SupportsConversations):
-            raise PluginError(f"the journal {name!r} keeps no conversations; upgrade it")
+        if not isinstance(journal, SharedJournal):
+            raise PluginError(f"the journal {name!r} keeps no conversations; use a shared one")
         return journal
 
     async def ask(self, llm: LLMConfig | None, question: str) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from delf.errors import DelfError, TaskStoppedError
+from delf.errors import TaskStoppedError
 from delf.events import Event, TaskFinished, end_event
-from delf.protocols.journal import Journal, ListPlace, SharedJournal, TaskRecord
-from delf.protocols.search import Found, FoundTask, SupportsSearch, TaskFilter
+from delf.protocols.journal import Journal, ListPlace, TaskRecord
+from delf.protocols.search import Found, FoundTask, TaskFilter
+from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import state_of, stored_states
 from delf.types import TaskState
 from delf_engine.task import TaskOutcome
@@ -47,8 +48,8 @@ async def find_tasks(
 ) -> list[TaskRecord]:
     """Find the newest tasks first, each with its exact state.
 
-    The conditions are those of :meth:`delf.protocols.journal.SharedJournal.find`, but a journal
-    alone cannot tell the tasks that wait for a person from those that run.
+    The conditions are those of ``SharedJournal.find``, but a journal alone
+    cannot tell the tasks that wait for a person from those that run.
 
     Args:
         journal: The journal with the tasks.
@@ -82,20 +83,18 @@ async def search_tasks(
     before: str | None = None,
     waiting: Waiting = waiting_tasks,
 ) -> Found:
-    """Search tasks as :meth:`delf.protocols.search.SupportsSearch.search`, with exact states.
+    """Search tasks as ``SharedJournal.search``, with exact states.
 
     Args:
-        journal: The journal with the tasks; it supports search.
+        journal: The journal with the tasks.
         wanted: The conditions.
         limit: The most tasks to return.
         before: Only those older than the task with this id.
         waiting: Returns the tasks that wait for a person.
 
     Raises:
-        DelfError: When the journal has no search.
+        ConfigurationError: When the journal has no search.
     """
-    if not isinstance(journal, SupportsSearch):
-        raise DelfError("this journal has no search", hint="the plugin journal-sql has one")
     states = _States(journal, waiting)
     found, behind = list[FoundTask](), 0
     for stored in (None,) if wanted.state is None else stored_states(wanted.state):

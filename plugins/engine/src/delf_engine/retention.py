@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
-from delf.protocols.journal import Ages, Pruned, SharedJournal
+from delf.protocols.journal import Ages, Pruned
+from delf.protocols.shared_journal import SharedJournal
 
 OUTPUT_PREFIX: Final = "delf-out-"
 """The beginning of the names of temporary folders that output files are written into."""

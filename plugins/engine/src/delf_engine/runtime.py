@@ -21,7 +21,8 @@ from delf.errors import (
 from delf.events import Event, StoppedBy, TaskStarted, end_event, end_of
 from delf.machine.descriptors import descriptors_left
 from delf.protocols.connection import Heard, SupportsLearning
-from delf.protocols.journal import Journal, SharedJournal
+from delf.protocols.journal import Journal
+from delf.protocols.shared_journal import SharedJournal
 from delf.tools.context import ChildResult
 from delf_engine.calls.children import ChildTasks
 from delf_engine.calls.contexts import CallContexts

@@ -17,7 +17,8 @@ from delf.errors import DelfError
 from delf.events import StoppedBy
 from delf.machine.contexts import without_context
 from delf.network.outages import Outage
-from delf.protocols.journal import Journal, SharedJournal
+from delf.protocols.journal import Journal
+from delf.protocols.shared_journal import SharedJournal
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 1.0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from delf.events import Event, decode, encode
+from delf_journal_sql.database import SqlRow
 from delf_journal_sql.errors import JournalError
 
 _LEVEL: Final = 1
@@ -73,31 +74,28 @@ def pack(event: Event, limit: int) -> Packed:
     )
 
 
-def unpack(
-    task_id: str, row: tuple[int, float, str, int, str, str | None], blob: Callable[[str], bytes]
-) -> Event:
+def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
     """The event of a row.
 
     Args:
         task_id: Whose it is.
-        row: Its ``seq``, ``at``, ``type``, ``v``, ``data`` and ``blobs``.
+        row: Has its ``seq``, ``at``, ``type``, ``v``, ``data`` and ``blobs``.
         blob: Gives a blob by its digest.
 
     Raises:
         JournalError: When the row cannot be read.
         DelfError: When a newer delf wrote it.
     """
-    seq, at, kind, version, data, blobs = row
     try:
-        values: dict[str, Any] = json.loads(data)
-        if blobs:
-            for name, digest in json.loads(blobs).items():
+        values: dict[str, Any] = json.loads(row.data)
+        if row.blobs:
+            for name, digest in json.loads(row.blobs).items():
                 values[name] = value_of(digest, blob)
-        record = {"type": kind, "v": version, "task_id": task_id, "seq": seq, "at": at}
+        record = {"type": row.type, "v": row.v, "task_id": task_id, "seq": row.seq, "at": row.at}
         return decode({**record, "data": values})
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise JournalError(
-            f"event {seq} of task {task_id} is damaged: {type(error).__name__}: {error}"
+            f"event {row.seq} of task {task_id} is damaged: {type(error).__name__}: {error}"
         ) from error
 
 

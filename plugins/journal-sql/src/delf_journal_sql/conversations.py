@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from delf.messages import Role
 from delf.protocols.conversation import ChatMessage, ConversationRecord, ConversationState
@@ -67,7 +67,7 @@ class SqlConversations:
                 if done is not None:
                     return done
             head = _head(connection, self._namespace, conversation)
-            seen = 0 if head is None else head[1]
+            seen = 0 if head is None else head.last
             return _append(connection, self._namespace, conversation, head, some)
 
         return await self.writing(write)
@@ -90,7 +90,7 @@ class SqlConversations:
             rows = connection.execute(
                 f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - own names
                 "WHERE conversation = :key AND seq > :after ORDER BY seq LIMIT :limit",
-                {"key": head[0], "after": after, "limit": limit},
+                {"key": head.id, "after": after, "limit": limit},
             )
             return [_message(row) for row in rows]
 
@@ -124,7 +124,7 @@ class SqlConversations:
         def write(connection: Connection) -> None:
             head = _head(connection, self._namespace, conversation)
             if head is not None:
-                _forget(connection, head[0])
+                _forget(connection, head.id)
 
         await self.writing(write)
 
@@ -210,16 +210,23 @@ def _forget(connection: Connection, key: int, unchanged_since: float | None = No
     return bool(rows)
 
 
-def _head(
-    connection: Connection, namespace: str, name: str
-) -> tuple[int, int, int, str | None] | None:
-    """Key, last position, last summarised position and summary."""
+class _Head(NamedTuple):
+    """A conversation: key, last position, last summarised position and summary."""
+
+    id: int
+    last: int
+    summarized: int
+    summary: str | None
+
+
+def _head(connection: Connection, namespace: str, name: str) -> _Head | None:
+    """Find a conversation."""
     rows = connection.execute(
         "SELECT id, last, summarized, summary FROM delf_conversations "
         "WHERE namespace = :namespace AND name = :name",
         {"namespace": namespace, "name": name},
     )
-    return cast("tuple[int, int, int, str | None]", tuple(rows[0])) if rows else None
+    return _Head(*rows[0]) if rows else None
 
 
 def _load(
@@ -250,7 +257,7 @@ def _position_of(
     rows = connection.execute(
         f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - own names
         "WHERE conversation = :key AND seq > :after ORDER BY seq",
-        {"key": head[0], "after": after},
+        {"key": head.id, "after": after},
     )
     wanted = [(plain_text(m.content), m.at, m.task_id) for m in messages]
     there = [(content, at, task_id) for _, _, content, at, task_id in rows]
@@ -264,11 +271,11 @@ def _append(
     connection: Connection,
     namespace: str,
     name: str,
-    head: tuple[int, int, int, str | None] | None,
+    head: _Head | None,
     messages: Sequence[ChatMessage],
 ) -> int:
     if not messages:
-        return head[1] if head is not None else 0
+        return head.last if head is not None else 0
     if head is None:
         rows = connection.execute(
             "INSERT INTO delf_conversations "
@@ -276,8 +283,8 @@ def _append(
             "VALUES (:namespace, :name, '', :at, 0, 0, 0) RETURNING id",
             {"namespace": namespace, "name": name, "at": messages[-1].at},
         )
-        head = (int(rows[0][0]), 0, 0, None)
-    key, last = head[:2]
+        head = _Head(int(rows[0].id), 0, 0, None)
+    key, last = head.id, head.last
     rows = [
         (key, number, plain_text(m.role), plain_text(m.content), m.at, m.task_id)
         for number, m in enumerate(messages, last + 1)

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections import namedtuple
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-SqlRow = Sequence[Any]
+SqlRow = Any
+"""A row that a statement returns: a named tuple, whose fields are the columns."""
 
 _CHUNKS: Final = (128, 16, 1)
 """Rows that one statement inserts: few sizes, so that few statements are read by the database."""
+
+
+@cache
+def _row_type(columns: tuple[str, ...]) -> Any:
+    # The columns are those of a statement, so a typed class cannot name them.
+    return namedtuple("Row", columns, rename=True)  # noqa: PYI024 # pyright: ignore[reportUntypedNamedTuple]
+
+
+def named(columns: Iterable[str], rows: Iterable[Sequence[Any]]) -> list[SqlRow]:
+    """Name the fields of rows by their columns; a column without a name has its number."""
+    return [*map(_row_type(tuple(columns))._make, rows)]
 
 
 class Connection(Protocol):
@@ -21,10 +43,10 @@ class Connection(Protocol):
     """
 
     def execute(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[SqlRow]:
-        """Run a statement; the rows that it returns."""
+        """Run a statement; the rows that it returns, with the columns as their fields."""
         ...
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[SqlRow]) -> None:
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows."""
         ...
 
@@ -36,7 +58,7 @@ class Connection(Protocol):
         """The names of the tables with a name of delf's."""
         ...
 
-    def stream(self, table: str) -> tuple[Sequence[str], Iterator[SqlRow]]:
+    def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
         """The columns of a table, and all its rows, of which few are in memory at once."""
         ...
 
@@ -166,7 +188,7 @@ class Database(Protocol):
         ...
 
 
-def in_chunks(rows: Sequence[SqlRow]) -> Iterator[Sequence[SqlRow]]:
+def in_chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]]:
     """Rows as they are inserted: those of one statement together."""
     start = 0
     for size in _CHUNKS:

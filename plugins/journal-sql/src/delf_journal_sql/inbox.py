@@ -9,7 +9,7 @@ import functools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from delf.errors import UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested, ApprovalVoted
@@ -112,9 +112,9 @@ def find_requests(
     found: dict[str, RequestRecord] = {}
     lives = looking(now)
     for row in rows:
-        task = stored_task(row[7:], lives)
-        blob = functools.cache(functools.partial(blob_data, connection, row[0]))
-        event = unpack(task.task_id, cast("Any", tuple(row[1:7])), blob)
+        task = stored_task(row, lives)
+        blob = functools.cache(functools.partial(blob_data, connection, row.id))
+        event = unpack(task.task_id, row, blob)
         if isinstance(event, ApprovalRequested):
             found[event.request_id] = RequestRecord(requested=event, decided=None, task=task)
         elif isinstance(event, ApprovalDecided) and event.request_id in found:
@@ -139,7 +139,7 @@ def _with_votes(connection: Connection, record: RequestRecord) -> RequestRecord:
         {"task": (key := key_of(connection, name))},
     )
     blob = functools.partial(blob_data, connection, key)
-    events = [unpack(name, cast("Any", tuple(row)), blob) for row in rows]
+    events = [unpack(name, row, blob) for row in rows]
     asked = record.requested.request_id
     votes = [e for e in events if isinstance(e, ApprovalVoted) and e.request_id == asked]
     return replace(record, votes=votes)
@@ -164,8 +164,8 @@ def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecis
     )
     asked: dict[str, ApprovalRequested] = {}
     blob = functools.cache(functools.partial(blob_data, connection, key))
-    for task_id, *row in rows:
-        event = unpack(task_id, cast("Any", tuple(row)), blob)
+    for row in rows:
+        event = unpack(row.task_id, row, blob)
         if isinstance(event, ApprovalRequested):
             asked[event.request_id] = event
         elif isinstance(event, ApprovalDecided) and event.remember == "until_revoked":

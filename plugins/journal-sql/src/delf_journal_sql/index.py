@@ -182,10 +182,10 @@ def advance(connection: Connection, database: Database, limit: int) -> int:
         return 0
     step = _Step()
     for row in rows:
-        if row[4] in _READ:
+        if row.type in _READ:
             _read(connection, step, row)
     _store(connection, database, step)
-    connection.execute("UPDATE delf_index SET position = :pos", {"pos": rows[-1][0]})
+    connection.execute("UPDATE delf_index SET position = :pos", {"pos": rows[-1].pos})
     return behind(connection) if len(rows) == limit else 0
 
 
@@ -265,8 +265,8 @@ _NO_WORDS: Final = frozenset({"ModelReplied", "ApprovalRequested", "ApprovalDeci
 
 def _read(connection: Connection, step: _Step, row: SqlRow) -> None:
     """Add an event to a step."""
-    _, task, seq, at, kind, raw, blobs = row
-    data = data_of(connection, task, raw, blobs)
+    task, at, kind = row.task, row.at, row.type
+    data = data_of(connection, task, row.data, row.blobs)
     match kind:
         case "TaskQueued" | "TaskStarted":
             step.tasks.setdefault(task, (_person(data), int(data.get("parent") is not None)))
@@ -295,7 +295,7 @@ def _read(connection: Connection, step: _Step, row: SqlRow) -> None:
     if kind not in _NO_WORDS:
         words = [word for _, text in texts_of(kind, data) for word in words_of(text)]
         if words:
-            step.words.append((place_of(task, seq), " ".join(words)))
+            step.words.append((place_of(task, row.seq), " ".join(words)))
 
 
 def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> dict[str, Any]:

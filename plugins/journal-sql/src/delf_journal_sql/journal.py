@@ -55,7 +55,7 @@ _INDEXED_AT_ONCE: Final = 200
 
 
 class SqlJournal:
-    """Implements :class:`delf.protocols.journal.SharedJournal`, which tells what each method does.
+    """Implements :class:`delf.protocols.shared_journal.SharedJournal`, which tells what methods do.
 
     It also looks after itself, keeps people and their logins, and is searched.
 
@@ -154,7 +154,7 @@ class SqlJournal:
         return await self._read(lambda c: store.count_tasks(c, self.database.now(c)))
 
     async def check(self) -> None:
-        """Look at all that is kept; see :class:`delf.protocols.journal.SharedJournal`."""
+        """Look at all that is kept; see :class:`delf.protocols.shared_journal.SharedJournal`."""
         await self._read(self.database.check)
 
     @property
@@ -173,7 +173,7 @@ class SqlJournal:
         return await self._read(look)
 
     async def back_up(self, path: Path) -> None:
-        """Copy it into a new file; see :class:`delf.protocols.journal.SupportsUpkeep`."""
+        """Copy it into a new file; see :class:`delf.protocols.shared_journal.SharedJournal`."""
 
         def copy() -> None:
             self._open()
@@ -438,7 +438,7 @@ class SqlJournal:
         return await self._write(lambda c: store.remove_tasks(c, names, self.database.now(c)))
 
     async def index(self, seconds: float) -> int:
-        """Bring the index up to date; see :class:`delf.protocols.search.SupportsSearch`."""
+        """Bring the index up to date; see :class:`delf.protocols.shared_journal.SharedJournal`."""
         # Some events at a time: a transaction that indexes holds up all who write.
         end, left = time.monotonic() + seconds, await self._read(index.behind)
         while left and time.monotonic() < end:

@@ -7,14 +7,14 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from delf.protocols.journal import PerhapsAlive
 from delf.types import TaskState
-from delf_journal_sql.database import Connection, Database
+from delf_journal_sql.database import Connection, Database, SqlRow
 
 HEARTBEAT_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 30.0
@@ -100,12 +100,23 @@ class Owner:
         connection.execute("DELETE FROM delf_owners WHERE owner = :key", {"key": self.key})
 
 
-def owner_of(values: Sequence[Any]) -> dict[str, Any]:
-    """Return the values of ``COLUMNS`` by name; every value is None where the owner left."""
-    return dict(zip(("pid", "birth", "host", "place", "heartbeat", "lease"), values, strict=True))
+class Process(NamedTuple):
+    """The process that owns a task; every value is None where it left in order."""
+
+    pid: Any
+    birth: str | None
+    host: str | None
+    place: str | None
+    heartbeat: Any
+    lease: float | None
 
 
-def is_alive(row: Mapping[str, Any], now: float) -> bool:
+def owner_of(row: SqlRow) -> Process:
+    """Return the owner in a row with ``COLUMNS``."""
+    return Process(row.pid, row.birth, row.host, row.place, row.heartbeat, row.lease)
+
+
+def is_alive(row: Process, now: float) -> bool:
     """Tell whether a process still runs.
 
     On this machine the kernel knows; of others, and of those with a lease, only their heartbeat
@@ -115,39 +126,39 @@ def is_alive(row: Mapping[str, Any], now: float) -> bool:
         row: Of :func:`owner_of`.
         now: The time by which heartbeats are compared.
     """
-    if row["place"] is None:
+    if row.place is None:
         return False
-    lease = row["lease"]
-    if lease is None and row["place"] == place() and row["birth"] is not None:
-        return birth_of(row["pid"]) == row["birth"]
-    return abs(now - row["heartbeat"]) < (SILENCE_SECONDS if lease is None else lease)
+    lease = row.lease
+    if lease is None and row.place == place() and row.birth is not None:
+        return birth_of(row.pid) == row.birth
+    return abs(now - row.heartbeat) < (SILENCE_SECONDS if lease is None else lease)
 
 
-def perhaps_alive(row: Mapping[str, Any]) -> PerhapsAlive | None:
+def perhaps_alive(row: Process) -> PerhapsAlive | None:
     """The process that lost its tasks, unless it is known to be gone.
 
     Args:
-        row: Of :func:`owner_of`; of one that left in order, all is None.
+        row: Of :func:`owner_of`.
     """
-    if row["place"] is None:
+    if row.place is None:
         return None
-    here = row["place"] == place() and row["birth"] is not None
-    if here and birth_of(row["pid"]) != row["birth"]:
+    here = row.place == place() and row.birth is not None
+    if here and birth_of(row.pid) != row.birth:
         return None
-    lease = SILENCE_SECONDS if row["lease"] is None else float(row["lease"])
-    return PerhapsAlive(process=f"pid {row['pid']} on {row['host']}", lease=lease)
+    lease = SILENCE_SECONDS if row.lease is None else float(row.lease)
+    return PerhapsAlive(process=f"pid {row.pid} on {row.host}", lease=lease)
 
 
-def looking(now: float) -> Callable[[tuple[Any, ...]], bool]:
-    """:func:`is_alive` of ``COLUMNS``, for many tasks: it looks at each owner once.
+def looking(now: float) -> Callable[[Process], bool]:
+    """Make :func:`is_alive` for many tasks: it looks at each owner once.
 
     Args:
         now: The time by which heartbeats are compared.
     """
 
     @functools.cache
-    def look(values: tuple[Any, ...]) -> bool:
-        return is_alive(owner_of(values), now)
+    def look(owner: Process) -> bool:
+        return is_alive(owner, now)
 
     return look
 
@@ -162,9 +173,9 @@ def forget_dead(connection: Connection, now: float) -> None:
         "(SELECT 1 FROM delf_tasks AS t WHERE t.owner = o.owner "
         f"AND t.state = '{TaskState.RUNNING}')"
     )
-    for key, *owner in rows:
-        if not is_alive(owner_of(owner), now):
-            connection.execute("DELETE FROM delf_owners WHERE owner = :owner", {"owner": key})
+    for row in rows:
+        if not is_alive(owner_of(row), now):
+            connection.execute("DELETE FROM delf_owners WHERE owner = :owner", {"owner": row.owner})
 
 
 def living(connection: Connection, now: float) -> list[str]:
@@ -175,4 +186,4 @@ def living(connection: Connection, now: float) -> list[str]:
         now: The time by which heartbeats are compared.
     """
     rows = connection.execute(f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o")  # noqa: S608 - own names
-    return [str(key) for key, *owner in rows if is_alive(owner_of(owner), now)]
+    return [str(row.owner) for row in rows if is_alive(owner_of(row), now)]

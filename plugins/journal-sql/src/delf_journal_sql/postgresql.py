@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import OptionalDependencyError
 from delf_journal_sql.copying import copy_tables
-from delf_journal_sql.database import Connection, SqlRow, WordSearch, in_chunks, transaction
+from delf_journal_sql.database import Connection, SqlRow, WordSearch, in_chunks, named, transaction
 from delf_journal_sql.errors import (
     ConnectionLostError,
     DuplicateRowError,
@@ -60,9 +60,10 @@ class PostgresConnection:
         """Run a statement; the rows that it returns."""
         with self._database.explained(self._raw):
             cursor = self._raw.execute(_text(sql), parameters or {})
-            return cursor.fetchall() if cursor.description is not None else []
+            columns = [column.name for column in cursor.description or ()]
+            return named(columns, cursor.fetchall()) if columns else []
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[SqlRow]) -> None:
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows, many with one statement.
 
         Not by a pipeline: a process that is stopped within one would keep its locks, as the
@@ -88,7 +89,7 @@ class PostgresConnection:
         sql = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema()"
         return {name for (name,) in self.execute(sql) if str(name).startswith("delf_")}
 
-    def stream(self, table: str) -> tuple[Sequence[str], Iterator[SqlRow]]:
+    def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
         """The columns of a table, and all its rows, of which few are in memory at once."""
         cursor = self._raw.cursor(name=f"all_{table}")
         with self._database.explained(self._raw):
@@ -96,7 +97,7 @@ class PostgresConnection:
         columns = [column.name for column in cursor.description or ()]
         return columns, self._rows_of(cursor)
 
-    def _rows_of(self, cursor: psycopg.ServerCursor[Any]) -> Iterator[SqlRow]:
+    def _rows_of(self, cursor: psycopg.ServerCursor[Any]) -> Iterator[Sequence[Any]]:
         with self._database.explained(self._raw), cursor:
             yield from cursor
 

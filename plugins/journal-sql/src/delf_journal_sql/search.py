@@ -36,9 +36,10 @@ _SLOT: Final = 900
 _HITS: Final = 2_000
 """Places of words that are read at once."""
 _SUMS: Final = (
-    "SUM(u.calls), SUM(u.failed), SUM(u.questions), "
-    "SUM(u.waited + u.waiting * COALESCE(t.finished_at, :now)), "
-    "SUM(u.input), SUM(u.cached), SUM(u.output), SUM(u.cost), SUM(u.unpriced)"
+    "SUM(u.calls) AS calls, SUM(u.failed) AS failed, SUM(u.questions) AS questions, "
+    "SUM(u.waited + u.waiting * COALESCE(t.finished_at, :now)) AS waited, SUM(u.input) AS input, "
+    "SUM(u.cached) AS cached, SUM(u.output) AS output, SUM(u.cost) AS cost, "
+    "SUM(u.unpriced) AS unpriced"
 )
 
 
@@ -65,7 +66,7 @@ def find(
     limit: int,
     before: str | None,
 ) -> Found:
-    """The newest tasks that meet a filter; see :class:`delf.protocols.search.SupportsSearch`."""
+    """The newest tasks that meet a filter; see ``SharedJournal.search``."""
     left = behind(connection)
     terms = terms_of(wanted.text or "")
     if not is_there(connection) or (wanted.text and not terms):
@@ -105,8 +106,7 @@ def _newest(
     )
     lives = looking(now)
     return [
-        (int(key), FoundTask(task=stored_task(row, lives), person=person))
-        for key, person, *row in rows
+        (int(row.id), FoundTask(task=stored_task(row, lives), person=row.person)) for row in rows
     ]
 
 
@@ -202,25 +202,28 @@ def _of_tasks(
     """The figures of groups of whole tasks."""
     source = "FROM delf_tasks AS t JOIN delf_index_tasks AS i ON i.task = t.id"
     rows = connection.execute(
-        f"SELECT {group}, SUM(1 - i.is_child), "
-        f"SUM({_ended(TaskState.FAILED)}), SUM({_ended(TaskState.STOPPED)}) "
+        f"SELECT {group} AS one, SUM(1 - i.is_child) AS tasks, "
+        f"SUM({_ended(TaskState.FAILED)}) AS failed, SUM({_ended(TaskState.STOPPED)}) AS stopped "
         f"{source} {_where(where)} GROUP BY 1 ORDER BY 1",
         values,
     )
     found = {
-        row[0]: Figures(
-            group=str(row[0]), tasks=int(row[1]), failed=int(row[2]), stopped=int(row[3])
+        row.one: Figures(
+            group=str(row.one),
+            tasks=int(row.tasks),
+            failed=int(row.failed),
+            stopped=int(row.stopped),
         )
         for row in rows
     }
     sums = connection.execute(
-        f"SELECT {group}, u.kind, {_SUMS} {source} "
+        f"SELECT {group} AS one, u.kind, {_SUMS} {source} "
         f"JOIN delf_index_uses AS u ON u.task = t.id {_where(where)} GROUP BY 1, 2",
         {**values, "now": now},
     )
-    for key, kind, *numbers in sums:
-        add = _money(numbers) if kind == "model" else _calls(numbers)
-        found[key] = replace(found[key], **add)
+    for row in sums:
+        add = _money(row) if row.kind == "model" else _calls(row)
+        found[row.one] = replace(found[row.one], **add)
     return list(found.values())
 
 
@@ -247,10 +250,10 @@ def _of_uses(
         values,
     )
     sums = connection.execute(
-        f"SELECT {group}, {_SUMS} {source} GROUP BY 1",
+        f"SELECT {group} AS one, {_SUMS} {source} GROUP BY 1",
         {**values, "now": now},
     )
-    numbers = {row[0]: row[1:] for row in sums}
+    numbers = {row.one: row for row in sums}
     return [
         Figures(
             group=str(name),
@@ -269,23 +272,21 @@ def _ended(state: TaskState) -> str:
 
 
 def _calls(numbers: SqlRow) -> dict[str, Any]:
-    calls, failed, questions, waited = numbers[:4]
     return {
-        "calls": int(calls),
-        "failed_calls": int(failed),
-        "questions": int(questions),
-        "waited_seconds": round(max(float(waited), 0.0), 3),
+        "calls": int(numbers.calls),
+        "failed_calls": int(numbers.failed),
+        "questions": int(numbers.questions),
+        "waited_seconds": round(max(float(numbers.waited), 0.0), 3),
     }
 
 
 def _money(numbers: SqlRow) -> dict[str, Any]:
-    read, cached, written, cost, unpriced = numbers[4:]
     return {
-        "input_tokens": int(read),
-        "cached_tokens": int(cached),
-        "output_tokens": int(written),
-        "cost_usd": float(cost),
-        "unpriced": int(unpriced),
+        "input_tokens": int(numbers.input),
+        "cached_tokens": int(numbers.cached),
+        "output_tokens": int(numbers.output),
+        "cost_usd": float(numbers.cost),
+        "unpriced": int(numbers.unpriced),
     }
 
 
@@ -360,7 +361,7 @@ def _with_excerpt(
     if not rows:
         return found
     blob = functools.partial(blob_data, connection, key)
-    event = unpack(found.task.task_id, cast("Any", tuple(rows[0])), blob)
+    event = unpack(found.task.task_id, rows[0], blob)
     data = {name: getattr(event, name, None) for name in _TEXT_FIELDS}
     texts = texts_of(type(event).__name__, cast("Mapping[str, Any]", to_jsonable(data)))
     part, text, at = _best(texts, terms)

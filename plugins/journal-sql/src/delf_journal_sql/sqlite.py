@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.machine.own_files import make_private_folder
-from delf_journal_sql.database import Connection, SqlRow, WordSearch, in_chunks
+from delf_journal_sql.database import Connection, SqlRow, WordSearch, in_chunks, named
 from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetupError
 from delf_journal_sql.settings import JournalSettings
 
@@ -53,9 +53,11 @@ class SqliteConnection:
     def execute(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[SqlRow]:
         """Run a statement; the rows that it returns."""
         try:
-            return self._raw.execute(sql, parameters or {}).fetchall()
+            cursor = self._raw.execute(sql, parameters or {})
+            rows = cursor.fetchall()
         except sqlite3.Error as error:
             raise explain(error, self._path, self._wait) from error
+        return named((column[0] for column in cursor.description), rows) if rows else []
 
     def copy_to(self, path: Path) -> None:
         """Copy the whole database into an empty file, as SQLite's own backup does."""
@@ -74,7 +76,7 @@ class SqliteConnection:
         except sqlite3.Error as error:
             raise explain(error, self._path, self._wait) from error
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[SqlRow]) -> None:
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows, many with one statement."""
         place = f"({', '.join('?' * len(columns))})"
         head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
@@ -99,7 +101,7 @@ class SqliteConnection:
         )
         return {name for (name,) in self.execute(sql) if str(name).startswith("delf_")}
 
-    def stream(self, table: str) -> tuple[Sequence[str], Iterator[SqlRow]]:
+    def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
         """The columns of a table, and all its rows, of which few are in memory at once."""
         try:
             cursor = self._raw.execute(f"SELECT * FROM {table}")  # noqa: S608 - own names

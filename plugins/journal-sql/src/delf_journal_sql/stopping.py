@@ -8,7 +8,8 @@ from typing import Final
 
 from delf.errors import DelfError, TaskStoppedError
 from delf.events import StoppedBy, TaskFinished, end_of
-from delf.protocols.journal import SharedJournal, TaskRecord
+from delf.protocols.journal import TaskRecord
+from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 
 STOP: Final = "cancel"

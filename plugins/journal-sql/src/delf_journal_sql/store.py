@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event
@@ -15,20 +15,18 @@ from delf_journal_sql import index
 from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection, SqlRow
-from delf_journal_sql.owners import COLUMNS, living, looking, owner_of
+from delf_journal_sql.owners import COLUMNS, Process, living, looking, owner_of
 from delf_journal_sql.schema import INPUTS
 from delf_journal_sql.settings import AT_REST
 
 EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
 TASK: Final = (
     "t.task_id, t.task, t.origin, t.state, t.started_at, t.finished_at, t.duration_ms, "
-    "t.cost_usd, t.error, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id), t.queue, "
-    "t.limit_key, t.losses, t.tries, t.not_before"
+    "t.cost_usd, t.error, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) AS events, "
+    "t.queue, t.limit_key, t.losses, t.tries, t.not_before"
 )
 _AT_ONCE: Final = 200
 """Tasks of one statement: databases limit its parameters."""
-_OWN: Final = 15
-"""The number of columns in ``TASK``; those of the owner follow."""
 
 
 def key_of(connection: Connection, task_id: str) -> int:
@@ -63,7 +61,7 @@ def read_events(connection: Connection, task_id: str, after: int) -> list[Event]
         {"task": key, "after": after},
     )
     blob = functools.cache(functools.partial(blob_data, connection, key))
-    return [unpack(task_id, cast("Any", row), blob) for row in rows]
+    return [unpack(task_id, row, blob) for row in rows]
 
 
 def task_ids(connection: Connection) -> list[str]:
@@ -89,19 +87,20 @@ def events_from(
         {"pos": position, "limit": limit, **({"task_id": task_id} if only else {})},
     )
     return [
-        (pos, unpack(name, cast("Any", tuple(row)), functools.partial(blob_data, connection, key)))
-        for pos, key, name, *row in rows
+        (row.pos, unpack(row.task_id, row, functools.partial(blob_data, connection, row.id)))
+        for row in rows
     ]
 
 
 def changed_since(connection: Connection, position: int) -> tuple[int, set[str]]:
     """The newest position, and the tasks with events after another one."""
     rows = connection.execute(
-        "SELECT MAX(e.pos), t.task_id FROM delf_events AS e JOIN delf_tasks AS t ON t.id = e.task "
-        "WHERE e.pos > :pos GROUP BY t.task_id",
+        "SELECT MAX(e.pos) AS pos, t.task_id FROM delf_events AS e "
+        "JOIN delf_tasks AS t ON t.id = e.task WHERE e.pos > :pos GROUP BY t.task_id",
         {"pos": position},
     )
-    return max((int(row[0]) for row in rows), default=position), {str(row[1]) for row in rows}
+    newest = max((int(row.pos) for row in rows), default=position)
+    return newest, {str(row.task_id) for row in rows}
 
 
 def find_tasks(
@@ -220,30 +219,27 @@ def like_text(text: str) -> str:
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
-def stored_task(row: SqlRow, lives: Callable[[tuple[Any, ...]], bool]) -> TaskRecord:
+def stored_task(row: SqlRow, lives: Callable[[Process], bool]) -> TaskRecord:
     """A row of ``TASK`` and ``COLUMNS`` as a task; ``lives`` is of :func:`looking`."""
-    task_id, task, origin, state, started, finished, duration, cost, error, events, queue = row[:11]
-    key, losses, tries, not_before = row[11:_OWN]
-    owner = owner_of(row[_OWN:])
-    is_begun = state == TaskState.RUNNING
-    alive = is_begun and lives(tuple(row[_OWN:]))
+    is_begun = row.state == TaskState.RUNNING
+    alive = is_begun and lives(owner_of(row))
     return TaskRecord(
-        task_id=task_id,
-        task=task,
-        origin=origin,
-        state=TaskState.INTERRUPTED if is_begun and not alive else TaskState(state),
-        started_at=started,
-        finished_at=finished,
-        duration_ms=duration,
-        cost_usd=cost,
-        error=error,
-        events=events or 0,
-        owner=f"pid {owner['pid']} on {owner['host']}" if alive else None,
-        queue=queue,
-        key=key,
-        losses=losses or 0,
-        tries=tries or 0,
-        not_before=not_before,
+        task_id=row.task_id,
+        task=row.task,
+        origin=row.origin,
+        state=TaskState.INTERRUPTED if is_begun and not alive else TaskState(row.state),
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        duration_ms=row.duration_ms,
+        cost_usd=row.cost_usd,
+        error=row.error,
+        events=row.events or 0,
+        owner=f"pid {row.pid} on {row.host}" if alive else None,
+        queue=row.queue,
+        key=row.limit_key,
+        losses=row.losses or 0,
+        tries=row.tries or 0,
+        not_before=row.not_before,
     )
 
 
@@ -369,9 +365,10 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
     )
     lives = looking(now)
     gone = {
-        int(key): str(name)
-        for key, name, state, *owner in rows
-        if state != TaskState.QUEUED and not (state == TaskState.RUNNING and lives(tuple(owner)))
+        int(row.id): str(row.task_id)
+        for row in rows
+        if row.state != TaskState.QUEUED
+        and not (row.state == TaskState.RUNNING and lives(owner_of(row)))
     }
     if not gone:
         return Pruned()

@@ -10,7 +10,7 @@ from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
 from delf.protocols.journal import PerhapsAlive
 from delf.types import TaskState
 from delf_journal_sql.codec import Packed, plain_text
-from delf_journal_sql.database import Connection, Database, SqlRow
+from delf_journal_sql.database import Connection, Database
 from delf_journal_sql.errors import JournalConflictError
 from delf_journal_sql.owners import COLUMNS, Owner, is_alive, owner_of, perhaps_alive
 
@@ -40,7 +40,7 @@ class Tasks:
     open: dict[str, _Task] = field(default_factory=dict[str, _Task])
     held: set[str] = field(default_factory=set[str])
     lost: set[str] = field(default_factory=set[str])
-    _rows: list[SqlRow] = field(default_factory=list[SqlRow])
+    _rows: list[tuple[Any, ...]] = field(default_factory=list["tuple[Any, ...]"])
     _finished: list[str] = field(default_factory=list[str])
 
     def check(self, connection: Connection, task_ids: Iterable[str]) -> None:
@@ -144,7 +144,8 @@ class Tasks:
             {"id": task_id},
         )
         before: PerhapsAlive | None = None
-        for key, state, owner, *columns in rows:
+        for row in rows:
+            key, state, owner = row.id, row.state, row.owner
             if failed and state == TaskState.FAILED:
                 connection.execute(
                     "UPDATE delf_tasks SET state = :running, owner = :owner, "
@@ -154,16 +155,16 @@ class Tasks:
                 continue
             if owner == self.owner.key or state not in (TaskState.RUNNING, TaskState.QUEUED):
                 continue  # one that is over stays so
-            row = owner_of(columns)
-            if owner is not None and is_alive(row, self.database.now(connection)):
+            process = owner_of(row)
+            if owner is not None and is_alive(process, self.database.now(connection)):
                 here = (self.owner.pid, self.owner.birth, self.owner.place)
-                if (row["pid"], row["birth"], row["place"]) == here:
+                if (process.pid, process.birth, process.place) == here:
                     raise _held_here(task_id)
                 raise JournalConflictError(
-                    f"task {task_id} is being worked on by process {row['pid']} on {row['host']}",
+                    f"task {task_id} is being worked on by process {row.pid} on {row.host}",
                     hint="wait for it, or end that process first",
                 )
-            before = perhaps_alive(row)
+            before = perhaps_alive(process)
             connection.execute(
                 "UPDATE delf_tasks SET losses = COALESCE(losses, 0) + CASE WHEN owner IS NULL "
                 "THEN 0 ELSE 1 END, owner = :owner, state = :running WHERE id = :key",

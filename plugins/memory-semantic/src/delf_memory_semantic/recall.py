@@ -15,7 +15,8 @@ from delf import Connection, action
 from delf.errors import DelfError, ToolRefusedError
 from delf.machine.contexts import shared_task
 from delf.protocols.context import PluginContext
-from delf.protocols.conversation import ChatMessage, ConversationStore, SupportsConversations
+from delf.protocols.conversation import ChatMessage, ConversationStore
+from delf.protocols.shared_journal import SharedJournal
 from delf.settings import PluginSettings, SecretStr
 from delf.tools.connection import ConnectionOptions
 from delf.tools.ranking import words_of
@@ -78,7 +79,7 @@ class Recall(Connection):
     def __init__(self, *first: Any, **options: Unpack[RecallOptions]) -> None:
         super().__init__(*first, **options)
         self._context: PluginContext | None = None
-        self._journal: SupportsConversations | None = None
+        self._journal: SharedJournal | None = None
         self._index: MessageIndex | None = None
         self._seen: dict[str, tuple[float, int]] = {}
         self._following = asyncio.Lock()

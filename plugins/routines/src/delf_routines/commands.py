@@ -15,7 +15,8 @@ import click
 from delf import Agent
 from delf.errors import ConfigurationError, DelfError, FolderNotTrustedError
 from delf.events import Event, TaskQueued, TaskStarted
-from delf.protocols.journal import SharedJournal, TaskRecord
+from delf.protocols.journal import TaskRecord
+from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.strategy import ToolDescription
 from delf.terminal import visible
 from delf.trust.decisions import Trust

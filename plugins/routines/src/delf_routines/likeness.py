@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from delf.errors import DelfError
 from delf.events import CallStarted
-from delf.protocols.journal import SharedJournal, TaskRecord
+from delf.protocols.journal import TaskRecord
+from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf_routines.calls import call_text, read_call
 from delf_routines.routine import Parameter, Routine, Value

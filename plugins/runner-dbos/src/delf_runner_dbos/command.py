@@ -13,7 +13,7 @@ import click
 
 from delf import plugin_context
 from delf.errors import ConfigurationError
-from delf.protocols.journal import SharedJournal
+from delf.protocols.shared_journal import SharedJournal
 from delf_cli.journals import project_journal
 from delf_cli.lazy import BareGroup
 from delf_cli.options import run_options

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskQueued, end_of
 from delf.network.outages import Outage
-from delf.protocols.journal import ListPlace, SharedJournal, SupportsUpkeep, TaskRecord
+from delf.protocols.journal import ListPlace, TaskRecord
+from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf_engine.retention import prune
 from delf_runner_dbos.queue import DbosQueue, Ticket, is_here, task_id_of
@@ -385,9 +386,8 @@ class Runner:
         """Remove what has been over for longer than the journal keeps it."""
         before = time.time() - _REMEMBER_SECONDS
         await self._queue.forget(before)
-        journal: Any = self._journal
-        if isinstance(journal, SupportsUpkeep) and journal.keep:
-            gone = await prune(self._journal, journal.keep)
+        if ages := self._journal.keep:
+            gone = await prune(self._journal, ages)
             if gone.tasks:
                 _log.info("%d tasks forgotten", len(gone.tasks))
         await self._queue.abandon(self._options.queues, before, self._is_unknown)

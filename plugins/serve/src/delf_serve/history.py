@@ -8,12 +8,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Final
 
-from delf.errors import DelfError
+from delf.errors import ConfigurationError, DelfError
 from delf.network.outages import Outage
-from delf.protocols.journal import SharedJournal
-from delf.protocols.search import Figures, SupportsSearch, TaskFilter
+from delf.protocols.search import Figures, TaskFilter
+from delf.protocols.shared_journal import SharedJournal
 from delf_engine.elsewhere import search_tasks
 from delf_engine.views.compare import PARTS, compared
 from delf_serve import schemas as s
@@ -29,13 +29,14 @@ _INDEX_SECONDS: Final = 1.0
 
 async def keep_indexing(journal: SharedJournal) -> None:
     """Bring the journal's index up to date, again and again, where it has one."""
-    if not isinstance(journal, SupportsSearch):
-        return
     outage = Outage(_log, "new events are not found by search", journal.place)
     while True:
         left = 0
         with outage.noted(DelfError):
-            left = await journal.index(_INDEX_SECONDS)
+            try:
+                left = await journal.index(_INDEX_SECONDS)
+            except ConfigurationError:
+                return  # it has none
         await asyncio.sleep(0 if left else _INDEX_SECONDS)
 
 
@@ -109,13 +110,13 @@ def _beside(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
     return rows
 
 
-async def _searched(tasks: Tasks) -> SupportsSearch:
+async def _searched(tasks: Tasks) -> SharedJournal:
     """The journal, with what has just happened in its index."""
-    journal: Any = tasks.journal
-    if not isinstance(journal, SupportsSearch):
-        raise ProblemError(501, "the journal has no search", "the plugin journal-sql has one")
-    await journal.index(_INDEX_SECONDS / 4)
-    return journal
+    try:
+        await tasks.journal.index(_INDEX_SECONDS / 4)
+    except ConfigurationError as error:
+        raise ProblemError(501, error.message, error.hint) from None
+    return tasks.journal
 
 
 def _filter(query: s.FilterQuery, key: Key) -> TaskFilter:

@@ -13,17 +13,9 @@ from typing import Final
 
 from delf.errors import ConfigurationError, DelfError
 from delf.protocols.approval import Decider
-from delf.protocols.people import (
-    RIGHTS,
-    SCOPES,
-    Person,
-    PersonKey,
-    Scope,
-    SupportsPeople,
-    check_name,
-    digest_of,
-)
+from delf.protocols.people import RIGHTS, SCOPES, Person, PersonKey, Scope, check_name, digest_of
 from delf.protocols.sessions import SessionRecord
+from delf.protocols.shared_journal import SharedJournal
 from delf_serve.settings import ServeSettings
 
 _log = logging.getLogger(__name__)
@@ -188,7 +180,7 @@ class Keys:
             return True
         return key in (self._of_people.get(key.digest), self._people.get(key.holder or ""))
 
-    async def look(self, journal: SupportsPeople, *, at_once: bool = False) -> None:
+    async def look(self, journal: SharedJournal, *, at_once: bool = False) -> None:
         """Read the journal's people again, unless that was done a moment ago.
 
         Args:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from delf.errors import ConfigurationError, DelfError
-from delf.protocols.people import Person, PersonChange, SupportsPeople, check_apart
+from delf.protocols.people import Person, PersonChange, check_apart
+from delf.protocols.shared_journal import SharedJournal
 
 _MOST_TRIES: Final = 5
 
@@ -31,7 +32,7 @@ class Changer:
     tell: Tell
 
     async def change(
-        self, keeper: SupportsPeople, name: str, make: Callable[[Person | None], Person]
+        self, keeper: SharedJournal, name: str, make: Callable[[Person | None], Person]
     ) -> Person:
         """Change a person, as often as somebody else is quicker.
 
@@ -54,7 +55,7 @@ class Changer:
                 return after
         raise DelfError("others keep changing the same person", hint="try it again")
 
-    async def keep(self, keeper: SupportsPeople, after: Person, before: Person | None) -> bool:
+    async def keep(self, keeper: SharedJournal, after: Person, before: Person | None) -> bool:
         """Keep a person, and tell of it; False, and nothing changes, if somebody was quicker."""
         if not await keeper.keep_person(after, before):
             return False

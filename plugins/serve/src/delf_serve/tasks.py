@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import ConfigurationError, DelfError, UnknownTaskError
 from delf.events import (
@@ -29,16 +29,9 @@ from delf.events import (
 )
 from delf.machine.contexts import shared_task
 from delf.network.outages import Outage
-from delf.protocols.journal import (
-    Ages,
-    ListPlace,
-    RequestRecord,
-    SharedJournal,
-    SupportsUpkeep,
-    TaskRecord,
-)
-from delf.protocols.people import SupportsPeople, name_of_holder
-from delf.protocols.sessions import SupportsLogins
+from delf.protocols.journal import Ages, ListPlace, RequestRecord, TaskRecord
+from delf.protocols.people import name_of_holder
+from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import state_of
 from delf.types import TaskState
 from delf_cli.answering import why_not_approve
@@ -84,11 +77,6 @@ _OF: Final = "|"
 
 Waiting = Mapping[str, Sequence[RequestRecord]]
 """The requests of tasks that wait for a person, by the ids of the tasks."""
-
-
-@runtime_checkable
-class ServedJournal(SharedJournal, SupportsLogins, SupportsPeople, Protocol):
-    """A shared journal that also keeps people, and who of them is logged in."""
 
 
 def may_decide(record: RequestRecord, key: Key) -> bool:
@@ -167,10 +155,10 @@ class Tasks:
         self._work: set[asyncio.Task[None]] = set()
         self._waiting: tuple[float, dict[str, list[RequestRecord]]] = (0.0, {})
         self._changed = 0.0
-        self._journal: ServedJournal | None = None
+        self._journal: SharedJournal | None = None
 
     @property
-    def journal(self) -> ServedJournal:
+    def journal(self) -> SharedJournal:
         """The agent's journal."""
         if self._journal is None:
             self._journal = shared(self._agent)
@@ -190,9 +178,8 @@ class Tasks:
         """Take up what other processes left, and forget what is old."""
         self._is_ending = False
         self._work.add(shared_task(self._keep_looking()))
-        journal = self.journal
-        if isinstance(journal, SupportsUpkeep) and journal.keep:
-            self._work.add(shared_task(self._keep_forgetting(journal.keep)))
+        if ages := self.journal.keep:
+            self._work.add(shared_task(self._keep_forgetting(ages)))
 
     async def stop(self, seconds: float) -> None:
         """Let what runs end for some time; what has not ended by then can be gone on with.
@@ -636,14 +623,14 @@ class Tasks:
             await asyncio.sleep(_FORGET_SECONDS)
 
 
-def shared(agent: Agent) -> ServedJournal:
+def shared(agent: Agent) -> SharedJournal:
     """The journal of a started agent.
 
     Raises:
         ConfigurationError: When others cannot look into it.
     """
     journal: Any = agent.journal
-    if isinstance(journal, ServedJournal):
+    if isinstance(journal, SharedJournal):
         return journal
     raise ConfigurationError(
         "the agent's journal is not for several processes", hint='Agent(journal="sql")'

@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 import click
 
 from delf.errors import ConfigurationError
-from delf.protocols.journal import SharedJournal
 from delf.protocols.people import (
     LOCAL,
     RIGHTS,
@@ -19,12 +18,11 @@ from delf.protocols.people import (
     Person,
     PersonKey,
     Scope,
-    SupportsPeople,
     check_name,
     digest_of,
     new_secret,
 )
-from delf.protocols.sessions import SupportsLogins
+from delf.protocols.shared_journal import SharedJournal
 from delf_cli import errors
 from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
@@ -151,7 +149,7 @@ def add(
 @click.pass_context
 def list_users(ctx: click.Context, *, as_json: bool) -> None:
     """List the people with their rights and keys."""
-    people = ask_journal(ctx, lambda kept: _keeper(kept).people())
+    people = ask_journal(ctx, lambda kept: kept.people())
     if as_json:
         click.echo(json_text([_data(person) for person in people], indent=2))
         return
@@ -197,8 +195,6 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
     """List the sessions on the page, of all people or of one; or end one."""
 
     async def look(kept: SharedJournal) -> list[dict[str, Any]]:
-        if not isinstance(kept, SupportsLogins):
-            raise _no_people()
         found = [one for one in await kept.logins() if name in (None, one.name)]
         if session is not None:
             found = [one for one in found if one.digest.startswith(session)]
@@ -234,19 +230,9 @@ def _change(ctx: click.Context, name: str, change: Callable[[Person | None], Per
 
     async def work(kept: SharedJournal) -> Person:
         async with tell_observers(ctx) as tell:
-            return await Changer(LOCAL, "delf users", tell).change(_keeper(kept), name, change)
+            return await Changer(LOCAL, "delf users", tell).change(kept, name, change)
 
     return ask_journal(ctx, work)
-
-
-def _keeper(journal: SharedJournal) -> SupportsPeople:
-    if not isinstance(journal, SupportsPeople):
-        raise _no_people()
-    return journal
-
-
-def _no_people() -> ConfigurationError:
-    return ConfigurationError("the journal knows no people", hint='use one that does: "sql"')
 
 
 def _rights(text: str) -> tuple[str, ...]:

@@ -22,11 +22,8 @@ from delf.errors import (
 )
 from delf.machine.contexts import shared_task
 from delf.protocols.approval import Decider, Decision, Edited
-from delf.protocols.journal import (
-    Journal,
-    Note,
-    SharedJournal,
-)
+from delf.protocols.journal import Journal, Note
+from delf.protocols.shared_journal import SharedJournal
 from delf_engine.approvals.decision import Answer, decision_data, decision_of
 from delf_engine.approvals.pending import PendingRequests
 

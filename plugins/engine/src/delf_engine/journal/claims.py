@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from delf.errors import DelfError
 from delf.events import Event, end_event, end_of
-from delf.protocols.journal import Journal, PerhapsAlive, SharedJournal, SupportsReopening
+from delf.protocols.journal import Journal, PerhapsAlive
+from delf.protocols.shared_journal import SharedJournal
 from delf_engine.journal.forks import is_torn
 from delf_engine.waiting import to_its_end
 
@@ -112,11 +113,6 @@ async def _claim(
 ) -> PerhapsAlive | None:
     if not is_over(events):
         return await journal.claim(task_id)
-    if not isinstance(journal, SupportsReopening):
-        raise DelfError(
-            f"the journal cannot let task {task_id} go on after its end",
-            hint='upgrade the plugin of the journal, or use journal = "sql"',
-        )
     return await journal.reopen(task_id)
 
 

@@ -31,7 +31,8 @@ from delf.events import (
     Warned,
 )
 from delf.messages import Usage
-from delf.protocols.journal import Journal, SharedJournal
+from delf.protocols.journal import Journal
+from delf.protocols.shared_journal import SharedJournal
 from delf_engine.retention import OUTPUT_PREFIX
 from delf_engine.task import new_task_id
 

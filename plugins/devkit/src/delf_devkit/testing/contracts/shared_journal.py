@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from delf.errors import DelfError, TaskStoppedError, UnknownRequestError, UnknownTaskError
 from delf.events import ApprovalDecided, ApprovalRequested, Event
-from delf.protocols.journal import SharedJournal, SupportsRemembered, SupportsUpkeep
+from delf.protocols.shared_journal import SharedJournal
 from delf_devkit.testing.contracts.base import Contract, missing, needs
 from delf_devkit.testing.contracts.journal import finished, printed, started
 
@@ -45,13 +45,10 @@ def decided(task_id: str, seq: int, request_id: str, **more: Any) -> ApprovalDec
 class SharedJournalContract(Contract):
     """Give a fixture ``reopen``: a plain or async function that opens the same journal once more.
 
-    The first is empty, and each stands for a process of its own. With ``remembers`` it is also
-    :class:`delf.protocols.journal.SupportsRemembered`, with ``upkeep``
-    :class:`delf.protocols.journal.SupportsUpkeep`. What a journal does alone is in
-    :class:`delf.testing.JournalContract`.
+    The first is empty, and each stands for a process of its own. With ``upkeep`` it can be copied.
+    What a journal does alone is in :class:`delf.testing.JournalContract`.
     """
 
-    remembers: ClassVar[bool] = True
     upkeep: ClassVar[bool] = True
 
     @pytest.fixture
@@ -68,11 +65,7 @@ class SharedJournalContract(Contract):
             await journal.aclose()
 
     async def test_is_a_shared_journal(self, two: Sequence[Any]) -> None:
-        protocols: list[type] = [SharedJournal]
-        protocols += [SupportsRemembered] if self.remembers else []
-        protocols += [SupportsUpkeep] if self.upkeep else []
-        for protocol in protocols:
-            assert isinstance(two[0], protocol), f"it is not a {protocol.__name__}"
+        assert isinstance(two[0], SharedJournal), "it is not a SharedJournal"
         await two[0].open()
         assert two[0].place.strip()
         await two[0].check()
@@ -254,7 +247,6 @@ class SharedJournalContract(Contract):
         await one.append(end)
         assert await stopping
 
-    @needs("remembers")
     async def test_decisions_hold_until_any_process_revokes_them(self, two: Sequence[Any]) -> None:
         one, other = two
         await one.append(started("a"))
