@@ -17,11 +17,16 @@ def may_delegate(bound: BoundAction) -> bool:
     return action.resumes or (bound.connection.is_function and action.context is not None)
 
 
-def limits_of(run: TaskRun) -> str:
-    """Word the limits of a task for the model that writes its scripts."""
+def limits_of(run: TaskRun, *, scripts: bool) -> str:
+    """Word the limits of a task for its model.
+
+    Args:
+        run: The task.
+        scripts: Whether the model writes scripts, which have limits of their own.
+    """
     most, ledger = run.session_spec.limits, run.models.ledger
     parts = [f"{run.clock.seconds:g} s without waiting for people"]
-    if any(True for _ in run.tools):
+    if scripts and any(True for _ in run.tools):
         parts.append(f"at most {most.calls:,} tool calls")
     if any(may_delegate(bound) for bound in run.tools):
         parts.append(
@@ -30,8 +35,9 @@ def limits_of(run: TaskRun) -> str:
         )
         if ledger.remaining_usd is not None:
             parts.append(f"${ledger.remaining_usd:.2f} for models, child tasks included")
-    parts.append(f"{_size(most.output_bytes)} printed")
-    parts.append(f"{_size(most.file_bytes)} a file, {_size(most.total_file_bytes)} all files")
+    if scripts:
+        parts.append(f"{_size(most.output_bytes)} printed")
+        parts.append(f"{_size(most.file_bytes)} a file, {_size(most.total_file_bytes)} all files")
     return "; ".join(parts)
 
 

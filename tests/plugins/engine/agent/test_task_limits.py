@@ -74,6 +74,27 @@ def test_the_limit_is_told_in_the_prompt(make_agent, scripted_model):
     assert told not in scripted_model.requests[1].messages[-1].text
 
 
+def test_limits_of_scripts_are_told_where_there_are_scripts(make_agent, scripted_model):
+    options = {"max_children": 5, "budget_usd": 0.5, "timeout": 90}
+    scripted_model.writes("print(1)").says("done")
+    make_agent(delegate, **options, sandbox_config={"calls": 7}).run("x")
+    told = scripted_model.requests[0].messages[-1].text
+    for limit in (
+        "90 s",
+        "at most 7 tool calls",
+        "at most 5 child tasks",
+        "$0.50",
+        "10 MB printed",
+    ):
+        assert limit in told
+    make_agent(delegate, **options, strategy="stream").run("x")
+    told = scripted_model.requests[1].messages[-1].text
+    assert "90 s" in told
+    assert "at most 5 child tasks" in told
+    assert "printed" not in told
+    assert "tool calls" not in told
+
+
 def test_a_budget_ends_the_next_call_and_not_those_that_run(make_agent, scripted_model):
     def paid(request):
         return ModelReply(text=reply(request), model="scripted", cost_usd=0.01)

@@ -171,7 +171,9 @@ class TaskPipeline:
             self._host.use(run.tools)
         if runs_scripts(self._strategy):
             self._host.scripts.sandbox.open()
-            run.context = replace(run.context, limits=limits_of(run))
+        run.context = replace(
+            run.context, limits=limits_of(run, scripts=runs_scripts(self._strategy))
+        )
         await load_context(run)
         answer: Any = await self._strategy.solve(self._host)
         if not isinstance(answer, str):
