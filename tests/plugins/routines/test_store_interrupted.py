@@ -1,0 +1,58 @@
+"""A routine is saved while a person presses Ctrl-C, or the disk is full: whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import Any
+
+import pytest
+
+from delf.errors import ConfigurationError, FolderNotTrustedError
+from delf_routines import store as module
+from delf_routines.routine import Parameter, Routine, UsedAction
+
+USED = {"look": UsedAction(effect="read", parameters=("n: int",), returns="int")}
+
+
+def routine(script: str) -> Routine:
+    parameter = Parameter(name="n", type="integer", default=1)
+    given: dict[str, Any] = {"name": "report", "title": "Look.", "task": "Look at 1."}
+    return Routine(**given, script=script, parameters={"n": parameter}, actions=USED)
+
+
+OLD, NEW = routine("print(await look(n=n))"), routine("print(await look(n=n), 'new')")
+
+
+@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(errno.ENOSPC, "full")])
+def test_a_routine_is_the_old_one_or_the_new_one(
+    store: Any, monkeypatch: pytest.MonkeyPatch, place: int, error: Any
+) -> None:
+    """At each step of saving: its file is made, filled, named, trusted, and its run is kept."""
+    store.keep(OLD, "{}")
+    steps = 0
+
+    def counted(function: Any) -> Any:
+        def step(*given: Any, **more: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps == place + 1:
+                raise error
+            return function(*given, **more)
+
+        return step
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "create_private", counted(module.create_private))
+        patched.setattr(module.os, "replace", counted(os.replace))
+        patched.setattr(type(store.trust), "keep", counted(type(store.trust).keep))
+        with contextlib.suppress(KeyboardInterrupt, ConfigurationError, OSError):
+            store.keep(NEW, "{}")
+    assert store.names() == ["report"]
+    assert not list(store.folder.rglob(".*")), "nothing is left over"
+    text = store.path("report").read_text()
+    assert text in (OLD.text(), NEW.text())
+    with contextlib.suppress(FolderNotTrustedError):  # the person did not get to trust it
+        assert store.find("report").script in (OLD.script, NEW.script)
