@@ -112,6 +112,60 @@ def old_workbook(path, *, dates_1904=False):
     return str(path)
 
 
+STRICT = {
+    b"http://schemas.openxmlformats.org/officeDocument/2006/": b"http://purl.oclc.org/ooxml/officeDocument/",
+    b"http://schemas.openxmlformats.org/spreadsheetml/2006/": b"http://purl.oclc.org/ooxml/spreadsheetml/",
+}
+
+
+def rewritten(path, target, rename, *, strict=False):
+    """A workbook with other names of its parts, or in the strict form."""
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
+        for item in old.infolist():
+            data = old.read(item)
+            for usual, other in STRICT.items() if strict else ():
+                data = data.replace(usual, other)
+            info = zipfile.ZipInfo("x")
+            info.filename = rename(item.filename)
+            new.writestr(info, data)
+    return str(target)
+
+
+@pytest.mark.parametrize("form", ["strict", "capitals", "backslashes", "small", "slash first"])
+async def test_workbook_is_read_as_office_reads_it(tmp_path, workbook, form):
+    usual = workbook({"One": [["n", "t"], [1, "x"]], "Two": [["k"], ["=1+1"]]})
+    rename = {
+        "capitals": str.upper, "small": str.lower, "slash first": lambda name: f"/{name}",
+        "backslashes": lambda name: name.replace("/", "\\"),
+    }.get(form, str)  # fmt: skip
+    path = rewritten(usual, tmp_path / "other.xlsx", rename, strict=form == "strict")
+    assert await excel.parts(path) == ["One", "Two"]
+    assert await excel.read(path, None) == [{"n": 1, "t": "x"}]
+    assert await excel.read(path, "Two") == [{"k": "=1+1"}]
+
+
+async def test_old_workbook_that_is_damaged_a_little_is_read_and_told(tmp_path):
+    path = tmp_path / "a.xls"
+    old_workbook(path)
+    data = bytearray(path.read_bytes())
+    entry = 512 * (1 + int.from_bytes(data[0x30:0x34], "little"))  # the root of the directory
+    first = data[entry + 128 + 0x74 : entry + 128 + 0x78]  # the first sector of the workbook
+    data[entry + 0x74 : entry + 0x7C] = first + (512).to_bytes(4, "little")
+    path.write_bytes(data)
+    with notes_of_call() as notes:
+        assert [row["n"] for row in await excel.read(str(path), None)] == [1, 2]
+    assert any("is damaged" in note for note in notes)
+
+
+async def test_workbook_with_a_password_says_so(tmp_path):
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + "EncryptedPackage".encode("utf-16-le")
+    )
+    with pytest.raises(ToolExecutionError, match="password"):
+        await excel.read(str(path), None)
+
+
 async def test_hours_beyond_a_day_are_durations_in_both_kinds_of_workbook(tmp_path):
     shapes = {"[h]:mm": 1.0625, "[hh]:mm:ss": 0.5, "[mm]:ss": 2.5, "h:mm": 0.25}
     old, new = xlwt.Workbook(), Workbook()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
-from typing import IO, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 from xml.etree import ElementTree as ET
 
 from delf.errors import ToolExecutionError
+from delf.notes import note
+from delf_confined.office import is_locked, usual_form
 
 _WORD: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _BODY: Final = "word/document.xml"
@@ -49,12 +51,29 @@ def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pa
             raise ToolExecutionError(f"{name} is a PDF document with a password")
         total = len(reader.pages)
         texts = [page.extract_text().strip() for page in reader.pages[:most]]
-        title = reader.metadata.title if reader.metadata else None
+        title = _title(reader)
     except DependencyError as error:
         raise ToolExecutionError(f"{name} is a PDF document that is encrypted") from error
     except (PyPdfError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ToolExecutionError(f"{name} cannot be read as a PDF document") from error
-    return Pages(title if isinstance(title, str) else "", total, texts)
+    bare = texts.count("")
+    if bare:
+        note(
+            f"{name}: {bare} of {len(texts)} pages hold no text, as scanned pages do: only reading "
+            "the pictures (OCR) gives theirs"
+        )
+    elif not total:
+        note(f"{name} has no pages")
+    return Pages(title, total, texts)
+
+
+def _title(reader: Any) -> str:
+    """The title; empty where it cannot be read, which is no reason to lose the text."""
+    try:
+        title = reader.metadata.title if reader.metadata else None
+        return title if isinstance(title, str) else ""
+    except Exception:  # whatever a damaged entry leads to
+        return ""
 
 
 def docx_lines(path: str, name: str) -> Iterator[str]:
@@ -67,8 +86,10 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
     Raises:
         ToolExecutionError: When the document cannot be read.
     """
+    if is_locked(path):
+        raise ToolExecutionError(f"{name} has a password; save it without one")
     try:
-        with zipfile.ZipFile(path) as archive, archive.open(_BODY) as part:
+        with zipfile.ZipFile(usual_form(path)) as archive, archive.open(_BODY) as part:
             content = part.read(_LARGEST + 1)
         if len(content) > _LARGEST:
             raise ToolExecutionError(f"{name} has more than {_LARGEST:,} bytes of text")
@@ -76,8 +97,10 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
         body = ET.fromstring(content).find(f"{_WORD}body")  # noqa: S314
     except KeyError:
         raise ToolExecutionError(f"{name} holds no text of a .docx") from None
-    except (zipfile.BadZipFile, ET.ParseError, OSError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, ET.ParseError, OSError, NotImplementedError, RuntimeError) as error:
         raise ToolExecutionError(f"{name} cannot be read as a .docx: {error}") from error
+    if body is None or not any(part.text for part in body.iter(f"{_WORD}t")):
+        note(f"{name} holds no text")
     for block in () if body is None else body:
         if block.tag == f"{_WORD}tbl":
             for row in block.findall(f"{_WORD}tr"):

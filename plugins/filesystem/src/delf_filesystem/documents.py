@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import zipfile
 from importlib.util import find_spec
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 from delf.errors import OptionalDependencyError, ToolExecutionError
+from delf.notes import note
 from delf_confined.limits import Limits
+from delf_confined.office import usual_form
 from delf_confined.readers import Readers
 from delf_filesystem.roots import Place
 
+_ARCHIVE: Final = b"PK"
+_LOCKED: Final = "EncryptedPackage".encode("utf-16-le")
 _LIMITS: Final = Limits(seconds=30.0, memory=1_000_000_000)
 
 
@@ -57,12 +63,27 @@ def convert(content: bytes, name: str, suffix: str) -> str:
     """
     from markitdown import MarkItDown, MarkItDownException, StreamInfo
 
+    stream: Any = io.BytesIO(content)
+    if content.startswith(_ARCHIVE):
+        with contextlib.suppress(zipfile.BadZipFile, OSError):
+            stream = usual_form(stream)
     try:
         converted = MarkItDown(enable_plugins=False).convert_stream(
-            io.BytesIO(content), stream_info=StreamInfo(extension=suffix)
+            stream, stream_info=StreamInfo(extension=suffix)
         )
     except MarkItDownException as error:
         if "MemoryError" in str(error):
             raise MemoryError from None
-        raise ToolExecutionError(f"{name!r} cannot be read as a {suffix} document") from error
+        locked = "; it has a password" if _is_locked(content) else ""
+        raise ToolExecutionError(
+            f"{name!r} cannot be read as a {suffix} document{locked}"
+        ) from error
+    if not converted.markdown.strip():
+        note(
+            f"{name} holds no text; a document of scanned pages has pictures alone (OCR reads them)"
+        )
     return converted.markdown
+
+
+def _is_locked(content: bytes) -> bool:
+    return b"/Encrypt" in content or _LOCKED in content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -58,10 +59,8 @@ def peek(path: str, name: str | None, most: int | None) -> Peek:
 
 @contextmanager
 def _opened(path: str) -> Generator[Any]:
-    import xlrd
-
     try:
-        with xlrd.open_workbook(path, on_demand=True, formatting_info=True) as book:
+        with _book(path) as book:
             yield book
     except ToolExecutionError:
         raise
@@ -69,6 +68,24 @@ def _opened(path: str) -> Generator[Any]:
         raise ToolExecutionError(f"the workbook cannot be read: {error.strerror}") from error
     except Exception as error:  # xlrd raises whatever a damaged file leads to
         raise no_workbook(path, ".xls", error) from error
+
+
+def _book(path: str) -> Any:
+    """A workbook; one that is damaged a little is read as Excel does, which is told."""
+    import xlrd
+
+    library: Any = xlrd
+    quiet = io.StringIO()  # xlrd writes what it finds odd
+    options: dict[str, Any] = {"on_demand": True, "formatting_info": True, "logfile": quiet}
+    try:
+        return library.open_workbook(path, **options)
+    except (library.XLRDError, library.compdoc.CompDocError) as error:
+        damage = f"{error}"
+    if "encrypted" in damage.lower():
+        raise ToolExecutionError("the workbook has a password; save it without one")
+    book = library.open_workbook(path, ignore_workbook_corruption=True, **options)
+    note(f"the workbook is damaged ({damage[:100]}) and was read as far as it goes")
+    return book
 
 
 def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:

@@ -14,6 +14,7 @@ from delf.errors import ToolExecutionError
 from delf.notes import note
 from delf.protocols.formats import Peek
 from delf.values.json_reader import listed
+from delf_confined.office import is_locked, usual_form
 from delf_files.excel.scan import MAX_ROWS, Area, check_archive, check_sheet
 from delf_files.forms import LOOKED_AT, form_of
 from delf_files.tables import records_of
@@ -60,7 +61,8 @@ def peek(path: str, name: str | None, most: int | None) -> Peek:
     """
     with _opened(path) as book:
         sheet = _sheet(book, name)
-        found = check_sheet(path, sheet._worksheet_path)  # noqa: SLF001 - no public one
+        source = usual_form(path)
+        found = check_sheet(source, sheet._worksheet_path)  # noqa: SLF001 - no public one
         with _opened(path, values=False) if found.formulas else nullcontext() as formulas:
             texts = formulas and formulas[sheet.title]
             rows = list(itertools.islice(_filled_rows(sheet, texts, found.merged), most))
@@ -78,7 +80,9 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
             warnings.simplefilter("ignore")  # about styles and extensions, which are not read
             warnings.filterwarnings("always", message=_NO_DATE.pattern)
             warnings.showwarning = _keeper(lost)
-            book = load_workbook(path, read_only=True, data_only=values, keep_links=False)
+            book = load_workbook(
+                usual_form(path), read_only=True, data_only=values, keep_links=False
+            )
             try:
                 yield book
             finally:
@@ -116,6 +120,8 @@ def _sheet(book: Any, name: str | None) -> Any:
 
 def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
     """The error for a file that is not a workbook, with what it is instead where that shows."""
+    if is_locked(path):
+        return ToolExecutionError("the workbook has a password; save it without one")
     with Path(path).open("rb") as file:
         head = file.read(LOOKED_AT)
     if not head.startswith(_BEGINNINGS.get(ending, b"PK")):

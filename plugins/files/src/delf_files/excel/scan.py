@@ -46,13 +46,13 @@ class _Enough(Exception):  # noqa: N818 - no error: the rest of a part does not 
     """The end of a scan whose result is known."""
 
 
-def check_archive(path: str) -> None:
+def check_archive(source: str | IO[bytes]) -> None:
     """Refuse a workbook whose opening alone would take much memory.
 
     Raises:
         ToolExecutionError: Naming what is too large.
     """
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(source) as archive:
         items = archive.infolist()
         unpacked = sum(item.file_size for item in items)
         if unpacked > MAX_UNPACKED:
@@ -61,7 +61,7 @@ def check_archive(path: str) -> None:
                 f"read; {_CSV}"
             )
         for item in items:
-            if item.filename.endswith((".xml", ".rels")):
+            if item.filename.lower().endswith((".xml", ".rels")):
                 with archive.open(item) as part:
                     _Part(only_opening=True).read(part)
 
@@ -83,7 +83,7 @@ class Sheet(NamedTuple):
     rows: int
 
 
-def check_sheet(path: str, part: str) -> Sheet:
+def check_sheet(source: str | IO[bytes], part: str) -> Sheet:
     """Refuse a sheet that would take much memory.
 
     Returns:
@@ -92,7 +92,7 @@ def check_sheet(path: str, part: str) -> Sheet:
     Raises:
         ToolExecutionError: Naming what is too large.
     """
-    with zipfile.ZipFile(path) as archive, archive.open(part) as stream:
+    with zipfile.ZipFile(source) as archive, archive.open(part) as stream:
         looked = _Part(only_opening=False)
         looked.read(stream)
         return Sheet(looked.formulas, looked.merged, looked.rows)

@@ -1,0 +1,125 @@
+"""Archives of Office as Office reads them. To be called in a confined child.
+
+Office takes names of parts in any case and with backslashes, and the strict form of its formats.
+Libraries look for exact names and for the namespaces of the usual form: for them the archive is
+written again, in memory.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Final
+
+from delf.errors import ToolExecutionError
+
+_LARGEST: Final = 256 * 1024 * 1024
+_STRICT: Final = re.compile(rb"http://purl\.oclc\.org/ooxml/([A-Za-z]+)/([A-Za-z]+)")
+_REFERENCE: Final = re.compile(r"""\b(?:Target|PartName)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_TYPES: Final = "[Content_Types].xml"
+_KNOWN: Final = (_TYPES, "_rels/.rels", "docProps/core.xml", "docProps/app.xml")
+_MARKUP: Final = (".xml", ".rels")
+_OLD: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_LOCKED: Final = "EncryptedPackage".encode("utf-16-le")
+_LOOKED_AT: Final = 1024 * 1024
+
+
+def is_locked(path: str | Path) -> bool:
+    """Return True for a document of Office with a password: it is a file of the old kind then."""
+    with Path(path).open("rb") as file:
+        head = file.read(_LOOKED_AT)
+    return head.startswith(_OLD) and _LOCKED in head
+
+
+def usual_form(source: str | IO[bytes]) -> str | IO[bytes]:
+    """Return a document, or the same with usual names and namespaces where it has others.
+
+    Args:
+        source: Its path, or its content.
+
+    Raises:
+        ToolExecutionError: When it is too large to be written again.
+        zipfile.BadZipFile: When it is no archive.
+    """
+    with zipfile.ZipFile(source) as archive:
+        names = archive.namelist()
+        usual = _usual_names(archive)
+        if all(name == usual[name] for name in names) and not _is_strict(archive):
+            made = None
+        else:
+            made = _written_again(archive, usual)
+    if made is None and not isinstance(source, str):
+        source.seek(0)
+    return source if made is None else made
+
+
+def _is_strict(archive: zipfile.ZipFile) -> bool:
+    rels = next((name for name in archive.namelist() if name == _KNOWN[1]), None)
+    return rels is not None and _STRICT.search(archive.read(rels)) is not None
+
+
+def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
+    """The names of parts as other parts refer to them."""
+    names = archive.namelist()
+    if sum(item.file_size for item in archive.infolist()) > _LARGEST:
+        return {name: name for name in names}
+    plain = {name: name.replace("\\", "/").lstrip("/") for name in names}
+    known = {name.lower(): name for name in _KNOWN}
+    for name, place in plain.items():
+        if place.lower() == _TYPES.lower() or place.lower().endswith(".rels"):
+            folder = place.lower().rpartition("_rels/")[0]
+            for target in _references(archive.read(name).decode("utf-8", "replace")):
+                full = target.lstrip("/") if target.startswith("/") else f"{folder}{target}"
+                full = _resolved(full.replace("\\", "/").split("/"))
+                known.setdefault(full.lower(), full)
+    usual = {name: known.get(place.lower(), place) for name, place in plain.items()}
+    for name, place in usual.items():
+        cut = place.lower().rfind("_rels/")
+        head, last = place[:cut], place[cut + len("_rels/") :]
+        if cut >= 0 and last.lower().endswith(".rels") and last.lower() != ".rels":
+            owner = known.get(f"{head}{last[:-5]}".lower(), f"{head}{last[:-5]}")
+            folder, _, own = owner.rpartition("/")
+            usual[name] = f"{folder}/_rels/{own}.rels".lstrip("/")
+    return usual
+
+
+def _references(text: str) -> Iterable[str]:
+    return (first or second for first, second in _REFERENCE.findall(text))
+
+
+def _resolved(steps: Iterable[str]) -> str:
+    found: list[str] = []
+    for step in steps:
+        if step == "..":
+            found[-1:] = []
+        elif step not in ("", "."):
+            found.append(step)
+    return "/".join(found)
+
+
+def _written_again(archive: zipfile.ZipFile, usual: dict[str, str]) -> IO[bytes]:
+    if sum(item.file_size for item in archive.infolist()) > _LARGEST:
+        raise ToolExecutionError(f"the document has more than {_LARGEST:,} bytes unpacked")
+    made = io.BytesIO()
+    done: set[str] = set()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as copy:
+        for name, place in usual.items():
+            if place in done or place.endswith("/"):
+                continue
+            done.add(place)
+            data = archive.read(name)
+            if place.lower().endswith(_MARKUP):
+                data = _STRICT.sub(_transitional, data)
+                if place.lower() == _TYPES.lower() or place.lower().endswith(".rels"):
+                    data = data.replace(b"\\", b"/")
+            copy.writestr(place, data)
+    made.seek(0)
+    return made
+
+
+def _transitional(found: re.Match[bytes]) -> bytes:
+    """The namespace of the usual form: ``…/ooxml/spreadsheetml/main`` is one of 2006."""
+    return b"http://schemas.openxmlformats.org/%s/2006/%s" % (found[1], found[2])

@@ -1,0 +1,102 @@
+"""Documents that are empty, locked or odd say so."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pypdf import PdfReader, PdfWriter
+from pypdf.generic import DictionaryObject, NameObject, StreamObject
+
+from delf.errors import ToolExecutionError
+from delf.notes import notes_of_call
+from delf_confined.documents import docx_lines, pdf_pages
+
+USUAL = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
+
+
+def pdf(texts: list[str], password: str = "", title: Any = None) -> bytes:
+    """A PDF with a page for each text; an empty one is a page of a scanner."""
+    writer = PdfWriter()
+    font = DictionaryObject(
+        {
+            NameObject("/Type"): NameObject("/Font"),
+            NameObject("/Subtype"): NameObject("/Type1"),
+            NameObject("/BaseFont"): NameObject("/Helvetica"),
+        }
+    )
+    for text in texts:
+        page = writer.add_blank_page(200, 200)
+        content = StreamObject()
+        content.set_data(f"BT /F1 12 Tf 10 100 Td ({text}) Tj ET".encode())
+        page[NameObject("/Resources")] = DictionaryObject(
+            {NameObject("/Font"): DictionaryObject({NameObject("/F1"): font})}
+        )
+        page[NameObject("/Contents")] = content
+    if title is not None:
+        writer.add_metadata({"/Title": title})
+    if password:
+        writer.encrypt(password, algorithm="RC4-128")
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+def test_scanned_pages_of_a_pdf_are_told() -> None:
+    with notes_of_call() as notes:
+        assert pdf_pages(io.BytesIO(pdf(["", ""])), "a.pdf").texts == ["", ""]
+    assert next(iter(notes)).startswith("a.pdf: 2 of 2 pages hold no text, as scanned pages do")
+    with notes_of_call() as notes:
+        assert pdf_pages(io.BytesIO(pdf(["Hello", ""])), "a.pdf").texts == ["Hello", ""]
+    assert next(iter(notes)).startswith("a.pdf: 1 of 2")
+    with notes_of_call() as notes:
+        assert pdf_pages(io.BytesIO(pdf(["Hello"])), "a.pdf").texts == ["Hello"]
+    assert not notes
+
+
+def test_pdf_with_a_password_says_so() -> None:
+    with pytest.raises(ToolExecutionError, match=r"a\.pdf is a PDF document with a password"):
+        pdf_pages(io.BytesIO(pdf(["Hello"], password="secret")), "a.pdf")
+
+
+def test_title_that_raises_loses_no_text(monkeypatch) -> None:
+    monkeypatch.setattr(PdfReader, "metadata", property(lambda _: 1 / 0))
+    assert pdf_pages(io.BytesIO(pdf(["Hello"])), "a.pdf").texts == ["Hello"]
+
+
+def docx(path: Path, namespace: str, body: str, name: str = "word/document.xml") -> str:
+    with zipfile.ZipFile(path, "w") as archive:
+        info = zipfile.ZipInfo("x")
+        info.filename = name
+        archive.writestr(
+            "_rels/.rels",
+            f'<Relationships><Relationship Target="word/document.xml" Type="{namespace}"/></Relationships>',
+        )
+        archive.writestr(
+            info, f'<w:document xmlns:w="{namespace}"><w:body>{body}</w:body></w:document>'
+        )
+    return str(path)
+
+
+@pytest.mark.parametrize("namespace", [USUAL, STRICT])
+@pytest.mark.parametrize(
+    "name", ["word/document.xml", "Word/Document.xml", "word\\document.xml", "/word/document.xml"]
+)
+def test_docx_is_read_as_office_reads_it(tmp_path, namespace, name) -> None:
+    path = docx(tmp_path / "a.docx", namespace, "<w:p><w:r><w:t>Hello</w:t></w:r></w:p>", name)
+    assert list(docx_lines(path, "a.docx")) == ["Hello"]
+
+
+def test_empty_and_locked_docx_say_so(tmp_path) -> None:
+    with notes_of_call() as notes:
+        assert not "".join(docx_lines(docx(tmp_path / "a.docx", USUAL, "<w:p/>"), "a.docx"))
+    assert list(notes) == ["a.docx holds no text"]
+    (tmp_path / "b.docx").write_bytes(
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "EncryptedPackage".encode("utf-16-le")
+    )
+    with pytest.raises(ToolExecutionError, match="has a password"):
+        list(docx_lines(str(tmp_path / "b.docx"), "b.docx"))
