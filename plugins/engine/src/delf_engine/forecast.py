@@ -17,6 +17,8 @@ from delf.protocols.sandbox import check_script
 
 _SAME_LENGTH: Final = frozenset({"list", "tuple", "sorted", "reversed", "enumerate", "iter"})
 _LEAVES: Final = (ast.Break, ast.Return, ast.Raise, ast.Continue)
+_ENDS: Final = frozenset({"rerun", "exit", "quit", "_exit"})
+"""Functions that end the script, or its way through a loop."""
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -39,7 +41,8 @@ def least_calls(code: str, names: Collection[str]) -> Counter[str]:
 
 class _Forecast:
     def __init__(self, tree: ast.Module, names: Collection[str]) -> None:
-        self._names = names
+        bound = _bound_in(tree)
+        self._names = {name for name in names if name.partition(".")[0] not in bound}
         self._given: dict[str, list[Any]] = {}
         """What each name is given in the whole script; None for what is not known."""
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
@@ -70,7 +73,7 @@ class _Forecast:
             if isinstance(statement, _SCOPES):
                 continue
             found += self._of(statement)
-            if any(isinstance(node, _LEAVES) for node in _walk(statement)):
+            if _leaves(statement):
                 break
         return found
 
@@ -85,8 +88,7 @@ class _Forecast:
             case ast.Match(subject=first):
                 return self._of(first)
             case ast.For(iter=given, body=body) | ast.AsyncFor(iter=given, body=body):
-                leaves = any(isinstance(part, _LEAVES) for line in body for part in _walk(line))
-                times = 0 if leaves else self._length(given)
+                times = 0 if any(map(_leaves, body)) else self._length(given)
                 return self._of(given) + _times(self.of_body(body), times)
             case ast.Try(body=body, finalbody=last) | ast.TryStar(body=body, finalbody=last):
                 return self.of_body(body) + self.of_body(last)
@@ -166,6 +168,33 @@ class _Forecast:
                 return self._length(left) * max(0, times)
             case _:
                 return 0
+
+
+def _bound_in(tree: ast.Module) -> set[str]:
+    """Return the names that a script uses for something of its own."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=word, ctx=ast.Store()) | ast.arg(arg=word):
+                found.add(word)
+            case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
+                found.add(word)
+            case _:
+                pass
+    return found
+
+
+def _leaves(node: ast.AST) -> bool:
+    """Tell whether what follows a statement may not be reached."""
+    for part in _walk(node):
+        match part:
+            case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) if word in _ENDS:
+                return True
+            case _ if isinstance(part, _LEAVES):
+                return True
+            case _:
+                pass
+    return False
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
