@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from delf_engine.forecast import least_calls
 from delf_engine.task_run import TaskRun
 from delf_engine.toolset import BoundAction
 
 _KB, _MB = 1024, 1024 * 1024
+_MANY: Final = 1_000
+_LARGE: Final = re.compile(r"\d{3}|\d_\d")
+"""A number without which few scripts make so many calls for certain."""
 
 
 def may_delegate(bound: BoundAction) -> bool:
@@ -50,7 +55,10 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
         calls: The number of calls that are left.
         children: The number of child tasks that are left.
     """
+    tools = [*tools]
     starting = {bound.name for bound in tools if bound.action.resumes}
+    if not starting and calls >= _MANY and _LARGE.search(code) is None:
+        return None  # as nearly every script: it is not looked through
     least = least_calls(code, [bound.name for bound in tools])
     if (started := sum(least[name] for name in starting)) > children:
         return (
