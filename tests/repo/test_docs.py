@@ -182,6 +182,12 @@ def test_the_page_of_approval_channels_has_the_fields_of_requests() -> None:
     assert with_fields(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
 
+def test_the_page_of_models_has_the_fields_of_a_provider() -> None:
+    text = hook_page("model").read_text(encoding="utf-8")
+    assert "| `login` |" in text
+    assert with_fields(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
+
+
 def test_every_error_has_a_paragraph() -> None:
     page = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
     written = dict(re.findall(r"^## (\S+ \w+)\n(.+?)(?=\n## |\Z)", page, re.MULTILINE | re.DOTALL))

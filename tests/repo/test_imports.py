@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from support.workspace import PLUGINS, Plugin, imports_of, modules, place, statements, tree_of
+from support.workspace import (
+    LIBRARIES,
+    PLUGINS,
+    Plugin,
+    imports_of,
+    modules,
+    place,
+    statements,
+    tree_of,
+)
 
 PACKAGES = {
     ".".join(path.parts[path.parts.index("src") + 1 : -1])
@@ -63,7 +72,8 @@ def test_the_version_loads_no_plugin() -> None:
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.name)
 def test_loading_a_plugin_imports_no_vendor(plugin: Plugin) -> None:
     roots = _roots(imported_by(f"import {plugin.module}.plugin"))
-    vendors = roots - sys.stdlib_module_names - {"delf", "pluggy", plugin.module}
+    ours = {"delf", "pluggy", plugin.module, *(library.module for library in LIBRARIES)}
+    vendors = roots - sys.stdlib_module_names - ours
     assert not vendors
 
 

@@ -13,9 +13,10 @@ from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.packages.official import all_packages, package_of, packages
 from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
-from delf.specs import PrefilterSpec
 from delf_engine.embedders import Embedders
 from support.exported import STUB, stub
+from support.official import FILE as OFFICIAL
+from support.official import official
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, nodes_of, place
 
 PLUGIN_LINES = 80
@@ -24,8 +25,6 @@ PLUGIN_IMPORTS = (
 )  # fmt: skip
 
 OURS = {f"delf-plugin-{plugin.name}" for plugin in PLUGINS}
-WITH_COMMANDS = {"delf-google"}
-"""Libraries that are plugins, too, for a command that all of their users need."""
 
 every_plugin = pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.name)
 every_package = pytest.mark.parametrize(
@@ -110,33 +109,19 @@ def test_a_plugin_states_what_it_was_written_for(plugin: Plugin) -> None:
 
 @every_plugin
 def test_the_hooks_of_a_plugin_only_name_things(plugin: Plugin) -> None:
+    """Providers of models are data, too, and may stand in a module of their own."""
     path = plugin.source / "plugin.py"
     assert len(path.read_text().splitlines()) <= PLUGIN_LINES
     other = [
         f"{place(path, node)} imports {name}"
         for node, name in imports_of(path)
-        if not f"{name}.".startswith(PLUGIN_IMPORTS)
+        if not f"{name}.".startswith((*PLUGIN_IMPORTS, f"{plugin.module}.providers."))
     ]
     assert not other, "\n".join(other)
 
 
-def test_the_names_that_are_known_are_those_that_our_packages_bring() -> None:
-    host = PluginHost.discover(environ={})
-    brought: dict[str, dict[str, str]] = {"exports": {}}
-    for record in host.records():
-        if record.distribution in OURS:
-            brought["exports"] |= dict.fromkeys(dict(record.plugin.exports), record.distribution)
-        for spec in (
-            host.specs_of(record.name) if record.distribution in OURS | WITH_COMMANDS else ()
-        ):
-            brought.setdefault(spec.kind, {})[spec.name] = record.distribution
-            modes = spec.modes if isinstance(spec, PrefilterSpec) else ()
-            brought.setdefault("prefilter_mode", {}).update(
-                dict.fromkeys(modes, record.distribution)
-            )
-    brought["library"] = {library.module: f"delf-{library.name}" for library in LIBRARIES}
-    known = {kind: packages(kind) for kind in brought}
-    assert known == brought, "core/src/delf/packages/official.json is to be mended"
+def test_the_table_of_official_packages_is_what_their_specs_say() -> None:
+    assert OFFICIAL.read_text() == official(), "cd tests && ../.venv/bin/python -m support.tables"
     assert all_packages() == {*_names()} - {DISTRIBUTION}
 
 

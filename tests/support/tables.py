@@ -19,8 +19,11 @@ from delf.hookspecs import HOOKS
 from delf.plugins.shapes import MORE, PROTOCOLS, members
 from delf.protocols.approval import ApprovalRequest, Approved
 from delf.protocols.facts import Fact
+from delf.specs import Provider
 from delf_engine.config import LLM_FIELDS, AgentConfig
 from support.exported import STUB, stub
+from support.official import FILE as OFFICIAL
+from support.official import official
 from support.workspace import ROOT
 
 PAGE: Final = ROOT / "docs/configuration.md"
@@ -41,6 +44,11 @@ _FIELDS: Final = re.compile(r"(<!-- fields[^\n]*-->\n).*?(<!-- end of fields -->
 
 _FACT: Final = re.compile(
     r"(<!-- fields of a fact[^\n]*-->\n).*?(<!-- end of fields of a fact -->)", re.DOTALL
+)
+
+
+_PROVIDER: Final = re.compile(
+    r"(<!-- fields of a provider[^\n]*-->\n).*?(<!-- end of fields of a provider -->)", re.DOTALL
 )
 
 
@@ -114,9 +122,10 @@ def described_fields(of: type) -> str:
 
 
 def with_fields(text: str) -> str:
-    """The page of approval channels with its tables of fields made again."""
+    """A hook's page with its tables of fields made again: approval channels and models have some."""
     made = "\n".join(map(described_fields, (ApprovalRequest, Approved)))
-    fact = described_fields(Fact)
+    fact, provider = described_fields(Fact), described_fields(Provider)
+    text = _PROVIDER.sub(lambda match: f"{match[1]}{provider}{match[2]}", text)
     text = _FACT.sub(lambda match: f"{match[1]}{fact}{match[2]}", text)
     return _FIELDS.sub(lambda match: f"{match[1]}{made}{match[2]}", text)
 
@@ -167,11 +176,13 @@ def _default(info: Any) -> str:
 
 
 if __name__ == "__main__":
+    OFFICIAL.write_text(official(), encoding="utf-8")
     STUB.write_text(stub(), encoding="utf-8")
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     DIRECTORY.write_text(with_others(DIRECTORY.read_text(encoding="utf-8")), encoding="utf-8")
     for each in MORE:
         page = hook_page(each)
         page.write_text(with_optional(page.read_text(encoding="utf-8"), each), encoding="utf-8")
-    channels = hook_page("approval")
-    channels.write_text(with_fields(channels.read_text(encoding="utf-8")), encoding="utf-8")
+    for each in ("approval", "model"):
+        page = hook_page(each)
+        page.write_text(with_fields(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -205,7 +205,7 @@ def delf_models() -> Iterable[ModelSpec]:  # pyright: ignore[reportReturnType]
                 name="inhouse",
                 summary="The company's own models.",
                 factory="delf_model_inhouse.model:InhouseModel",
-                serves=("inhouse/*",),
+                providers=(Provider(name="inhouse", keys=("INHOUSE_KEY",)),),
             )
 
     The factory is called as ``factory(config, context)`` and makes a

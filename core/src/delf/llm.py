@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
 from delf.attributes import frozen
-from delf.environment import FileText, SourcedText
 from delf.errors import ModelConfigurationError, did_you_mean
 
-Provider = Literal["auto", "google", "openai", "anthropic"]
-PROVIDERS: Final = ("auto", "google", "openai", "anthropic")
+AUTO: Final = "auto"
+"""The provider of a model whose name says which one is meant."""
 
 DEFAULT_TIMEOUT: Final = 300.0
 """Seconds for one request when the setting ``timeout`` is not given."""
@@ -42,76 +40,11 @@ SETTINGS: Final = (
 
 _TOOL_FIELDS: Final = ("tool_type", "max_uses", "allowed_domains", "blocked_domains")
 _ELSEWHERE: Final = {
-    "url_context": "the connection web reads pages",
+    "url_context": "a connection can read pages",
     "code_execution": "scripts run in delf's own sandbox",
     "image_generation": "an answer is text",
 }
 """Tools of providers that delf does not ask for, and what there is instead."""
-
-
-_SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "openai": ("openai-chat", "openai-responses"),
-    "google": ("gemini", "google-gla", "google_genai", "google-genai"),
-    "anthropic": (),
-    "azure": ("azure_openai",),
-    "azure_ai": (),
-    "bedrock": ("bedrock_converse",),
-    "cerebras": (),
-    "cohere": (),
-    "deepseek": (),
-    "fireworks_ai": ("fireworks",),
-    "groq": (),
-    "huggingface": (),
-    "litellm": (),
-    "mistral": ("mistralai",),
-    "ollama": (),
-    "ollama_chat": (),
-    "openrouter": (),
-    "perplexity": (),
-    "together_ai": ("together",),
-    "vertex_ai": ("google-vertex", "google_vertexai"),
-    "xai": ("grok",),
-}
-"""Providers as they stand in front of names, and what others call them."""
-
-_WORDS: Final = {word: name for name, more in _SPELLINGS.items() for word in (name, *more)}
-_KEPT_WORDS: Final = frozenset({"azure", "azure_ai", "litellm", "ollama", "ollama_chat"})
-"""Providers whose names keep it in front at a base URL, too."""
-
-_TAGGED: Final = re.compile(r"mistral:(?:latest|v?\d|instruct|text)", re.IGNORECASE)
-"""Ollama's own name for a model, with its tag."""
-
-_OWN_NAMES: Final[Mapping[str, re.Pattern[str]]] = {
-    "google": re.compile(r"gemini|gemma-"),
-    "openai": re.compile(r"gpt|chatgpt|o[1-9](-|$)|ft:gpt"),
-    "anthropic": re.compile(r"claude"),
-}
-
-
-def provider_of_name(model: str) -> str | None:
-    """Name the provider of a model without a provider in front, of the three; else None."""
-    name = model.lower()
-    return next((owner for owner, names in _OWN_NAMES.items() if names.match(name)), None)
-
-
-def spellings(model: str) -> frozenset[str]:
-    """Every way to write a model's name, in small letters: with a provider in front and without.
-
-    Args:
-        model: The name, in one of these ways.
-    """
-    name = model.lower()
-    word, _, rest = re.sub("[:/]", "/", name, count=1).partition("/")
-    found = {name, f"{word}/{rest}", f"{word}:{rest}", rest} if rest else {name}
-    bare = rest if word in _WORDS and rest else name
-    owner = _WORDS.get(word) if rest else None
-    owner = owner or provider_of_name(name)
-    if owner is not None:
-        found.add(bare)
-        for spelled in (owner, *_SPELLINGS[owner]):
-            found |= {f"{spelled}/{bare}", f"{spelled}:{bare}"}
-    return frozenset(found | spellings(rest)) if "/" in rest else frozenset(found)
-
 
 T = TypeVar("T")
 
@@ -142,9 +75,9 @@ class LLMConfig:
 
     Args:
         model: The name as the endpoint expects it. A provider may stand in front, as
-            ``openai/gpt-4o-mini`` or ``openai:gpt-4o-mini``; the latter is kept as the former,
-            and with a ``base_url`` without it.
-        base_url: Root of an OpenAI-compatible API, with its version (``http://host/v1``).
+            ``provider/model`` or ``provider:model``, as an installed plugin declares it.
+        base_url: Root of the API, with its version (``http://host/v1``); of the protocol that most
+            servers speak, unless a provider is named.
         api_key: The key; the provider's environment variable when omitted. Never shown: neither
             in a repr nor by ``dataclasses.asdict()`` and other dumps.
         headers: Extra HTTP headers for every request. Never shown.
@@ -153,10 +86,11 @@ class LLMConfig:
             for one request), ``live_model`` (the one whose sessions are used, by its name or
             as the address ``wss://…?model=NAME``) and ``server_side_tools`` (``["web_search"]``:
             the provider's own search). ``top-k`` and ``max-tokens`` mean the same.
-        provider: The protocol to speak; ``auto`` infers it from the name.
+        provider: Whose protocol to speak, by a name that an installed plugin declares; ``auto``
+            infers it from the model's name.
 
     Raises:
-        ModelConfigurationError: For an empty name, an unknown setting or provider.
+        ModelConfigurationError: For an empty name or provider, or an unknown setting.
     """
 
     model: str
@@ -164,7 +98,7 @@ class LLMConfig:
     api_key: _NotShown[str | None] = None
     headers: _NotShown[Mapping[str, str] | None] = None
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    provider: Provider = "auto"
+    provider: str = AUTO
 
     def __post_init__(  # pyright: ignore[reportGeneralTypeIssues]
         self, api_key: str | None, headers: Mapping[str, str] | None
@@ -174,25 +108,10 @@ class LLMConfig:
         model: Any = self.model
         if not isinstance(model, str) or not model.strip():
             raise ModelConfigurationError(f"model must be a name, got {model!r}")
-        self._take_provider(model)
-        if self.provider not in PROVIDERS:
-            raise ModelConfigurationError(
-                f"unknown provider {self.provider!r}; one of: {', '.join(PROVIDERS)}"
-            )
+        provider: Any = self.provider
+        if not isinstance(provider, str) or not provider.strip():
+            raise ModelConfigurationError(f"provider must be a name, got {provider!r}")
         object.__setattr__(self, "settings", frozen(normalise_settings(self.settings or {})))
-
-    def _take_provider(self, name: str) -> None:
-        """Understand ``provider:model``, if the name is one."""
-        word, _, rest = name.partition(":")
-        provider = _WORDS.get(word.lower())
-        if provider is None or not rest.strip() or _TAGGED.match(name):
-            return
-        if self.base_url is None or provider in _KEPT_WORDS:
-            object.__setattr__(self, "model", _as_given(name, f"{provider}/{rest}"))
-        elif provider in PROVIDERS:
-            object.__setattr__(self, "model", _as_given(name, rest))
-            if self.provider == "auto":
-                object.__setattr__(self, "provider", provider)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LLMConfig):
@@ -230,13 +149,6 @@ class LLMConfig:
     def with_settings(self, **settings: Any) -> LLMConfig:
         """A copy with these settings added or changed; this one stays as it is."""
         return replace(self, settings={**self.settings, **settings})
-
-
-def _as_given(name: str, text: str) -> str:
-    """A part of a name, which knows who gave it as the whole does."""
-    if isinstance(name, FileText):
-        return FileText(text, name.folder)
-    return SourcedText(text, name.source) if isinstance(name, SourcedText) else text
 
 
 def _all_of(config: LLMConfig) -> list[Any]:

@@ -6,6 +6,7 @@ imports no vendor package. Growth is a new optional field, never a new required 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from delf.records import dataclass
@@ -145,23 +146,68 @@ class ApprovalSpec(Spec):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Provider:
+    """A provider whose models a plugin serves.
+
+    Args:
+        name: In front of its models' names, and in ``LLMConfig(provider=…)`` and ``providers``.
+        aliases: Other words for it in these places.
+        models: Patterns of names that mean it without a provider in front (``fnmatch``, small
+            letters).
+        keys: Environment variables with its key, the one to name in messages first.
+        login: ``key`` where every call needs one of them; ``other`` where a call may have another
+            login, such as a role of its cloud; ``none`` where there is none.
+        addresses: Environment variables with its address.
+        compatible: Servers of others speak its protocol: it is meant where only an address is
+            given.
+        own_protocol: Its protocol is its own at any address, so its name counts there, too. Else
+            a name with an address is sent to that address as it is.
+        suggested: The model to suggest to whoever has a key of it, and names none.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    login: Literal["key", "other", "none"] = "key"
+    addresses: tuple[str, ...] = ()
+    compatible: bool = False
+    own_protocol: bool = False
+    suggested: str | None = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its name and its aliases."""
+        return (self.name, *self.aliases)
+
+    def patterns(self, *, at_address: bool = False) -> Iterator[str]:
+        """Yield the patterns of its models' names, with the provider in front and without.
+
+        Args:
+            at_address: Only those that hold where an address is given, too.
+        """
+        if self.own_protocol or not at_address:
+            yield from (f"{word}/*" for word in self.words)
+        if not at_address:
+            yield from self.models
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelSpec(Spec):
     """Language models; the factory is called as ``factory(config, context)``.
 
     Args:
-        serves: Patterns of model names (``fnmatch``); the longest that matches wins.
-        speaks: Values of ``LLMConfig.provider`` whose protocol it speaks at any address. It serves
-            what names one of them, what has a ``base_url`` and fits no pattern better than ``*``,
-            and what fits no other plugin's pattern.
-        addressed_by: Environment variables with an address. Where one is set, a name without a
-            provider and a ``/`` is served as if it had that ``base_url``.
+        serves: Patterns of model names (``fnmatch``) besides those of its providers; the longest
+            that matches wins.
+        providers: The providers whose models it serves.
+        fallback: It serves any name, and comes after every other plugin that serves it.
     """
 
     kind: ClassVar[str] = "model"
 
-    serves: tuple[str, ...]
-    speaks: tuple[str, ...] = ()
-    addressed_by: tuple[str, ...] = ()
+    serves: tuple[str, ...] = ()
+    providers: tuple[Provider, ...] = ()
+    fallback: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ def test_a_missing_package_is_installed_by_what_is_there(monkeypatch):
         ("anthropic/claude-x", "http"),
         ("groq/llama-3.3-70b", "litellm"),
         ("recorded:demo.jsonl", "recorded"),
+        ("google-gla/gemini-x", "http"),
     ],
 )
 def test_what_serves_a_model_is_known_by_its_name(model, name):

@@ -10,22 +10,30 @@ from delf.plugins.host import PluginHost
 from delf.specs import (
     ConnectionSpec,
     JournalSpec,
+    Provider,
     SandboxSpec,
     StrategySpec,
 )
 
 MODEL = """
     from delf.hookspecs import hookimpl
-    from delf.specs import ModelSpec
+    from delf.specs import ModelSpec, Provider
 
     @hookimpl
     def delf_models():
-        yield ModelSpec(name="{name}", summary="", factory="{module}_vendor:M", serves=SERVES)
+        yield ModelSpec(name="{name}", summary="", factory="{module}_vendor:M", SERVES)
 """
 
 
-def model(*patterns, speaks=(), addressed_by=()):
-    return MODEL.replace("SERVES", f"{patterns!r}, {speaks=!r}, {addressed_by=!r}")
+def model(*patterns, providers=(), fallback=False):
+    """A plugin of models."""
+    return MODEL.replace("SERVES", f"serves={patterns!r}, {providers=!r}, {fallback=!r}")
+
+
+WIRE = Provider(name="wire", models=("gpt-*",), addresses=("WIRE_URL",), compatible=True)
+"""A provider whose protocol others speak."""
+DEEP = Provider(name="deep", aliases=("deeper",), keys=("DEEP_LOGIN",), suggested="deep-1")
+OWN = Provider(name="own", own_protocol=True)
 
 
 def names(host, kind=ConnectionSpec):
@@ -286,35 +294,83 @@ def test_a_model_that_nothing_serves(site):
 
 
 def test_address_and_provider_decide_where_a_plugin_speaks_a_protocol(site):
-    site.add("any", model("*", "azure/*"))
-    site.add("wire", model("gpt-*", speaks=("openai", "anthropic")))
+    site.add("any", model("any/*", providers=(WIRE, DEEP, OWN), fallback=True))
+    site.add("wire", model(providers=(WIRE, Provider(name="second"))))
     host = site.host()
     at = "http://localhost:1/v1"
     for config, expected in {
-        LLMConfig("gpt-4o"): "wire",
+        LLMConfig("GPT-4o"): "wire",
         LLMConfig("llama3.2"): "any",
+        LLMConfig("any/gpt-4o"): "any",
+        LLMConfig("deep/x"): "any",
         LLMConfig("llama3.2", base_url=at): "wire",
-        LLMConfig("groq/llama", base_url=at): "wire",
-        LLMConfig("azure/mine", base_url=at): "any",
-        LLMConfig("azure/mine", provider="anthropic"): "wire",
-        LLMConfig("whatever", provider="google"): "any",
+        LLMConfig("deep/llama", base_url=at): "wire",
+        LLMConfig("own/mine", base_url=at): "any",
+        LLMConfig("own:mine", base_url=at): "any",
+        LLMConfig("own/mine", provider="second"): "wire",
+        LLMConfig("whatever", provider="deep"): "any",
+        LLMConfig("deep:whatever", base_url=at): "any",
     }.items():
         assert host.model_spec(config).name == expected, config
 
 
 @pytest.mark.parametrize("at", ["", "http://localhost:1/v1"])
 def test_an_address_in_the_environment_is_for_names_without_a_provider(site, at):
-    site.add("any", model("*", "azure/*"))
-    site.add("wire", model("gpt-*", speaks=("openai", "google"), addressed_by=("WIRE_URL",)))
+    site.add("any", model(providers=(DEEP,), fallback=True))
+    site.add("wire", model(providers=(WIRE,)))
     host = site.host(environ={"WIRE_URL": at})
     assert host.model_spec("llama3.2").name == ("wire" if at else "any")
-    for config in (LLMConfig("groq/llama"), LLMConfig("mine", provider="anthropic")):
+    for config in (LLMConfig("groq/llama"), LLMConfig("mine", provider="deep")):
         assert host.model_spec(config).name == "any"
 
 
 def test_a_plugin_that_speaks_a_protocol_has_the_names_that_nobody_else_has(site):
-    site.add("wire", model("gpt-*", speaks=("openai",)))
+    site.add("wire", model(providers=(WIRE,)))
     assert site.host().model_spec("llama3.2").name == "wire"
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "expected"),
+    [
+        ("deep:m-1", None, ("deep/m-1", "auto")),
+        ("Deeper:m-1", None, ("deep/m-1", "auto")),
+        ("deep:m-1", "http://h/v1", ("m-1", "deep")),
+        ("own:m-1", "http://h/v1", ("own/m-1", "auto")),
+        ("deep:7b", None, ("deep:7b", "auto")),
+        ("deep:latest", "http://h/v1", ("deep:latest", "auto")),
+        ("unheard-of:m", None, ("unheard-of:m", "auto")),
+        ("deep/m-1", None, ("deep/m-1", "auto")),
+    ],
+)
+def test_provider_before_colon_is_understood_by_its_plugins_declaration(site, name, at, expected):
+    site.add("mine", model(providers=(DEEP, OWN)))
+    config = LLMConfig(name, base_url=at, api_key="k")
+    found = site.host().providers.understood(config)
+    assert (found.model, found.provider, found.api_key) == (*expected, "k")
+
+
+def test_a_provider_of_a_plugin_is_known_to_whoever_asks(site):
+    site.add("any", model(providers=(WIRE, DEEP), fallback=True))
+    site.add("mine", model(providers=(DEEP,)))
+    providers = site.host().providers
+    assert site.host().model_spec("deep/x").name == "mine", "a fallback comes last"
+    assert providers.keys == ("DEEP_LOGIN",)
+    assert list(providers.suggested({"DEEP_LOGIN": "k"})) == [("deep-1", "DEEP_LOGIN")]
+    assert providers.spellings("deeper:X") == {"x", "deep/x", "deep:x", "deeper/x", "deeper:x"}
+    assert "wire/gpt-4" in providers.spellings("gpt-4")
+
+
+def test_an_unknown_provider_lists_those_that_are_known(site):
+    site.add("mine", model("*", providers=(DEEP,)))
+    site.add("any", model(providers=(WIRE, DEEP), fallback=True))
+    host = site.host()
+    assert host.model_spec(LLMConfig("x", provider="acme")).name == "mine", "it serves any name"
+    with pytest.raises(PluginError, match="has the provider 'depe'; did you mean 'deep'") as caught:
+        site.host(disabled=["mine"]).model_spec(LLMConfig("x", provider="depe"))
+    assert caught.value.hint == "providers: deep, wire"
+    with pytest.raises(PluginError) as caught:
+        site.host(disabled=["mine"]).model_spec(LLMConfig("x", provider="anthropic"))
+    assert caught.value.hint == "delf plugins install model-http"
 
 
 def test_a_model_whose_plugin_failed(site):

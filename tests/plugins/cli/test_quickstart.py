@@ -7,14 +7,14 @@ from contextlib import closing
 
 import pytest
 
-from delf_cli.usual_models import BY_KEY
+from delf.plugins.host import PluginHost
 from delf_plugin_cli import quickstart
 from support.openai_server import OpenAIServer
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_set(monkeypatch):
-    for name in (*BY_KEY, "OPENAI_BASE_URL", "DELF_LLM"):
+    for name in (*PluginHost.discover(environ={}).providers.keys, "OPENAI_BASE_URL", "DELF_LLM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(quickstart, "SERVERS", {})
 

@@ -9,6 +9,7 @@ import pytest
 
 from delf_demo import command
 from delf_demo.shop import make_shop
+from delf_model_providers.families import SPOKEN
 from support.program import DELF, delf, environment
 from support.terminal import TerminalProcess
 
@@ -101,13 +102,13 @@ def test_a_folder_with_odd_characters(tmp_path):
 def test_which_model(monkeypatch, environ, recorded, model):
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    chosen, why = command.choose_model(None, recorded=recorded)
+    chosen, why = command.choose_model(None, SPOKEN, recorded=recorded)
     assert chosen.startswith(model)
     assert "k" not in why.split()
 
 
 def test_a_given_model(tmp_path):
-    assert command.choose_model("m", recorded=False)[0] == "m"
+    assert command.choose_model("m", SPOKEN, recorded=False)[0] == "m"
     result = delf("demo", "--llm", "recorded:nope.jsonl", cwd=tmp_path)
     assert result.returncode == 2
     assert "there is no recording" in result.stderr

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from delf.errors import ConfigurationError, ToolRefusedError
-from delf.llm import LLMConfig
+from delf.plugins.host import PluginHost
 from delf_workers.definition import WorkerDefinition
 from delf_workers.registry import Registry
 
@@ -131,6 +131,7 @@ def test_the_search_path(tmp_path):
         registry.find("d")
 
 
+KNOWN = PluginHost.discover(environ={}).providers
 MINI = [
     *("gpt-4o-mini", "GPT-4o-mini", "openai:gpt-4o-mini", "openai/gpt-4o-mini"),
     *("litellm/openai/gpt-4o-mini", "openrouter:openai/gpt-4o-mini"),
@@ -141,10 +142,10 @@ MINI = [
 @pytest.mark.parametrize("pattern", ["gpt-*", "openai:*", "openai/gpt-4o*", "OpenAI:GPT-4o-mini"])
 def test_patterns_fit_models_however_both_are_spelled(model, pattern):
     for_it = WorkerDefinition(name="w", instructions="x", compatible_models=(pattern,))
-    for_it.check_model(LLMConfig(model).model)
+    for_it.check_model(model, KNOWN.spellings(model))
     for other in ("claude-sonnet-4-5", "anthropic:gpt", "groq/llama-3", "llama3:8b"):
         with pytest.raises(ToolRefusedError, match="is for models like"):
-            for_it.check_model(LLMConfig(other).model)
+            for_it.check_model(other, KNOWN.spellings(other))
 
 
 @pytest.mark.parametrize(
@@ -153,4 +154,4 @@ def test_patterns_fit_models_however_both_are_spelled(model, pattern):
 @pytest.mark.parametrize("pattern", ["google:*", "gemini/*", "gemini-*", "google/gemini-2*"])
 def test_a_provider_has_several_names(model, pattern):
     worker = WorkerDefinition(name="w", instructions="x", compatible_models=(pattern,))
-    assert worker.check_model(model) is None
+    assert worker.check_model(model, KNOWN.spellings(model)) is None

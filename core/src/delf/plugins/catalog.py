@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Final, TypeVar
 
 from delf.errors import PluginError, did_you_mean
-from delf.llm import LLMConfig
+from delf.llm import AUTO, LLMConfig
 from delf.packages.official import (
     how_to_install,
     kind_named_by,
@@ -25,6 +26,7 @@ from delf.packages.official import (
 )
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
+from delf.providers import Providers
 from delf.records import dataclass
 from delf.specs import ModelSpec, Spec
 
@@ -33,6 +35,11 @@ SpecT = TypeVar("SpecT", bound=Spec)
 # Connections are what people type most, so their packages carry the bare name.
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
+
+_LAST: Final = 1.0
+"""The fit of a fallback: as good as the pattern ``*``."""
+_AT_ADDRESS: Final = 1.5
+"""The fit of a protocol that others speak, for a name with an address."""
 
 _CHOOSE: Final = (
     'choose one: [plugins] prefer = ["{one}"] in delf.toml; or uninstall one, or block one by its '
@@ -132,17 +139,37 @@ class Catalog:
             raise self._unknown(kind, name)
         return self._chosen(offers, f"{kind} {name!r}").spec
 
+    @cached_property
+    def providers(self) -> Providers:
+        """The providers that plugins declare, those of a fallback last."""
+        specs = sorted(self._specs(ModelSpec), key=lambda spec: spec.fallback)
+        return Providers(provider for spec in specs for provider in spec.providers)
+
     def serving(self, model: LLMConfig, environ: Mapping[str, str]) -> ModelSpec:
         """The spec that fits a model best: by its name, and by its address and provider."""
-        specs = (offer.spec for offers in self._offers.values() for offer in offers)
-        fits = [(_fit(spec, model, environ), spec) for spec in specs if isinstance(spec, ModelSpec)]
+        fits = [(_fit(spec, model, environ), spec) for spec in self._specs(ModelSpec)]
         most = max((fit for fit, _ in fits), default=-1.0)
         named = kind_named_by(model.model)
         if named is not None and most < len(named[0]) and model.base_url is None:
             raise self._unknown("model", named[1])  # a plugin for any name would misread the prefix
+        if most < 0 and model.provider != AUTO:
+            raise self._unknown_provider(model.provider)
         if most < 0:
             raise _not_served(model.model, self.records)
         return self.preferred([s for fit, s in fits if fit == most], f"model {model.model!r}")
+
+    def _specs(self, kind: type[SpecT]) -> Iterator[SpecT]:
+        offers = (offer.spec for offers in self._offers.values() for offer in offers)
+        return (spec for spec in offers if isinstance(spec, kind))
+
+    def _unknown_provider(self, name: str) -> PluginError:
+        if f"{name}/*" in packages("models"):
+            return _not_served(f"{name}/model", self.records)
+        known = sorted(provider.name for provider in self.providers.all)
+        return PluginError(
+            f"no installed plugin has the provider {name!r}{did_you_mean(name, known)}",
+            hint=f"providers: {', '.join(dict.fromkeys(known)) or 'none'}",
+        )
 
     def _unknown(self, kind: str, name: str) -> PluginError:
         package = package_of(kind, name)
@@ -201,19 +228,31 @@ def _listed(plugins: Iterable[Candidate]) -> str:
 def _fit(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:
     """Measure the fit of a spec: the length of its longest pattern that fits, or -1.
 
-    A plugin that speaks what is asked for comes first, and one that speaks at any address comes
-    between ``*`` and what is said more exactly.
+    The plugin of a provider that is named comes first. One whose protocol other servers speak
+    comes between a fallback and what is said more exactly where there is an address, and after
+    all others where there is none.
     """
-    fitting = (len(p) for p in spec.serves if fnmatch.fnmatchcase(model.model, p))
-    length = max(fitting, default=-1)
-    if not spec.speaks:
-        return length
-    if model.provider in spec.speaks:
-        return math.inf
+    name = model.model
+    fitting: list[float] = [len(p) for p in spec.serves if fnmatch.fnmatchcase(name, p)]
+    if model.provider != AUTO:
+        has_it = Providers(spec.providers).named(model.provider) is not None
+        if has_it or fitting:
+            return _LAST if spec.fallback else math.inf if has_it else max(fitting)
+        return -1
     has_address = model.base_url is not None
-    if "/" not in model.model and model.provider == "auto":
-        has_address |= any(map(environ.get, spec.addressed_by))
-    return max(length, 1.5 if has_address and "openai" in spec.speaks else 0)
+    for provider in spec.providers:
+        if spec.fallback and not (provider.own_protocol and has_address):
+            continue
+        patterns = provider.patterns(at_address=has_address)
+        fitting += [len(p) for p in patterns if fnmatch.fnmatchcase(name.lower(), p)]
+    if spec.fallback:
+        return max(fitting, default=_LAST)
+    compatible = [provider for provider in spec.providers if provider.compatible]
+    if "/" not in name:
+        has_address |= any(environ.get(var) for each in compatible for var in each.addresses)
+    if compatible:
+        fitting.append(_AT_ADDRESS if has_address else 0)
+    return max(fitting, default=-1)
 
 
 def _meant(

@@ -15,6 +15,7 @@ from delf.plugins import discovery, loader
 from delf.plugins.catalog import Catalog, choose
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
+from delf.providers import Providers
 from delf.specs import ModelSpec, Spec
 
 SpecT = TypeVar("SpecT", bound=Spec)
@@ -112,16 +113,21 @@ class PluginHost:
         found = self._loaded().find(spec_class.kind, name)
         return cast("SpecT", found)
 
+    @property
+    def providers(self) -> Providers:
+        """The providers of models that plugins declare."""
+        return self._loaded().providers
+
     def model_spec(self, model: str | LLMConfig) -> ModelSpec:
         """The spec that serves a model: the one that fits its name, address and provider best.
 
         Args:
-            model: The model, or its name, as ``gpt-4o-mini`` or ``recorded:demo.jsonl``.
+            model: The model, or its name, as ``provider/model`` or ``model``.
 
         Raises:
             PluginError: When no plugin serves it, or two do so equally well.
         """
-        config = as_llm_config(model)
+        config = self.providers.understood(as_llm_config(model))
         return self._loaded().serving(config, self._environ)
 
     def preferred(self, specs: Sequence[SpecT], what: str) -> SpecT:

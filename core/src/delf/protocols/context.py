@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from pathlib import Path
 
@@ -16,6 +16,10 @@ def _data_dir() -> Path:
     from platformdirs import user_data_path
 
     return user_data_path("delf", appauthor=False)
+
+
+def _as_it_is(name: str) -> tuple[str, ...]:
+    return (name.lower(),)
 
 
 def _no_embedder(name: str | None) -> Embedder:
@@ -47,6 +51,7 @@ class PluginContext:
         environ: Where keys are looked up: the process's environment over ``.env``.
         providers: Keys given in code, by provider.
         api_key_for: Keys by the address that they are for.
+        spellings: Gives every way to write a model's name, in small letters.
         embedder: Gives the embedder of a name, the agent's own for None; everybody who asks
             for one name gets the same object. Raises ``PluginError`` when there is none.
         conversations: Opens the journal that keeps conversations, the agent's own for None, or
@@ -59,5 +64,6 @@ class PluginContext:
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     providers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     api_key_for: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    spellings: Callable[[str], Collection[str]] = _as_it_is
     embedder: Callable[[str | None], Embedder] = _no_embedder
     conversations: Callable[[str | None], SharedJournal] = _no_conversations

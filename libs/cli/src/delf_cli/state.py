@@ -95,6 +95,8 @@ class State:
 
             self.redactor = Redactor(secrets_of_environ(os.environ))
             try:
+                keys = self.discover().providers.keys
+                self.redactor.learn("keys", [*secrets_of_environ(os.environ, keys)])
                 found = tuple(self.load_project(ask=False).secrets())
             except Exception:  # whatever it is, it is told already: this serves to tell of failures
                 return self.redactor

@@ -6,70 +6,23 @@ import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from delf.environment import Source, SourcedText, source_of
 from delf.errors import EnvironmentKeyError, KeyAddressError, ModelConfigurationError
-from delf.llm import LLMConfig, provider_of_name
+from delf.llm import AUTO, LLMConfig
 from delf.protocols.model import ModelContext
+from delf.providers import Providers
+from delf.specs import Provider
+from delf_model_providers.families import NO_OTHERS, OPENAI_URL, SPOKEN
 
-OPENAI_URL: Final = "https://api.openai.com/v1"
 NO_KEY: Final = "local"
 """Sent to a custom endpoint when no key is known; servers without a login ignore it."""
-
-
-Dialect = Literal["openai", "anthropic", "google"]
-"""The protocol of an endpoint: chat completions, messages, ``generateContent``."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """One of the three providers.
-
-    Args:
-        name: As users write it: ``LLMConfig(provider=…)``, ``providers={…}``.
-        aliases: What may stand before a slash in a name, and in ``providers``.
-        variables: Where its key is looked up, the one to name in errors first.
-    """
-
-    name: Dialect
-    aliases: tuple[str, ...]
-    variables: tuple[str, ...]
-
-
-_GOOGLE_KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
-_FAMILIES: Final = (
-    Family("google", ("google", "gemini"), _GOOGLE_KEYS),
-    Family("openai", ("openai",), ("OPENAI_API_KEY",)),
-    Family("anthropic", ("anthropic",), ("ANTHROPIC_API_KEY",)),
-)
-_BY_NAME: Final[Mapping[str, Family]] = {family.name: family for family in _FAMILIES}
-_BY_PREFIX: Final = {alias: family for family in _FAMILIES for alias in family.aliases}
 
 _ORIGIN: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(?:[^/?#]*@)?([^/?#]*)")
 _HEADER_NAME: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 _HEADER_VALUE: Final = re.compile(r"[\t -~]*")
-
-_OWN_ADDRESS: Final = frozenset({"azure", "azure_ai", "ollama", "ollama_chat"})
-"""Prefixes that keep their own protocol when a base URL is given."""
-
-_KEYLESS: Final = frozenset({"ollama", "ollama_chat"})
-"""Other providers that know no key."""
-
-_KEY_NEEDED: Final = {
-    "cerebras": "CEREBRAS_API_KEY",
-    "cohere": "COHERE_API_KEY",
-    "deepseek": "DEEPSEEK_API_KEY",
-    "fireworks_ai": "FIREWORKS_AI_API_KEY",
-    "groq": "GROQ_API_KEY",
-    "mistral": "MISTRAL_API_KEY",
-    "openrouter": "OPENROUTER_API_KEY",
-    "perplexity": "PERPLEXITYAI_API_KEY",
-    "together_ai": "TOGETHERAI_API_KEY",
-    "xai": "XAI_API_KEY",
-}
-"""Other providers that are known to refuse every call without this variable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +32,8 @@ class Endpoint:
     Args:
         model: The name as the user wrote it.
         provider: For people and errors: ``openai``, ``google``, ``anthropic``, ``groq`` …
-        dialect: What it speaks; None for a provider that is none of the three.
-        name: The name without the prefix of one of the three.
+        dialect: What it speaks, by the name of a provider; None where litellm speaks with it.
+        name: The name without its provider, unless litellm speaks with it.
         base_url: The address without credentials, or None for the provider's own.
         custom: Whether the user gave the address.
         api_key: The key, or None.
@@ -93,7 +46,7 @@ class Endpoint:
 
     model: str
     provider: str
-    dialect: Dialect | None
+    dialect: str | None
     name: str
     base_url: str | None = field(default=None, repr=False)
     custom: bool = False
@@ -148,33 +101,55 @@ class Endpoint:
             )
 
 
-def resolve(config: LLMConfig, context: ModelContext) -> Endpoint:
+def resolve(
+    config: LLMConfig,
+    context: ModelContext,
+    spoken: Providers = SPOKEN,
+    others: Providers = NO_OTHERS,
+) -> Endpoint:
     """Find out where a model's name leads.
 
     Args:
         config: The model as the user gave it.
         context: Keys and the environment.
+        spoken: The providers with a dialect.
+        others: Those that litellm speaks with.
 
     Raises:
         ModelConfigurationError: For a name that leads nowhere.
         KeyAddressError: When a file of the project gives the address, and no key is for it.
     """
-    prefix, slash, rest = config.model.partition("/")
+    given = config
+    config = Providers((*spoken.all, *others.all)).understood(config)
+    word, slash, rest = config.model.partition("/")
     base_url = config.base_url
-    if config.provider != "auto":
-        family = _BY_NAME[config.provider]
-        name = rest if base_url is None and _BY_PREFIX.get(prefix) is family else config.model
-        return _family(family, name, base_url, config, context)
-    if base_url is not None and prefix not in _OWN_ADDRESS:
-        return _family(_BY_NAME["openai"], config.model, base_url, config, context)
-    if slash and prefix in _BY_PREFIX:
-        return _family(_BY_PREFIX[prefix], rest, base_url, config, context)
+    place = _Place(given.model, config, context)
+    if config.provider != AUTO:
+        named, inner = spoken.named(config.provider), rest if slash else ""
+        if named is not None:
+            is_in_name = base_url is None and spoken.named(word) is named
+            return place.family(named, inner if is_in_name else config.model, base_url)
+        other = others.named(config.provider)
+        if other is None:
+            known = ", ".join(provider.name for provider in (*spoken.all, *others.all))
+            raise ModelConfigurationError(
+                f"the model {given.model!r}: provider {config.provider!r} is none of: {known}"
+            )
+        is_in_name = others.named(word) is other
+        return place.other(other, inner if is_in_name else config.model)
+    other = others.named(word) if slash else None
+    compatible = next(provider for provider in spoken.all if provider.compatible)
+    if base_url is not None and not (other and other.own_protocol):
+        return place.family(compatible, config.model, base_url)
     if slash:
-        return _other(prefix, config, context)
-    if owner := provider_of_name(config.model):
-        return _family(_BY_NAME[owner], config.model, None, config, context)
-    if base_url := _variable(context, "OPENAI_BASE_URL"):
-        return _family(_BY_NAME["openai"], config.model, base_url, config, context)
+        named = spoken.named(word)
+        if named is not None:
+            return place.family(named, rest, base_url)
+        return place.other(other or _undeclared(word), rest)
+    if owner := spoken.of(config.model):
+        return place.family(owner, config.model, None)
+    if base_url := _first_of(context, compatible.addresses):
+        return place.family(compatible, config.model, base_url)
     raise ModelConfigurationError(
         f"no provider is known for the model {config.model!r}",
         hint="a name with its provider: 'groq/…', 'ollama/…', 'openrouter/…'; or, for a server of "
@@ -182,67 +157,81 @@ def resolve(config: LLMConfig, context: ModelContext) -> Endpoint:
     )
 
 
-def _family(
-    family: Family, name: str, base_url: str | None, config: LLMConfig, context: ModelContext
-) -> Endpoint:
-    if family.name == "openai" and base_url is None:
-        base_url = _variable(context, "OPENAI_BASE_URL")
-    custom = base_url is not None
-    address = source_of(base_url) if custom else None
-    key = _key(config, context, family.aliases, family.variables, base_url)
-    base_url, headers = _address(base_url, config, address)
-    missing = None
-    if key.text is None and custom:
-        key = replace(key, text=NO_KEY)
-    elif key.text is None:
-        missing = family.variables[0]
-    if family.name == "openai" and base_url is None:
-        base_url = OPENAI_URL
-    return Endpoint(
-        model=config.model,
-        provider=family.name,
-        dialect=family.name,
-        name=name,
-        base_url=base_url,
-        custom=custom,
-        api_key=key.text,
-        key_source=key.place,
-        key_from=key.source,
-        missing=missing,
-        headers=headers,
-    )
+def _undeclared(word: str) -> Provider:
+    """Return a provider that nobody declared: its variables are named as most are."""
+    return Provider(name=word, login="other")
 
 
-def _other(prefix: str, config: LLMConfig, context: ModelContext) -> Endpoint:
-    """A provider that is none of the three."""
-    stem = prefix.upper()
-    needed = _KEY_NEEDED.get(prefix)
-    variables = (needed,) if needed else (f"{stem}_API_KEY",)
-    base_url = config.base_url or _variable(context, f"{stem}_API_BASE")
-    # A name may hold an address, too: huggingface/https://host
-    given = base_url or (config.model if "://" in config.model else None)
-    address = None if given is None else source_of(given)
-    key = _key(config, context, (prefix,), variables, given)
-    base_url, headers = _address(base_url, config, address)
-    if key.text is None and address in ("program", "project"):
-        if address == "project" and prefix not in _KEYLESS:
-            # Without one, litellm takes what it finds in the environment.
-            raise _refused(config.model, variables[0], "environment", address)
-        key = replace(key, text=NO_KEY)
-    return Endpoint(
-        model=config.model,
-        provider=prefix,
-        dialect=None,
-        name=config.model,
-        base_url=base_url,
-        custom=base_url is not None,
-        api_key=key.text,
-        key_source=key.place,
-        key_from=key.source,
-        missing=needed if key.text is None else None,
-        headers=headers,
-        api_version=context.environ.get(f"{stem}_API_VERSION") or None,
-    )
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Makes an endpoint of a model as written and as understood, its keys and environment."""
+
+    written: str
+    config: LLMConfig
+    context: ModelContext
+
+    def family(self, provider: Provider, name: str, base_url: str | None) -> Endpoint:
+        """Return the endpoint of a provider with a dialect."""
+        base_url = base_url or _first_of(self.context, provider.addresses)
+        custom = base_url is not None
+        address = source_of(base_url) if custom else None
+        key = _key(self.config, self.context, provider.words, provider.keys, base_url)
+        base_url, headers = _address(base_url, self.config, address)
+        missing = None
+        if key.text is None and custom:
+            key = replace(key, text=NO_KEY)
+        elif key.text is None:
+            missing = provider.keys[0]
+        if provider.compatible and base_url is None:
+            base_url = OPENAI_URL
+        return Endpoint(
+            model=self.written,
+            provider=provider.name,
+            dialect=provider.name,
+            name=name,
+            base_url=base_url,
+            custom=custom,
+            api_key=key.text,
+            key_source=key.place,
+            key_from=key.source,
+            missing=missing,
+            headers=headers,
+        )
+
+    def other(self, provider: Provider, name: str) -> Endpoint:
+        """Return the endpoint of a provider that litellm speaks with."""
+        stem = provider.name.upper()
+        keys = provider.keys or (f"{stem}_API_KEY",)
+        base_url = self.config.base_url or _variable(self.context, f"{stem}_API_BASE")
+        # A name may hold an address, too: huggingface/https://host
+        given = base_url or (self.config.model if "://" in self.config.model else None)
+        address = None if given is None else source_of(given)
+        key = _key(self.config, self.context, provider.words, keys, given)
+        base_url, headers = _address(base_url, self.config, address)
+        if key.text is None and address in ("program", "project"):
+            if address == "project" and provider.login != "none":
+                # Without one, litellm takes what it finds in the environment.
+                raise _refused(self.written, keys[0], "environment", address)
+            key = replace(key, text=NO_KEY)
+        return Endpoint(
+            model=self.written,
+            provider=provider.name,
+            dialect=None,
+            name=f"{provider.name}/{name}",
+            base_url=base_url,
+            custom=base_url is not None,
+            api_key=key.text,
+            key_source=key.place,
+            key_from=key.source,
+            missing=keys[0] if key.text is None and provider.login == "key" else None,
+            headers=headers,
+            api_version=self.context.environ.get(f"{stem}_API_VERSION") or None,
+        )
+
+
+def _first_of(context: ModelContext, names: tuple[str, ...]) -> str | None:
+    """The first of some variables that is set, knowing who gave it."""
+    return next(filter(None, (_variable(context, name) for name in names)), None)
 
 
 def _variable(context: ModelContext, name: str) -> str | None:

@@ -78,6 +78,5 @@ def fees(endpoint: Endpoint, searches: int) -> float | None:
     """
     if endpoint.dialect == "openai":
         searches = 1  # its models for searches search each time, and do not say how often
-    if endpoint.dialect is None or (searches and endpoint.custom):
-        return None
-    return searches * _FEES[endpoint.dialect]
+    fee = _FEES.get(endpoint.dialect or "")
+    return None if fee is None or (searches and endpoint.custom) else searches * fee

@@ -45,7 +45,6 @@ _WITH_OPTIONS: Final = frozenset(
 )
 _READ_WHOLE: Final = 20_000_000
 """Bytes of a journal that is read whole: a tenth of a second."""
-_KEY_SUFFIX: Final = "_API_KEY"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,11 +349,13 @@ async def _sandbox(
 
 def _keys(host: PluginHost, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Keys by name, never by value."""
-    keys = sorted(name for name in environ if name.endswith(_KEY_SUFFIX) and environ[name])
+    known = host.providers.keys
+    keys = sorted(name for name in known if environ.get(name))
     if keys:
         yield Finding(area="model", status="ok", text=f"keys: {', '.join(keys)}")
-    else:
-        yield Finding(area="model", status="note", text=f"no variable *{_KEY_SUFFIX} is set")
+    elif known:
+        text = f"no key of a model is set: {', '.join(known)}"
+        yield Finding(area="model", status="note", text=text)
     if not host.specs(ModelSpec):
         hint = "delf plugins install model-http"
         yield Finding(area="model", status="problem", text="no model is installed", hint=hint)

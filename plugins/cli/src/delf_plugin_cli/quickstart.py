@@ -19,9 +19,9 @@ import click
 
 from delf.errors import ConfigurationError, DelfError, LLMExecutionError
 from delf.machine.own_files import write_private
+from delf.providers import Providers
 from delf_cli import errors
 from delf_cli.state import State, state_of
-from delf_cli.usual_models import usual_models
 
 SERVERS: Final = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
 _LOOK_SECONDS: Final = 0.5
@@ -75,7 +75,7 @@ def quickstart(
     from delf.trust.folders import CONFIG_FILE
 
     state = state_of(ctx)
-    offered = list(_offered(base_url))
+    offered = list(_offered(base_url, state.discover().providers))
 
     def usable(typed: str) -> _Found:
         """The model of an answer, which answers itself."""
@@ -168,13 +168,13 @@ def _chosen(typed: str, offered: Sequence[_Found], base_url: str | None) -> _Fou
     return next((item for item in offered if item.model in (typed, f"{typed}:latest")), named)
 
 
-def _offered(base_url: str | None) -> Iterator[_Found]:
+def _offered(base_url: str | None, providers: Providers) -> Iterator[_Found]:
     """The models of the server that is named, or those of keys and of local servers."""
     if base_url is not None:
         for model in _models_at(base_url):
             yield _Found(model=model, base_url=base_url, why=f"of {base_url}")
         return
-    for model, key in usual_models(os.environ):
+    for model, key in providers.suggested(os.environ):
         yield _Found(model=model, why=f"as {key} is set")
     urls = {server: f"http://127.0.0.1:{port}/v1" for server, port in SERVERS.items()}
     with ThreadPoolExecutor(max(1, len(urls))) as pool:

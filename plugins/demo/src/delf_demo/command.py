@@ -17,9 +17,10 @@ import click
 
 from delf import ConfigurationError
 from delf.machine.own_files import make_private_folder, write_private
+from delf.providers import Providers
 from delf.trust.decisions import Trust, items_of, whole
+from delf_cli.state import state_of
 from delf_cli.streams import answers
-from delf_cli.usual_models import usual_models
 from delf_demo.shop import make_shop
 
 _CONFIG: Final = "delf.toml"
@@ -88,7 +89,8 @@ def demo(
     The first is a question that takes several queries. The second changes data, so it asks
     first: on a terminal you decide, elsewhere it is rejected.
     """
-    model, why = choose_model(llm, recorded=recorded)
+    providers = state_of(ctx).discover().providers
+    model, why = choose_model(llm, providers, recorded=recorded)
     kept = make or keep
     with _folder(kept) as folder:
         tables, rows = make_shop(folder / "shop.db")
@@ -172,13 +174,13 @@ def _delf(ctx: click.Context, arguments: list[str]) -> int:
     return int(program.main([*debug, *arguments], standalone_mode=False) or 0)
 
 
-def choose_model(llm: str | None, *, recorded: bool) -> tuple[str, str]:
+def choose_model(llm: str | None, providers: Providers, *, recorded: bool) -> tuple[str, str]:
     """The model's name, and who it is in words."""
     if llm and recorded:
         raise click.UsageError("--llm and --recorded cannot be used together")
     if llm:
         return llm, llm
-    usual = next(usual_models(os.environ), None)
+    usual = next(providers.suggested(os.environ), None)
     if usual is not None and not recorded:
         model, key = usual
         return model, f"{model}, as {key} is set (--recorded asks no model)"

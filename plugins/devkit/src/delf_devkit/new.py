@@ -40,12 +40,14 @@ class Kind:
         suffix: How its class's name ends.
         summary: A line about it, with the name filled in.
         extra: Further fields of the spec.
+        needs: What these fields need of ``delf.specs``.
     """
 
     capability: str
     suffix: str
     summary: str
     extra: Sequence[str] = ()
+    needs: str = ""
 
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -53,7 +55,13 @@ KINDS: Final[Mapping[str, Kind]] = {
     "sandbox": Kind(
         "backend", "Backend", "Scripts in a process of {title}.", ['isolation="process"']
     ),
-    "model": Kind("model", "Model", "The models of {title}.", ['serves=("{name}/*",)']),
+    "model": Kind(
+        "model",
+        "Model",
+        "The models of {title}.",
+        ['providers=(Provider(name="{name}", keys=("{upper}_API_KEY",)),)'],
+        "Provider",
+    ),
     "approval": Kind("channel", "Channel", "Asks through {title}."),
     "journal": Kind("journal", "Journal", "Events in {title}."),
     "memory": Kind("store", "Store", "Facts in {title}."),
@@ -145,7 +153,10 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
         "hook": hook,
         "spec": spec,
         "capability": what.capability,
-        "extra": "".join(f"\n        {field.format(name=short)}," for field in what.extra),
+        "imports": ", ".join(filter(None, (spec, what.needs))),
+        "extra": "".join(
+            f"\n        {field.format(name=short, upper=variable.upper())}," for field in what.extra
+        ),
         "api": str(PLUGIN_API),
         "requirements": ", ".join(
             f'"{requirement}"'

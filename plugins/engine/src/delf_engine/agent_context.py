@@ -136,14 +136,14 @@ class AgentContext:
             raise ModelConfigurationError(
                 "the chat has no model to summarise with", hint="Chat(summarizer_llm=…)"
             )
-        agents = secrets_of_agent(config, (), self.environ)
+        agents = secrets_of_agent(config, (), self.environ, self.host.providers.keys)
         known = [*secrets_of_model(model), *agents, *self.secrets]
         redactor = Redactor(known)
         context = ModelContext(environ=self.environ)
         if config is not None:
             keys = {"providers": config.providers, "api_key_for": config.api_key_for}
             context = replace(context, **keys)
-        pricing = load_pricing(self.pricing_files)
+        pricing = load_pricing(self.pricing_files, self.host.providers)
         pool = ModelPool(self.host, context, pricing=pricing)
         asker = ModelClient(
             pool=pool,

@@ -161,7 +161,9 @@ class Resources:
             SandboxUnavailableError: When no sandbox can.
         """
         around = agent.context
-        own = secrets_of_agent(agent.config, agent.connections, around.environ)
+        own = secrets_of_agent(
+            agent.config, agent.connections, around.environ, around.host.providers.keys
+        )
         redactor = Redactor((*own, *around.secrets))
         held = agent.connections
         closing: list[Close] = [item.aclose for item in held if isinstance(item, SupportsClose)]
@@ -340,7 +342,7 @@ def _models_of(agent: AgentParts, redactor: Redactor) -> ModelPool:
     context = ModelContext(
         environ=around.environ, providers=config.providers, api_key_for=config.api_key_for
     )
-    pricing = load_pricing(around.pricing_files)
+    pricing = load_pricing(around.pricing_files, around.host.providers)
     return ModelPool(around.host, context, config.record, redactor, pricing)
 
 
@@ -390,6 +392,7 @@ def _plugin_context(agent: AgentParts) -> tuple[PluginContext, Embedders]:
         environ=around.environ,
         providers=config.providers,
         api_key_for=config.api_key_for,
+        spellings=around.host.providers.spellings,
     )
     embedders = Embedders(around.host, around.plugin_options, context, config.embedder)
     if config.embedder is not None:

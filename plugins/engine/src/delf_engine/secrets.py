@@ -66,7 +66,10 @@ def worth_hiding(secrets: Iterable[str]) -> set[str]:
 
 
 def secrets_of_agent(
-    config: AgentConfig | None, connections: Iterable[object], environ: Mapping[str, str]
+    config: AgentConfig | None,
+    connections: Iterable[object],
+    environ: Mapping[str, str],
+    keys: Collection[str] = (),
 ) -> Iterator[str]:
     """Every secret that an agent was given, but for those of its project.
 
@@ -74,6 +77,7 @@ def secrets_of_agent(
         config: Its configuration.
         connections: Its tools.
         environ: The environment that it reads.
+        keys: Variables with keys, as plugins of models declare them.
     """
     if config is not None:
         for name in LLM_FIELDS:
@@ -84,7 +88,7 @@ def secrets_of_agent(
         yield from config.api_key_for.values()
     for connection in connections:
         yield from secrets_of_settings(getattr(connection, "settings", None))
-    yield from secrets_of_environ(environ)
+    yield from secrets_of_environ(environ, keys)
 
 
 def secrets_of_model(config: LLMConfig) -> Iterator[str]:
@@ -206,11 +210,18 @@ def _parts_of(value: Any) -> Iterator[Any]:
         yield from (getattr(value, field.name, None) for field in dataclasses.fields(value))
 
 
-def secrets_of_environ(environ: Mapping[str, str]) -> Iterator[str]:
-    """The secrets of an environment, by the names of its variables and in URLs."""
+def secrets_of_environ(environ: Mapping[str, str], keys: Collection[str] = ()) -> Iterator[str]:
+    """The secrets of an environment, by the names of its variables and in URLs.
+
+    Args:
+        environ: The environment.
+        keys: Variables with secrets, whatever their names say.
+    """
     for name, value in environ.items():
         shortest = SHORTEST if name.upper().startswith(PREFIX) else _SHORTEST_OF_ENVIRON
-        if name not in _FOLDERS and len(value) >= shortest:
+        if name in keys:
+            yield from _declared(value)
+        elif name not in _FOLDERS and len(value) >= shortest:
             yield from _of_named(name, value)
 
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from delf.messages import Price
 from delf_model_http.answer import Tokens
-from delf_model_providers.endpoint import Dialect
 
 _MILLION: Final = 1_000_000
 
@@ -80,14 +79,14 @@ class Facts:
         return (self.long_rates if is_long and self.long_rates else self.rates).cost(tokens)
 
 
-def facts(dialect: Dialect, model: str) -> Facts:
+def facts(dialect: str, model: str) -> Facts:
     """Return the facts about a model.
 
     Args:
         dialect: Its provider.
         model: Its name, without a provider in front.
     """
-    known = _models()[dialect].get(model.removeprefix("models/"))
+    known = _models().get(dialect, {}).get(model.removeprefix("models/"))
     if known is None:
         return Facts()
     long: list[float] = known.get("long") or []

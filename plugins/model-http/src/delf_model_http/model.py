@@ -25,6 +25,7 @@ from delf_model_http.gemini_live import GeminiLive
 from delf_model_http.google import GenerateContent
 from delf_model_http.live import LiveDialect, LiveSession
 from delf_model_http.openai import ChatCompletions
+from delf_model_http.providers import SPOKEN
 from delf_model_http.realtime import Realtime
 from delf_model_providers.endpoint import resolve
 from delf_model_providers.failures import (
@@ -90,7 +91,7 @@ class HttpModel(EndpointModel):
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        super().__init__(resolve(config, context), config.settings, retry, sleep)
+        super().__init__(resolve(config, context, SPOKEN), config.settings, retry, sleep)
         if self._endpoint.dialect is None:
             raise ModelConfigurationError(
                 f"{config.model!r}: model-http does not speak with {self._endpoint.provider}",

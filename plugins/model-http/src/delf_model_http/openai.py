@@ -20,7 +20,8 @@ from delf_model_http.answer import (
 )
 from delf_model_http.catalog import Facts
 from delf_model_providers import chat, searches
-from delf_model_providers.endpoint import OPENAI_URL, Endpoint
+from delf_model_providers.endpoint import Endpoint
+from delf_model_providers.families import OPENAI_URL
 from delf_model_providers.searches import Tool
 
 _REASONING: Final = re.compile(r"(?:ft:)?(?:o[1-9](?:-|$)|gpt-5(?!.*chat))")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from delf.hookspecs import hookimpl
 from delf.specs import EmbedderSpec, ModelSpec
+from delf_model_http.providers import PROVIDERS
 
 
 @hookimpl
@@ -15,13 +16,7 @@ def delf_models() -> Iterable[ModelSpec]:
         name="http",
         summary="OpenAI, Anthropic, Gemini and any OpenAI-compatible server.",
         factory="delf_model_http.model:HttpModel",
-        serves=(
-            *("openai/*", "gpt*", "chatgpt*", "o[1-9]", "o[1-9]-*", "ft:gpt*"),
-            *("anthropic/*", "claude*"),
-            *("google/*", "gemini*", "gemma-*"),
-        ),
-        speaks=("openai", "anthropic", "google"),
-        addressed_by=("OPENAI_BASE_URL",),
+        providers=PROVIDERS,
     )
 
 

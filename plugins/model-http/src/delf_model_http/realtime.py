@@ -21,7 +21,8 @@ from delf.messages import (
 from delf_model_http.address import joined
 from delf_model_http.answer import Answer, Tokens, ToldError, count, fields, required
 from delf_model_providers import chat
-from delf_model_providers.endpoint import OPENAI_URL, Endpoint
+from delf_model_providers.endpoint import Endpoint
+from delf_model_providers.families import OPENAI_URL
 
 _DELTAS: Final = frozenset({"response.output_text.delta", "response.text.delta"})
 _STATUS: Final[Mapping[str, int]] = {

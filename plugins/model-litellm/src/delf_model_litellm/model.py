@@ -17,10 +17,12 @@ from delf.protocols.model import ModelContext
 from delf_model_litellm import convert, library
 from delf_model_litellm.clients import Clients, cancellable
 from delf_model_litellm.failures import explain
+from delf_model_litellm.providers import OTHERS
 from delf_model_litellm.streams import StreamedError, WholeError, wants_stream
 from delf_model_providers import searches
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import BrokenStreamError, Failure, UnreadableError, chain
+from delf_model_providers.families import SPOKEN
 from delf_model_providers.model import EndpointModel
 from delf_model_providers.pool import CONNECT_SECONDS
 from delf_model_providers.retry import RetryPolicy
@@ -96,7 +98,8 @@ class LiteLLMModel(EndpointModel):
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         inner = replace(config, model=config.model.removeprefix(_BY_HAND))
-        endpoint = replace(resolve(inner, context), model=config.model)
+        endpoint = resolve(inner, context, SPOKEN, OTHERS)
+        endpoint = replace(endpoint, model=config.model)
         super().__init__(endpoint, config.settings, retry, sleep)
         self._clients = Clients(self._endpoint)
         self._unpriced = False

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from delf.hookspecs import hookimpl
 from delf.specs import ModelSpec
+from delf_model_litellm.providers import PROVIDERS
 
 
 @hookimpl
@@ -15,5 +16,7 @@ def delf_models() -> Iterable[ModelSpec]:
         name="litellm",
         summary="Gemini, OpenAI, Anthropic and any OpenAI-compatible endpoint.",
         factory="delf_model_litellm.model:LiteLLMModel",
-        serves=("*", "litellm/*", "azure/*", "azure_ai/*", "ollama/*", "ollama_chat/*"),
+        serves=("litellm/*",),
+        providers=PROVIDERS,
+        fallback=True,
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from delf import Agent, CallContext, Connection, action
 from delf.errors import ConfigurationError, ToolRefusedError
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
+from delf.protocols.context import PluginContext
 from delf.settings import current_folder, current_trust
 from delf.tools.action import actions_of
 from delf.tools.permissions import is_allowed
@@ -80,6 +81,12 @@ class Workers(Connection):
         """The agent's own connection."""
         self.workshop: Workshop | None = None
         """Makes what workers use, from the agent's first call on."""
+        self.around: PluginContext | None = None
+        """The agent's context, once it has started."""
+
+    def use_context(self, context: PluginContext) -> None:
+        """Implements :class:`delf.protocols.connection.SupportsPluginContext`."""
+        self.around = context
 
     def for_worker(self, worker: WorkerDefinition, *patterns: tuple[str, ...]) -> Workers:
         """The same for what a worker calls.
@@ -202,8 +209,10 @@ class Workers(Connection):
         line = await asyncio.to_thread(lineage, self.registry, found)
         model = found.llm(context.llm)
         # A made worker is bound by the models of its makers, too.
+        name, around = (model or context.llm).model, self.agent.around
+        names = () if around is None else around.spellings(name)
         for ancestor in line:
-            ancestor.check_model((model or context.llm).model)
+            ancestor.check_model(name, names)
         tools = await asyncio.to_thread(self._shop(context).tools_of, found, self.agent)
         budgets = [ancestor.budget_usd for ancestor in line if ancestor.budget_usd is not None]
         words = task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -25,7 +25,7 @@ from delf.errors import (
     ToolRefusedError,
     did_you_mean,
 )
-from delf.llm import LLMConfig, as_llm_config, normalise_settings, spellings
+from delf.llm import LLMConfig, as_llm_config, normalise_settings
 from delf_workers import frontmatter, shape
 from delf_workers.template import Instructions, InstructionsError
 
@@ -155,13 +155,17 @@ class WorkerDefinition(_Part):
         tools = list(self.server_side_tools)
         return (made or callers).with_settings(server_side_tools=tools)
 
-    def check_model(self, model: str) -> None:
+    def check_model(self, model: str, names: Collection[str] = ()) -> None:
         """Refuse a model that it is not written for.
+
+        Args:
+            model: The model's name.
+            names: Every way to write it, in small letters.
 
         Raises:
             ToolRefusedError: Naming the patterns.
         """
-        names, patterns = spellings(model), self.compatible_models
+        names, patterns = {model.lower(), *names}, self.compatible_models
         if patterns and not any(fnmatchcase(n, p.lower()) for n in names for p in patterns):
             raise ToolRefusedError(
                 f"worker {self.name!r} is for models like {', '.join(patterns)}, and would be "

@@ -13,12 +13,10 @@ import click
 from delf.machine.own_files import write_private
 from delf_cli import errors
 from delf_cli.state import state_of
-from delf_cli.usual_models import usual_models
 
 _FILES: Final = (
     "delf.toml", "tools.py", "notes.md", "workers/summarise.worker", "workers/tools.py",
 )  # fmt: skip
-_USUAL: Final = "gpt-4o-mini"
 _OF_PLUGINS: Final = {
     "filesystem": """
 # The folder that tasks may read; writing is asked about.
@@ -40,7 +38,7 @@ _READING: Final = "show the file with `rerun`, and print your summary in the nex
 @click.option(
     "--llm",
     metavar="MODEL",
-    help=f"The model.  [default: by the key that is set, or {_USUAL}]",
+    help="The model.  [default: by the key that is set]",
 )
 @click.pass_context
 def init(ctx: click.Context, folder: str, llm: str | None) -> None:
@@ -57,9 +55,11 @@ def init(ctx: click.Context, folder: str, llm: str | None) -> None:
     from delf.specs import ConnectionSpec
     from delf.trust.decisions import Trust, items_of
 
-    known = dict(usual_models(os.environ))
-    model = llm or next(iter(known), _USUAL)
-    installed = {spec.name for spec in state_of(ctx).discover().specs(ConnectionSpec)}
+    host = state_of(ctx).discover()
+    known = dict(host.providers.suggested(os.environ))
+    unset = next((each for each in host.providers.all if each.suggested), None)
+    model = llm or next(iter(known), None) or (unset and unset.suggested) or "MODEL"
+    installed = {spec.name for spec in host.specs(ConnectionSpec)}
     sections = "".join(text for name, text in _OF_PLUGINS.items() if name in installed)
     how = _ASKING if "llm" in installed else _READING
     root = Path(folder)
@@ -82,8 +82,8 @@ def init(ctx: click.Context, folder: str, llm: str | None) -> None:
         errors.say("error", f"{error.filename}: {error.strerror}")
         ctx.exit(errors.USAGE)
     click.echo("\nNext:", err=True)
-    if llm is None and not known:
-        click.echo("  export OPENAI_API_KEY=…", err=True)
+    if llm is None and not known and unset is not None:
+        click.echo(f"  export {unset.keys[0]}=…", err=True)
     if root.resolve() != Path.cwd():
         click.echo(f"  cd {shlex.quote(folder)}", err=True)
     click.echo("  delf workers run summarise --attach notes.md", err=True)

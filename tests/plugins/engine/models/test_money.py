@@ -20,6 +20,7 @@ from delf_engine.models.estimates import Estimate
 from delf_engine.models.money import Ledger
 from delf_engine.models.pool import FindPrice, load_pricing
 from delf_engine.project.prices import Prices
+from delf_model_providers.families import SPOKEN
 
 M = LLMConfig("m")
 PRICE = Price(input=1.0, output=10.0, cached_input=0.1)
@@ -286,8 +287,9 @@ def test_the_most_specific_pattern_wins(model: str, expected: int) -> None:
 @pytest.mark.parametrize("model", ["gpt-5", "openai:gpt-5", "openai/gpt-5"])
 def test_every_spelling_of_a_model_finds_its_price(key: str, model: str) -> None:
     price = Price(input=1, output=2, cached_input=1)
-    assert Prices({"*": Price(input=9, output=9, cached_input=9), key: price}).find(model) == price
-    assert Prices({key: price}).find("claude-sonnet-4-5") is None
+    other = Price(input=9, output=9, cached_input=9)
+    assert Prices({"*": other, key: price}, SPOKEN).find(model) == price
+    assert Prices({key: price}, SPOKEN).find("claude-sonnet-4-5") is None
 
 
 def test_prices_come_from_the_first_file_that_is_there(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_texts_become_what_the_field_wants(project, text, field, value):
         ("llm = { model = 'x', settings = { temp = 1 } }", r"unknown model setting 'temp'"),
         ("llm = { model = 3 }", r"model must be text, got int"),
         ("llm = { model = 'x', headers = 'y' }", r"headers must be a table, got str"),
-        ("llm = { model = 'x', provider = 'y' }", r"unknown provider 'y'; one of: auto, google"),
+        ("llm = { model = 'x', provider = '' }", r"provider must be a name, got ''"),
         ("light_llm = 'x'", r"light_llm and heavy_llm go together, but heavy_llm is not set"),
     ],
 )

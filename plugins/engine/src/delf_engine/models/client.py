@@ -113,6 +113,7 @@ class ModelClient:
             if on_delta is not None:
                 _show_again(past, on_delta)
             return spoken(past)
+        config = self.pool.understood(config)
         request = self._made_ready(request, instruct=not continues)
         price = await self._price(config)
         async with self.ledger.reserved(lambda: self.ledger.estimate(config, request, price)):

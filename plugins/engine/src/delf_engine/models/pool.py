@@ -21,6 +21,7 @@ from delf.protocols.model import (
     SupportsRecording,
     SupportsSessions,
 )
+from delf.providers import Providers
 from delf.specs import ModelSpec
 from delf_engine.project.prices import Prices
 from delf_engine.redact import Redactor
@@ -56,6 +57,10 @@ class ModelPool:
         self._open: dict[str, Model] = {}
         self._priced: dict[str, SupportsPrice] = {}
 
+    def understood(self, config: LLMConfig) -> LLMConfig:
+        """Return a configuration whose model is named as its provider's plugin takes it."""
+        return self._host.providers.understood(config)
+
     def get(self, config: LLMConfig) -> Model:
         """The model for a configuration.
 
@@ -63,6 +68,7 @@ class ModelPool:
             PluginError: When no plugin serves it.
             ModelConfigurationError: When its plugin refuses the configuration.
         """
+        config = self.understood(config)
         key = _key(config)
         model = self._open.get(key)
         if model is None:
@@ -96,7 +102,7 @@ class ModelPool:
     def priced(self, config: LLMConfig) -> SupportsPrice | None:
         """Return the object that knows a model's price beforehand, if there is one."""
         self.get(config)
-        return self._priced.get(_key(config))
+        return self._priced.get(_key(self.understood(config)))
 
     def _recorded(self, model: Model) -> Model:
         """The model, recorded if that is wanted by what replays the recording."""
@@ -144,11 +150,15 @@ def _key(config: LLMConfig) -> str:
     return repr((config, folder, config.base_url, config.api_key, headers))
 
 
-def load_pricing(paths: tuple[Path, ...]) -> FindPrice:
+def load_pricing(paths: tuple[Path, ...], providers: Providers | None = None) -> FindPrice:
     """Prices from the first of some files that exists.
+
+    Args:
+        paths: The files.
+        providers: How names of models may be written.
 
     Raises:
         ConfigurationError: Naming the file and the entry that is wrong.
     """
     path = next((path for path in paths if path.is_file()), None)
-    return (lambda _: None) if path is None else Prices.read(path).find
+    return (lambda _: None) if path is None else Prices.read(path, providers).find

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final, Self, cast
 
 from delf.errors import ConfigurationError, did_you_mean
-from delf.llm import spellings
 from delf.messages import Price
+from delf.providers import Providers
 
 _KEYS: Final = ("input", "cached_input", "output")
 _LONG: Final = "_per_million"
@@ -24,15 +24,17 @@ class Prices:
     Args:
         prices: By model name or pattern (``gpt-*``), with a provider in front or without
             (``openai:gpt-*``); the most specific pattern wins.
+        providers: How names of models may be written.
     """
 
-    def __init__(self, prices: Mapping[str, Price]) -> None:
+    def __init__(self, prices: Mapping[str, Price], providers: Providers | None = None) -> None:
         self._prices = dict(prices)
+        self._providers = providers or Providers()
 
     @classmethod
-    def read(cls, path: Path) -> Self:
-        """Those of a file, as :func:`read_prices` reads it."""
-        return cls(read_prices(path))
+    def read(cls, path: Path, providers: Providers | None = None) -> Self:
+        """Read the prices of a file by :func:`read_prices`."""
+        return cls(read_prices(path), providers)
 
     def find(self, model: str) -> Price | None:
         """The price of a model, however its name and its provider are written."""
@@ -40,7 +42,7 @@ class Prices:
             return self._prices[model]
         names = {model, model.rpartition("/")[2]}
         if model == model.lower():
-            names |= spellings(model)
+            names |= self._providers.spellings(model)
         for name in self._prices:
             if name in names:
                 return self._prices[name]

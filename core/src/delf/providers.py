@@ -1,0 +1,103 @@
+"""``Providers``: the providers of models that plugins declare, and the spellings of model names.
+
+The core knows no provider. A name such as ``acme:large`` or ``acme/large`` is understood where an
+installed plugin declares the provider ``acme``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Final
+
+from delf.environment import FileText, SourcedText
+from delf.llm import AUTO, LLMConfig
+from delf.specs import Provider
+
+_TAG: Final = re.compile(r"latest|instruct|text|v?\d[\w.-]*")
+"""The part after a colon that is a tag of a local server's model, as in ``model:7b``."""
+
+
+class Providers:
+    """The providers that are known somewhere.
+
+    Args:
+        known: The providers; of two with one name or word, the first has it.
+    """
+
+    def __init__(self, known: Iterable[Provider] = ()) -> None:
+        given = list(known)
+        by_name = {provider.name: provider for provider in reversed(given)}
+        self.all = tuple(by_name[name] for name in dict.fromkeys(each.name for each in given))
+        self._words: dict[str, Provider] = {}
+        for provider in self.all:
+            for word in provider.words:
+                self._words.setdefault(word, provider)
+
+    def named(self, word: str) -> Provider | None:
+        """Return the provider that a word means, in any case of letters."""
+        return self._words.get(word.lower())
+
+    def of(self, model: str) -> Provider | None:
+        """Return the provider of a model by its name.
+
+        Args:
+            model: The name, with a provider and a slash in front or without.
+        """
+        name = model.lower()
+        word, slash, _ = name.partition("/")
+        if slash:
+            return self.named(word)
+        return next((p for p in self.all if any(fnmatchcase(name, m) for m in p.models)), None)
+
+    def understood(self, config: LLMConfig) -> LLMConfig:
+        """Return a configuration whose ``provider:model`` is understood, if its name is one.
+
+        The name becomes ``provider/model``. With an address it becomes ``model``, and the
+        provider the configuration's.
+        """
+        word, _, rest = config.model.partition(":")
+        provider = self.named(word)
+        if provider is None or not rest.strip() or _TAG.fullmatch(rest):
+            return config
+        if config.base_url is None or provider.own_protocol:
+            return replace(config, model=_as_given(config.model, f"{provider.name}/{rest}"))
+        chosen = provider.name if config.provider == AUTO else config.provider
+        return replace(config, model=_as_given(config.model, rest), provider=chosen)
+
+    def spellings(self, model: str) -> frozenset[str]:
+        """Every way to write a model's name, in small letters: with a provider in front or not.
+
+        Args:
+            model: The name, in one of these ways.
+        """
+        name = model.lower()
+        word, _, rest = re.sub("[:/]", "/", name, count=1).partition("/")
+        found = {name, f"{word}/{rest}", f"{word}:{rest}", rest} if rest else {name}
+        bare = rest if rest and self.named(word) else name
+        owner = (self.named(word) if rest else None) or self.of(name)
+        if owner is not None:
+            found.add(bare)
+            found |= {f"{spelled}{mark}{bare}" for spelled in owner.words for mark in "/:"}
+        return frozenset(found | self.spellings(rest) if "/" in rest else found)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The environment variables with a key of any of them, each once."""
+        return tuple(dict.fromkeys(key for provider in self.all for key in provider.keys))
+
+    def suggested(self, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """Yield each model that a key of the environment is for, once, with the key's name."""
+        for provider in self.all:
+            key = next((name for name in provider.keys if environ.get(name)), None)
+            if key is not None and provider.suggested is not None:
+                yield provider.suggested, key
+
+
+def _as_given(name: str, text: str) -> str:
+    """Return a part of a name that knows who gave it, as the whole does."""
+    if isinstance(name, FileText):
+        return FileText(text, name.folder)
+    return SourcedText(text, name.source) if isinstance(name, SourcedText) else text

@@ -1,0 +1,39 @@
+"""The providers that both model plugins speak with, and those of the one that asks litellm."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from delf.providers import Providers
+from delf.specs import Provider
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
+
+FAMILIES: Final = (
+    Provider(
+        name="openai",
+        aliases=("openai-chat", "openai-responses"),
+        models=("gpt*", "chatgpt*", "o[1-9]", "o[1-9]-*", "ft:gpt*"),
+        keys=("OPENAI_API_KEY",),
+        addresses=("OPENAI_BASE_URL",),
+        compatible=True,
+        suggested="gpt-4o-mini",
+    ),
+    Provider(
+        name="anthropic",
+        models=("claude*",),
+        keys=("ANTHROPIC_API_KEY",),
+        suggested="claude-haiku-4-5",
+    ),
+    Provider(
+        name="google",
+        aliases=("gemini", "google-gla", "google_genai", "google-genai"),
+        models=("gemini*", "gemma-*"),
+        keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        suggested="gemini-2.5-flash",
+    ),
+)
+"""Providers with a dialect: a protocol that is known here by the provider's name."""
+
+SPOKEN: Final = Providers(FAMILIES)
+NO_OTHERS: Final = Providers()
