@@ -21,6 +21,10 @@ class Spec:
         name: What users type; unique among the specs of its kind.
         summary: One line for lists.
         factory: ``"module:attribute"``, resolved on first use.
+        project_files: ``"module:attribute"`` of a function that names the files of a project
+            which say what this capability does there. It is called with a
+            :class:`delf.trust.folders.UntrustedFolder`, and nothing in these files has an effect
+            before the folder is trusted.
     """
 
     kind: ClassVar[str] = "spec"
@@ -28,6 +32,7 @@ class Spec:
     name: str
     summary: str
     factory: str
+    project_files: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

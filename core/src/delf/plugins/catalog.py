@@ -158,9 +158,12 @@ class Catalog:
             raise _not_served(model.model, self.records)
         return self.preferred([s for fit, s in fits if fit == most], f"model {model.model!r}")
 
+    def all_specs(self) -> Iterator[Spec]:
+        """Yield the specs of all plugins, whether or not their names are in dispute."""
+        return (offer.spec for offers in self._offers.values() for offer in offers)
+
     def _specs(self, kind: type[SpecT]) -> Iterator[SpecT]:
-        offers = (offer.spec for offers in self._offers.values() for offer in offers)
-        return (spec for spec in offers if isinstance(spec, kind))
+        return (spec for spec in self.all_specs() if isinstance(spec, kind))
 
     def _unknown_provider(self, name: str) -> PluginError:
         if f"{name}/*" in packages("models"):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, Self, TypeVar, cast
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError
@@ -17,6 +18,7 @@ from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
 from delf.providers import Providers
 from delf.specs import ModelSpec, Spec
+from delf.trust.folders import UntrustedFolder
 
 SpecT = TypeVar("SpecT", bound=Spec)
 
@@ -189,6 +191,24 @@ class PluginHost:
                 raise self._unresolved(spec, error) from error
             self._resolved[spec] = value
             return value
+
+    def project_files(self) -> list[Callable[[UntrustedFolder], Iterable[Path]]]:
+        """Return the functions that name files of a project, one for each spec that has one.
+
+        Raises:
+            PluginError: When one cannot be imported, naming the plugin.
+        """
+        found: list[Callable[[UntrustedFolder], Iterable[Path]]] = []
+        for spec in self._loaded().all_specs():
+            if spec.project_files is not None:
+                try:
+                    found.append(loader.import_target(spec.project_files))
+                except (KeyboardInterrupt, DelfError):
+                    raise
+                except BaseException as error:  # SystemExit is not an Exception
+                    what = f"{self.origin(spec)}: cannot load {spec.project_files}"
+                    raise _not_loaded(what, error) from error
+        return found
 
     def specs_of(self, plugin: str) -> tuple[Spec, ...]:
         """Return the specs of a plugin.

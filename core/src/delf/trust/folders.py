@@ -11,10 +11,12 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, cast
 
 from delf.errors import ConfigurationError
+from delf.records import dataclass
 
 CONFIG_FILE: Final = "delf.toml"
 ENV_FILE: Final = ".env"
@@ -26,6 +28,7 @@ MOST_BYTES: Final = 256 * 1024
 _REPOSITORIES: Final = (".git", ".hg", ".jj", ".svn")
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
 _MOST_DOTS: Final = 100
+_LONGEST_PATH: Final = 1000
 # No link is followed, and no pipe waited for: the folder may be a stranger's.
 _FLAGS: Final = (
     os.O_RDONLY
@@ -176,3 +179,49 @@ def path_text(path: tuple[str, ...]) -> str:
     bare = (key.replace("_", "a").replace("-", "a") for key in path)
     fits = [text.isascii() and text.isalnum() for text in bare]
     return ".".join(key if fit else json.dumps(key) for key, fit in zip(path, fits, strict=True))
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in a value of settings, at any depth."""
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, Mapping):
+            left += cast("Mapping[Any, Any]", item).values()
+        elif isinstance(item, (list, tuple)):
+            left += cast("list[Any]", item)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UntrustedFolder:
+    """A project's folder that nobody has to trust yet, for plugins that look for their files.
+
+    Args:
+        root: The folder's real path.
+        document: The contents of its ``delf.toml``, with the variables in it looked up.
+    """
+
+    root: Path
+    document: Mapping[str, Any] = field(repr=False)
+
+    def named(self, text: str) -> Path | None:
+        """Return the path in the folder that a text names; None for one that leads out of it."""
+        if not text or len(text) > _LONGEST_PATH or not text.isprintable() or "://" in text:
+            return None
+        path = Path(os.path.normpath(self.root / os.path.expanduser(text)))  # noqa: PTH111
+        inside = path.is_relative_to(self.root) and path.resolve().is_relative_to(self.root)
+        return path if inside else None
+
+    def files_of(self, path: Path) -> list[Path]:
+        """Return the regular files of a folder, ordered by name; none of a folder elsewhere."""
+        return [item for item in self._in(path) if is_file(item)]
+
+    def folders_of(self, path: Path) -> list[Path]:
+        """Return the folders of a folder, ordered by name; none of a folder elsewhere."""
+        return [item for item in self._in(path) if item.is_dir()]
+
+    def _in(self, path: Path) -> list[Path]:
+        inside = path.is_relative_to(self.root) and path.resolve().is_relative_to(self.root)
+        return sorted(path.iterdir()) if inside and path.is_dir() else []

@@ -17,9 +17,9 @@ from typing import Any, Final, Literal, cast
 from delf.errors import ConfigurationError
 from delf.records import dataclass
 from delf.trust.decisions import whole
-from delf.trust.folders import is_file, leaves, parse_toml, path_text, read_file
+from delf.trust.folders import is_file, leaves, parse_toml, path_text, read_file, texts_in
 from delf_engine.config import LLM_FIELDS
-from delf_engine.project.folder import Folder, texts_in
+from delf_engine.project.folder import Folder
 
 Kind = Literal["start", "run", "contact", "read", "loosen", "reach", "ask", "set"]
 KINDS: Final[Mapping[Kind, str]] = {

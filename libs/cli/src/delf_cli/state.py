@@ -63,14 +63,20 @@ class State:
         while True:
             try:
                 # A file may change while the person reads: it is read again, and asked about again.
-                return load_project(overrides=overrides, flags=flags, file=self.config, trust=trust)
+                return load_project(
+                    overrides=overrides,
+                    flags=flags,
+                    file=self.config,
+                    trust=trust,
+                    host=self.discover(),
+                )
             except FolderNotTrustedError:
                 from delf_cli import trust_question
 
                 if (
                     not ask
                     or not trust_question.can_ask()
-                    or not trust_question.ask(self.config, self.clean)
+                    or not trust_question.ask(self.config, self.clean, self.discover())
                 ):
                     raise
 

@@ -13,6 +13,7 @@ import click
 from delf_cli import errors
 
 if TYPE_CHECKING:
+    from delf.plugins.host import PluginHost
     from delf.trust.decisions import Change
     from delf_cli.effects import Effect
     from delf_engine.project.folder import Folder
@@ -31,7 +32,7 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty() and not completing
 
 
-def ask(config: str | None, clean: Callable[[str], str]) -> bool:
+def ask(config: str | None, clean: Callable[[str], str], host: PluginHost) -> bool:
     """Show what the files of the folder would do, and ask whether they may.
 
     What was shown is what is trusted: the files are looked at again when they are used.
@@ -39,10 +40,11 @@ def ask(config: str | None, clean: Callable[[str], str]) -> bool:
     Args:
         config: The ``delf.toml`` that was named, if one was.
         clean: Takes secrets out of a line.
+        host: Plugins, which name files of their own.
     """
     from delf.trust.decisions import remember
 
-    folder = read(Path.cwd(), config)
+    folder = read(Path.cwd(), config, host)
     for line in lines(folder, clean, everything=False):
         click.echo(line, err=True)
     if not click.confirm(f"\n{QUESTION}", default=False, err=True):
@@ -51,12 +53,12 @@ def ask(config: str | None, clean: Callable[[str], str]) -> bool:
     return True
 
 
-def read(start: Path, config: str | None) -> Folder:
+def read(start: Path, config: str | None, host: PluginHost) -> Folder:
     """Read what the files of a folder say."""
     from delf_engine.project.folder import read_folder
 
     file = Path(config).expanduser().absolute() if config is not None else None
-    return read_folder(start.absolute(), file, os.environ)
+    return read_folder(start.absolute(), file, os.environ, host)
 
 
 def changes_since(folder: Folder) -> list[Change] | None:

@@ -47,7 +47,7 @@ def trust(ctx: click.Context, folder: str | None, **given: bool) -> None:
         _list(as_json=given["as_json"])
         return
     state = state_of(ctx)
-    found = read(Path(folder or "."), state.config if folder is None else None)
+    found = read(Path(folder or "."), state.config if folder is None else None, state.discover())
     if given["revoke"]:
         _revoke(found.root)
         return

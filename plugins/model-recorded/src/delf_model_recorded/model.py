@@ -13,9 +13,9 @@ from delf.messages import ModelDelta, ModelReply, ModelRequest
 from delf.protocols.model import Model, ModelContext
 from delf.settings import beside, folder_of
 from delf_model_recorded import difference, recording
+from delf_model_recorded.project_files import PREFIX
 from delf_model_recorded.recorder import RecordingModel
 
-PREFIX: Final = "recorded:"
 _DELTAS: Final = 4
 
 

@@ -15,5 +15,6 @@ def delf_models() -> Iterable[ModelSpec]:
         name="recorded",
         summary="Replays the answers in a file: recorded:PATH.",
         factory="delf_model_recorded.model:RecordedModel",
+        project_files="delf_model_recorded.project_files:project_files",
         serves=("recorded:*",),
     )

@@ -15,6 +15,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="routines",
         summary="The project's routines: each is an action.",
         factory="delf_routines.connection:Routines",
+        project_files="delf_routines.project_files:project_files",
     )
 
 

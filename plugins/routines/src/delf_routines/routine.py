@@ -37,8 +37,6 @@ from delf.errors import ConfigurationError, did_you_mean
 from delf.types import Effect
 from delf_routines.flow import bounds
 
-FOLDER: Final = "routines"
-"""The folder of a project's routines."""
 STRATEGY: Final = "routine"
 """The strategy that runs a routine."""
 NO_MODEL: Final = "none:no model"

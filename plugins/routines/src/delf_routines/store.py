@@ -12,7 +12,8 @@ from delf.errors import ConfigurationError, DelfError, did_you_mean
 from delf.machine.own_files import create_private, make_private_folder
 from delf.trust.decisions import Trust, part_of
 from delf.trust.folders import read_file
-from delf_routines.routine import FOLDER, Routine, check_name, is_name
+from delf_routines.project_files import FOLDER
+from delf_routines.routine import Routine, check_name, is_name
 
 CASES = "cases"
 """The folder in it of recorded runs, for tests."""

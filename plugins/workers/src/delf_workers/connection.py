@@ -20,7 +20,8 @@ from delf.tools.action import actions_of
 from delf.tools.permissions import is_allowed
 from delf_workers import attachments as files_of
 from delf_workers.definition import WorkerDefinition, check_name
-from delf_workers.registry import FOLDER, Registry
+from delf_workers.project_files import FOLDER
+from delf_workers.registry import Registry
 from delf_workers.rights import Workshop, lineage
 from delf_workers.running import DEFAULT_TASK
 from delf_workers.settings import WorkersOptions, WorkersSettings

@@ -31,7 +31,6 @@ from delf_workers.template import Instructions, InstructionsError
 
 Read = Callable[[Path], bytes]
 """Gives the content of a file, as it was when its folder was trusted."""
-SUFFIX: Final = ".worker"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _POLICY: Final = {
     "max_attachments": "max_count",

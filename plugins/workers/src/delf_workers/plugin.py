@@ -15,6 +15,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="workers",
         summary="Agents that are written down in files.",
         factory="delf_workers.connection:Workers",
+        project_files="delf_workers.project_files:project_files",
     )
 
 

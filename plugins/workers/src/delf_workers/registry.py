@@ -14,13 +14,9 @@ from delf.errors import ConfigurationError, did_you_mean
 from delf.machine.own_files import create_private, make_private_folder
 from delf.trust.decisions import Trust, part_of
 from delf_workers import frontmatter
-from delf_workers.definition import SUFFIX, WorkerDefinition, from_front_matter
+from delf_workers.definition import WorkerDefinition, from_front_matter
+from delf_workers.project_files import GENERATED, INSIDE, MAIN, SUFFIX
 
-FOLDER: Final = "workers"
-GENERATED: Final = "generated"
-_INSIDE: Final = f"worker{SUFFIX}"
-MAIN: Final = "main"
-"""The worker that may lie in the project's own folder, as in a program of llm-do."""
 TOOLS_FILE: Final = "tools.py"
 
 
@@ -116,7 +112,7 @@ class Registry:
         return text
 
     def _path(self, name: str) -> Path:
-        return self.generated / name / _INSIDE
+        return self.generated / name / INSIDE
 
     def check_free(self, name: str) -> None:
         """Refuse the name of a worker that there is.
@@ -160,5 +156,5 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted(folder.iterdir()):
         if path.suffix == SUFFIX and path.is_file():
             yield path.stem, path
-        elif path.name != GENERATED and (path / _INSIDE).is_file():
-            yield path.name, path / _INSIDE
+        elif path.name != GENERATED and (path / INSIDE).is_file():
+            yield path.name, path / INSIDE

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 
 import pytest
 
 from delf import Agent, load_project
 from delf.environment import source_of
-from delf.errors import ConfigurationError, FolderNotTrustedError
+from delf.errors import ConfigurationError, FolderNotTrustedError, PluginError
+from delf.plugins.host import PluginHost
+from delf.specs import ConnectionSpec
+from delf.testing import TestHost
 from delf.trust.decisions import remember
 from delf_engine.project.folder import read_folder
 
@@ -260,3 +265,45 @@ def test_what_decides_has_a_size_in_all(folder):
         file.truncate(1 << 40)
     with pytest.raises(ConfigurationError, match="have more than 500,000,000 bytes"):
         read_folder(folder, None, {})
+
+
+RECIPES = """
+from delf.hookspecs import hookimpl
+from delf.specs import ConnectionSpec
+
+
+def project_files(folder):
+    yield from folder.files_of(folder.root / "recipes")
+    yield from folder.files_of(folder.root / ".." / "elsewhere")
+
+
+@hookimpl
+def delf_connections():
+    yield ConnectionSpec(
+        name="recipes", summary="Recipes.", factory="x:y", project_files="recipes_plugin:project_files"
+    )
+"""
+
+
+def test_files_that_a_strangers_plugin_names_need_trust(folder, monkeypatch):
+    (folder.parent / "recipes_plugin.py").write_text(RECIPES)
+    (folder.parent / "elsewhere").mkdir()
+    (folder.parent / "elsewhere/a.txt").write_text("a")
+    (folder / "recipes").mkdir()
+    (folder / "recipes/tea.txt").write_text("Boil water.")
+    monkeypatch.syspath_prepend(str(folder.parent))
+    module = importlib.import_module("recipes_plugin")
+    host = PluginHost.discover(environ={}, extra=[("recipes", module)])
+    assert files(folder) == set(), "without the plugin its files have no effect"
+    with pytest.raises(FolderNotTrustedError) as caught:
+        load_project(folder, environ={}, host=host)
+    assert caught.value.files == ("recipes/tea.txt",)
+    sys.modules.pop("recipes_plugin")
+
+
+def test_plugin_whose_files_cannot_be_named_stops_the_project(folder):
+    spec = ConnectionSpec(name="x", summary="X.", factory="x:y", project_files="nowhere:at_all")
+    host = TestHost.discover(environ={})
+    host.provide(spec, object)
+    with pytest.raises(PluginError, match="cannot load nowhere:at_all"):
+        load_project(folder, environ={}, host=host)

@@ -11,32 +11,25 @@ from typing import Any, Final, cast
 
 from delf.environment import EnvFile
 from delf.errors import ConfigurationError
+from delf.plugins.host import PluginHost
 from delf.records import dataclass
 from delf.trust.decisions import Items, whole
 from delf.trust.folders import (
     CONFIG_FILE,
     ENV_FILE,
     PRICES_FILE,
+    UntrustedFolder,
     is_file,
     leaves,
     project_folder,
     read_file,
     said,
+    texts_in,
 )
-from delf_engine.config import LLM_FIELDS
 from delf_engine.project.files import read_config
 from delf_engine.project.programs import files_of_programs, starts_program
 from delf_engine.project.values import substitute
 
-WORKERS: Final = "workers"
-ROUTINES: Final = "routines"
-_GENERATED: Final = "generated"
-_WORKER: Final = ".worker"
-_MAIN_WORKER: Final = f"main{_WORKER}"
-_TOOLS: Final = "tools.py"
-_OF_WORKERS: Final = frozenset({_WORKER, ".py", ".md", ".txt", ".json", ".jinja", ".jinja2", ".j2"})
-"""Suffixes of what a worker is made of: its code, and what its instructions take in."""
-_RECORDED: Final = "recorded:"
 _SAYING: Final = frozenset(
     [
         ".cfg",
@@ -87,13 +80,19 @@ class Folder:
     items: Items = field(repr=False)
 
 
-def read_folder(begin: Path, file: Path | None, environ: Mapping[str, str]) -> Folder:
+def read_folder(
+    begin: Path,
+    file: Path | None,
+    environ: Mapping[str, str],
+    host: PluginHost | None = None,
+) -> Folder:
     """Read the files of a project; nothing that they say has an effect by that.
 
     Args:
         begin: Where the search for ``delf.toml`` begins, upwards.
         file: The file to use instead of searching.
         environ: The process's variables, for paths that refer to them.
+        host: Plugins, which name files of their own; those installed when omitted.
 
     Raises:
         ConfigurationError: When one is no such file, is too large, or leads out of the folder.
@@ -117,7 +116,8 @@ def read_folder(begin: Path, file: Path | None, environ: Mapping[str, str]) -> F
         items[PRICES_FILE] = whole(prices)
     known = {**env.variables(environ), **environ}
     left = _MOST_BYTES
-    for path in _said_by(root, document, env, known):
+    host = host or PluginHost.discover(environ=environ)
+    for path in _said_by(root, document, env, known, host):
         name = path.relative_to(root).as_posix()
         if name in items:
             continue
@@ -132,15 +132,30 @@ def read_folder(begin: Path, file: Path | None, environ: Mapping[str, str]) -> F
 
 
 def _said_by(
-    root: Path, document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]
+    root: Path,
+    document: Mapping[str, Any],
+    env: EnvFile,
+    environ: Mapping[str, str],
+    host: PluginHost,
 ) -> Iterator[Path]:
     """The files that count beside ``delf.toml``, ``.env`` and the prices."""
     yield from _named(root, document, env, environ)
-    workers = [*_main_worker(root), *_workers(root, document)]
-    yield from workers
-    if workers and is_file(root / _TOOLS):
-        yield root / _TOOLS
-    yield from _routines(root)
+    folder = UntrustedFolder(root=root.resolve(), document=_looked_up(document, environ))
+    for function in host.project_files():
+        yield from function(folder)
+
+
+def _looked_up(value: Any, environ: Mapping[str, str]) -> Any:
+    """A value of settings with the variables in its texts looked up, where they are set."""
+    if isinstance(value, Mapping):
+        table = cast("Mapping[str, Any]", value)
+        return {key: _looked_up(item, environ) for key, item in table.items()}
+    if isinstance(value, list):
+        return [_looked_up(item, environ) for item in cast("list[Any]", value)]
+    try:
+        return substitute(value, environ, "")
+    except ConfigurationError:
+        return value  # told by whoever uses it
 
 
 def _env_file(root: Path, begin: Path) -> EnvFile:
@@ -152,36 +167,21 @@ def _env_file(root: Path, begin: Path) -> EnvFile:
     return EnvFile(root / ENV_FILE)
 
 
-def texts_in(value: Any) -> Iterator[str]:
-    """The texts in a value."""
-    left = [value]
-    while left:
-        item = left.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, Mapping):
-            left += cast("Mapping[Any, Any]", item).values()
-        elif isinstance(item, (list, tuple)):
-            left += cast("list[Any]", item)
-
-
 def _named(
     root: Path, document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]
 ) -> Iterator[Path]:
     """The files in the folder that its settings name, and that say what is done."""
-    texts = [(value, False) for _, value in env.written]
+    texts = [value for _, value in env.written]
     for path, value in leaves(document):
-        is_model = path[0] == "agent" and path[1:2] and path[1] in LLM_FIELDS
-        if is_model or (path[0] in ("connections", "plugins") and _WRITTEN.isdisjoint(path)):
-            texts += [(text, is_model) for text in texts_in(value)]
-    for text, is_model in texts:
+        if path[0] in ("connections", "plugins") and _WRITTEN.isdisjoint(path):
+            texts += texts_in(value)
+    for text in texts:
         try:
             name = substitute(text, environ, "")
         except ConfigurationError:
             continue  # told by whoever uses it
-        recorded = is_model and name.startswith(_RECORDED)
-        path = _in_folder(root, name.removeprefix(_RECORDED) if recorded else name)
-        if path is not None and (recorded or path.suffix in _SAYING or os.access(path, os.X_OK)):
+        path = _in_folder(root, name)
+        if path is not None and (path.suffix in _SAYING or os.access(path, os.X_OK)):
             yield path
 
 
@@ -199,48 +199,6 @@ def _in_folder(root: Path, name: str) -> Path | None:
     path = Path(os.path.normpath(root / os.path.expanduser(name)))  # noqa: PTH111
     inside = path.is_relative_to(root) and is_file(path)
     return path if inside and path.resolve().is_relative_to(root.resolve()) else None
-
-
-def _main_worker(root: Path) -> Iterator[Path]:
-    """The worker in the project's own folder, and the files beside it that it names."""
-    text = read_file(root / _MAIN_WORKER, root)
-    if text is None:
-        return
-    yield root / _MAIN_WORKER
-    for path in sorted(root.iterdir()):
-        if path.suffix in _OF_WORKERS and path.name.encode() in text and is_file(path):
-            yield path
-
-
-def _workers(root: Path, document: Mapping[str, Any]) -> Iterator[Path]:
-    """The workers of the project, and the files beside them that they use."""
-    folders = {root / WORKERS: None}
-    for table in document.get("connections", {}).values():
-        for name in texts_in(table.get("folders")):
-            folders[Path(os.path.normpath(root / os.path.expanduser(name)))] = None  # noqa: PTH111
-    for folder in folders:
-        if folder.is_relative_to(root) and folder.resolve().is_relative_to(root.resolve()):
-            for place in (folder, folder / _GENERATED):
-                yield from _workers_in(place)
-
-
-def _routines(root: Path) -> Iterator[Path]:
-    """The routines of the project."""
-    folder = root / ROUTINES
-    real = root.resolve()
-    if folder.is_dir():
-        files = sorted(path for path in folder.glob("*.py") if is_file(path))
-        yield from (path for path in files if path.resolve().is_relative_to(real))
-
-
-def _workers_in(folder: Path) -> Iterator[Path]:
-    if not folder.is_dir():
-        return
-    names = sorted(path for path in folder.iterdir())
-    for place in (folder, *(path for path in names if is_file(path / f"worker{_WORKER}"))):
-        files = sorted(path for path in place.iterdir() if is_file(path))
-        if any(path.suffix == _WORKER for path in files):
-            yield from (path for path in files if path.suffix in _OF_WORKERS)
 
 
 def _digest(path: Path, root: Path, most: int) -> tuple[Mapping[str, str], int]:

@@ -160,6 +160,7 @@ def load_project(
     environ: Mapping[str, str] | None = None,
     file: str | os.PathLike[str] | None = None,
     trust: bool | Trust = False,
+    host: PluginHost | None = None,
 ) -> Project:
     """Read the configuration that applies in a directory.
 
@@ -175,6 +176,7 @@ def load_project(
         file: The file to use instead of searching.
         trust: Vouch for the folder: it is the program's own. Else the person has trusted it, by
             `delf trust` or ``DELF_TRUST``.
+        host: Plugins, which name files of their own; those installed when omitted.
 
     Raises:
         FolderNotTrustedError: When nobody trusted what the folder's files say.
@@ -183,7 +185,7 @@ def load_project(
     begin = _directory(start)
     process = dict(os.environ if environ is None else environ)
     given = Path(file).expanduser().absolute() if file is not None else None
-    folder = read_folder(begin, given, process)
+    folder = read_folder(begin, given, process, host)
     if not isinstance(trust, Trust):
         trust = Trust.here(*([folder.root] if trust else []))
     trust.check(folder.root, folder.items)

@@ -1,0 +1,20 @@
+"""The recordings that a project names as its models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from delf.trust.folders import UntrustedFolder, is_file, texts_in
+
+PREFIX: Final = "recorded:"
+
+
+def project_files(folder: UntrustedFolder) -> Iterator[Path]:
+    """Yield the recordings in the folder that its agent would play."""
+    for text in texts_in(folder.document.get("agent")):
+        if text.startswith(PREFIX):
+            path = folder.named(text.removeprefix(PREFIX))
+            if path is not None and is_file(path):
+                yield path

@@ -1,0 +1,22 @@
+"""The files of a project that are its routines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from delf.trust.folders import UntrustedFolder
+
+FOLDER: Final = "routines"
+"""The folder of a project's routines."""
+
+
+def project_files(folder: UntrustedFolder) -> Iterator[Path]:
+    """Yield the routines of a project."""
+    files = folder.files_of(folder.root / FOLDER)
+    yield from (
+        path
+        for path in files
+        if path.suffix == ".py" and path.resolve().is_relative_to(folder.root)
+    )

@@ -1,0 +1,56 @@
+"""The files of a project that say what its workers do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from delf.trust.folders import UntrustedFolder, is_file, read_file, texts_in
+
+SUFFIX: Final = ".worker"
+MAIN: Final = "main"
+"""The worker that may lie in the project's own folder, as in a program of llm-do."""
+FOLDER: Final = "workers"
+GENERATED: Final = "generated"
+INSIDE: Final = f"worker{SUFFIX}"
+_TOOLS: Final = "tools.py"
+_PARTS: Final = frozenset({SUFFIX, ".py", ".md", ".txt", ".json", ".jinja", ".jinja2", ".j2"})
+"""Suffixes of what a worker is made of: its code, and what its instructions take in."""
+
+
+def project_files(folder: UntrustedFolder) -> Iterator[Path]:
+    """Yield the workers of a project, and the files beside them that they use."""
+    found = [*_main_worker(folder), *_in_folders(folder)]
+    yield from found
+    if found and is_file(folder.root / _TOOLS):
+        yield folder.root / _TOOLS
+
+
+def _main_worker(folder: UntrustedFolder) -> Iterator[Path]:
+    """The worker in the project's own folder, and the files beside it that it names."""
+    main = folder.root / f"{MAIN}{SUFFIX}"
+    text = read_file(main, folder.root)
+    if text is None:
+        return
+    yield main
+    for path in folder.files_of(folder.root):
+        if path.suffix in _PARTS and path.name.encode() in text:
+            yield path
+
+
+def _in_folders(folder: UntrustedFolder) -> Iterator[Path]:
+    """The workers of the folders that settings name, and of the usual one."""
+    places = {folder.root / FOLDER: None}
+    connections: Any = folder.document.get("connections")
+    for table in connections.values() if isinstance(connections, dict) else ():
+        for text in texts_in(table.get("folders") if isinstance(table, dict) else None):
+            if path := folder.named(text):
+                places[path] = None
+    for place in places:
+        for root in (place, place / GENERATED):
+            inner = [each for each in folder.folders_of(root) if is_file(each / INSIDE)]
+            for each in (root, *inner):
+                files = folder.files_of(each)
+                if any(path.suffix == SUFFIX for path in files):
+                    yield from (path for path in files if path.suffix in _PARTS)
