@@ -32,7 +32,7 @@ def test_what_serves_a_model_is_known_by_its_name(model, name):
 
 def test_what_people_usually_want():
     assert (usual("journal"), usual("sandbox"), usual("embedder")) == ("sql", "local", "static")
-    assert package_of("exports", "asgi_app") == "delf-plugin-serve"
+    assert package_of("exports", "http_server") == "delf-plugin-serve"
     assert package_of("connection", "sq") is None
     assert "delf" not in all_packages()
 

@@ -1,5 +1,6 @@
 import sys
 import threading
+from typing import Protocol
 
 import pytest
 
@@ -7,6 +8,8 @@ from delf.errors import DelfError, OptionalDependencyError, PluginError
 from delf.llm import LLMConfig
 from delf.plugins import discovery
 from delf.plugins.host import PluginHost
+from delf.protocols.queues import TASK_QUEUE
+from delf.protocols.services import Service
 from delf.specs import (
     ConnectionSpec,
     JournalSpec,
@@ -91,8 +94,31 @@ def test_plugins_given_in_code():
 def test_what_needs_a_package_that_is_not_there_is_named(site):
     told = "tasks that are left to runners: the package delf-plugin-runner-dbos is not installed"
     with pytest.raises(OptionalDependencyError, match=told) as caught:
-        site.host().exported("task_queue", "tasks that are left to runners")
+        site.host().service(TASK_QUEUE)
     assert caught.value.package == "delf-plugin-runner-dbos"
+
+
+class Greets(Protocol):
+    def greet(self, name: str) -> str: ...
+
+
+@pytest.mark.parametrize("name", ["greeter", "plain"])
+def test_a_service_is_looked_up_by_its_type(site, name):
+    exported = "greeter = made_greeter:greeter\nplain = made_greeter:plain\n"
+    site.add(
+        "delf-plugin-greeter",
+        "class Greeter:\n    def greet(self, name):\n        return 'hello ' + name\n"
+        "greeter, plain = Greeter(), object()\n",
+        module="made_greeter",
+        entry_points=f"[delf]\ngreeter = made_greeter\n[delf.exports]\n{exported}",
+    )
+    wanted = Service(name, Greets, "greetings")
+    if name == "greeter":
+        assert site.host().service(wanted).greet("Ada") == "hello Ada"
+        return
+    with pytest.raises(PluginError, match="the service 'plain' has no greet") as caught:
+        site.host().service(wanted)
+    assert "Greets" in (caught.value.hint or "")
 
 
 # One bad plugin

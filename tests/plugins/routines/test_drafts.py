@@ -4,6 +4,7 @@ import pytest
 
 from delf import Agent, tool
 from delf.errors import ConfigurationError
+from delf_routines.program import Routines
 
 FIRST = "found = await orders(month='2026-10')\nrerun('four orders', 'send them')"
 SECOND = "await send(to='ada@example.com', text=f'{found}')\nprint(f'{found} sent')"
@@ -39,10 +40,10 @@ def agent(store, sent, scripted_model, delf_host):
 def test_a_program_saves_its_task_and_calls_it(agent, scripted_model, sent):
     scripted_model.writes(ONE)
     response = agent.run(TASK).raise_for_status()
-    routine = agent.save_routine(response.trace.task_id, "report")
+    routine = Routines(agent).save(response.trace.task_id, "report")
     assert set(routine.routine.parameters) == {"month", "to"}
     assert routine(month="2026-11", to="eve@example.com").raise_for_status().text == "7 sent"
-    assert agent.routine("report")().text == "4 sent"
+    assert Routines(agent).find("report")().text == "4 sent"
     assert sent == ["4", "7", "4"]
     assert len(scripted_model.requests) == 1
 
@@ -52,7 +53,7 @@ async def test_what_is_drafted_is_looked_at_and_kept_by_its_author(agent, script
     for name in ("4 sent", "4 were sent"):
         response = await agent.arun(TASK)
         assert response.text == name
-        made = await agent.adraft_routine(response.trace.task_id, "report", fixed=["to"])
+        made = await Routines(agent).adraft(response.trace.task_id, "report", fixed=["to"])
         assert "[parameters.to]" not in made.change
         assert not made.differences
         if name == "4 sent":
@@ -72,7 +73,7 @@ def test_several_scripts_are_written_as_one_that_does_the_same(agent, scripted_m
         ONE.replace(" sent'", " done'"),  # another answer
         ONE,
     )
-    routine = agent.save_routine(response.trace.task_id, "report")
+    routine = Routines(agent).save(response.trace.task_id, "report")
     prompts = scripted_model.prompts[2:]
     assert FIRST in prompts[0]
     assert "it asked for another one, as it learned: four orders" in prompts[0]
@@ -88,13 +89,13 @@ def test_several_scripts_that_no_model_writes_as_one_are_no_routine(agent, scrip
     scripted_model.writes(FIRST, SECOND)
     response = agent.run(TASK).raise_for_status()
     with pytest.raises(ConfigurationError, match="took 2 scripts, and they could not be written"):
-        agent.save_routine(response.trace.task_id, "report")
+        Routines(agent).save(response.trace.task_id, "report")
     assert store.names() == []
 
 
 def test_scripts_that_failed_and_changed_nothing_are_left_out(agent, scripted_model):
     scripted_model.writes("await orders(month='2026-10')\nx = y", ONE)
     response = agent.run(TASK).raise_for_status()
-    routine = agent.save_routine(response.trace.task_id, "report")
+    routine = Routines(agent).save(response.trace.task_id, "report")
     assert routine().text == "4 sent"
     assert len(scripted_model.requests) == 2

@@ -9,6 +9,7 @@ from delf import Agent, tool
 from delf.errors import ConnectionUnavailableError
 from delf.events import Warned
 from delf_routines.cases import Case
+from delf_routines.program import Routines
 from delf_routines.routine import Limits, Parameter, Routine, UsedAction
 from delf_sql.connection import SQL
 
@@ -84,7 +85,7 @@ def run(store, tmp_path, sent, scripted_model, scripted_approvals, delf_host):
         shop = SQL(f"sqlite:///{tmp_path}/shop.db", name="shop", confirm=False)
         given = {"llm": "scripted", "host": delf_host, "approvals": ["scripted"], "retry_count": 3}
         async with Agent(tools=[shop, *(tools or (send,))], **given) as agent:
-            response = await agent.routine("report").arun(**inputs)
+            response = await Routines(agent).find("report").arun(**inputs)
             told = [e.message for e in response.events if isinstance(e, Warned)]
         return response, " ".join(told)
 

@@ -10,6 +10,7 @@ import pytest
 from delf import Agent, tool
 from delf.errors import ConfigurationError, FolderNotTrustedError
 from delf.trust.decisions import Trust
+from delf_routines.program import Routines
 from delf_routines.routine import Routine, UsedAction
 from delf_routines.store import RoutineStore
 
@@ -47,7 +48,7 @@ def run(store, paid, delf_host, scripted_model, scripted_approvals):
         (store.folder / "thing.py").write_text(made if isinstance(made, str) else made.text())
         given = {"llm": "scripted", "host": delf_host, "approvals": ["scripted"], **options}
         async with Agent(tools=[look, pay], **given) as agent:
-            return await agent.routine("thing").arun()
+            return await Routines(agent).find("thing").arun()
 
     return do
 

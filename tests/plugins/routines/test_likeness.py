@@ -98,44 +98,42 @@ def agent(store, scripted_model, delf_host):
         return len(city) * int(month[-2:])
 
     def make(**options):
-        given = {"llm": "scripted", "host": delf_host, "reuse": "auto", **options}
+        given = {"llm": "scripted", "host": delf_host, **options}
         return Agent(tools=[income], **given)
 
     return make
 
 
-def test_a_task_that_fits_a_routine_is_done_by_it_and_says_so(agent, store, scripted_model):
+def test_words_that_fit_routine_are_its_call(agent, store, scripted_model):
     store.keep(routine())
-    scripted_model.writes("print(await income('Rome', '2027-01'))", "print('from the model')")
-    with agent(reuse="offer") as made:
+    scripted_model.writes("print(await income('Rome', '2027-01'))")
+    with agent() as made:
         assert made.run("How much did Rome pay in 2027-01?").text == "4"
+        assert len(scripted_model.requests) == 1, "the model does tasks that name no strategy"
+        response = made.run("How much did Rome pay in 2027-02?", strategy="routine")
+    assert response.raise_for_status().text == "8"
+    told = [event.message for event in response.events if isinstance(event, Warned)]
+    assert any("fits a routine, as income_of(city='Rome', month='2027-02')" in t for t in told)
+    assert response.cost_usd == 0
     assert len(scripted_model.requests) == 1
-    with agent() as made:
-        response = made.run("How much did Rome pay in 2027-02?")
-        assert response.raise_for_status().text == "8"
-        told = [event.message for event in response.events if isinstance(event, Warned)]
-        assert any("fits a routine, as income_of(city='Rome', month='2027-02')" in t for t in told)
-        assert response.cost_usd == 0
-        assert len(scripted_model.requests) == 1
-        assert made.run("How much did Rome pay and owe in 2027-02?").text == "from the model"
-    assert len(scripted_model.requests) == 2
 
 
-def test_a_task_that_fits_two_routines_is_the_models(agent, store, scripted_model):
+@pytest.mark.parametrize("case", ["other words", "two fit", "nobody trusted it"])
+def test_words_that_fit_no_routine_for_sure_fail(agent, store, scripted_model, monkeypatch, case):
     store.keep(routine())
-    store.keep(routine(name="other"))
-    scripted_model.writes("print('from the model')")
+    task = "How much did Rome pay in 2027-02?"
+    if case == "other words":
+        task = "How much did Rome pay and owe in 2027-02?"
+    elif case == "two fit":
+        store.keep(routine(name="other"))
+    else:
+        (store.folder / "income_of.py").write_text(routine().text() + "\n")
+        monkeypatch.delenv("DELF_TRUST")
     with agent() as made:
-        assert made.run("How much did Rome pay in 2027-02?").text == "from the model"
-
-
-def test_a_routine_that_nobody_trusted_does_no_task(agent, store, scripted_model, monkeypatch):
-    store.folder.mkdir()
-    (store.folder / "income_of.py").write_text(routine().text())
-    monkeypatch.delenv("DELF_TRUST")
-    scripted_model.writes("print('from the model')")
-    with agent() as made:
-        assert made.run("How much did Rome pay in 2027-02?").text == "from the model"
+        response = made.run(task, strategy="routine")
+    assert not response.status
+    assert "is no call of a routine" in str(response.error)
+    assert scripted_model.requests == []
 
 
 def test_the_third_like_task_is_offered_until_it_is_saved(here, run):
@@ -162,6 +160,8 @@ def test_the_third_like_task_is_offered_until_it_is_saved(here, run):
     told = run(*trusting, "runs")
     assert "3 like tasks were done; delf routines save" in told.stderr
     assert "like tasks" not in told.stdout
-    assert "like tasks" not in run(*trusting, "--set", "reuse=off", "runs").stderr
+    assert (
+        "like tasks" not in run(*trusting, "--set", "plugins.routines.offers=false", "runs").stderr
+    )
     assert run(*trusting, "routines", "save", "last", "income_of", "--yes").exit_code == 0
     assert "like tasks" not in run(*trusting, "runs").stderr

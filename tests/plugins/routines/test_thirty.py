@@ -16,6 +16,7 @@ from delf import Agent, tool
 from delf_filesystem import Filesystem
 from delf_mcp import MCP
 from delf_openapi import APITool
+from delf_routines.program import Routines
 from delf_sql.connection import SQL
 from support.raw_http import Reply, Seen, raw_server
 
@@ -486,7 +487,7 @@ async def test_thirty_tasks_are_saved_and_run_with_other_values(agent, scripted_
         assert response.status, (name, response.error)
         if asked.one:
             scripted_model.writes(asked.one)
-        draft = await agent.adraft_routine(response.trace.task_id, "task", fixed=asked.fixed)
+        draft = await Routines(agent).adraft(response.trace.task_id, "task", fixed=asked.fixed)
         assert not draft.differences, (name, draft.differences)
         found = {item.default: item.name for item in draft.routine.parameters.values()}
         assert set(found) == set(asked.other), name

@@ -4,7 +4,8 @@ import pytest
 
 from delf import Agent, tool
 from delf.errors import ConfigurationError
-from delf_routines.connection import Routines
+from delf_routines.connection import RoutineTools
+from delf_routines.program import Routines
 from delf_routines.routine import Parameter, Routine, UsedAction
 
 SCRIPT = """\
@@ -63,14 +64,14 @@ def agent(saved, sent, scripted_model, delf_host, scripted_approvals):
 def test_a_program_calls_it_with_its_parameters(agent, sent, scripted_model, scripted_approvals):
     scripted_approvals.says(True, True)
     with agent() as made:
-        response = made.routine("report")(month="2026-11")
+        response = Routines(made).find("report")(month="2026-11")
         assert response.raise_for_status().text == "7 orders"
         assert response.cost_usd == 0
-        assert made.routine("report")().raise_for_status().text == "4 orders"
+        assert Routines(made).find("report")().raise_for_status().text == "4 orders"
         with pytest.raises(ConfigurationError, match="it takes a date"):
-            made.routine("report")(month="soon")
+            Routines(made).find("report")(month="soon")
         with pytest.raises(ConfigurationError, match="there is no routine 'rapport'"):
-            made.routine("rapport")
+            Routines(made).find("rapport")
     assert sent == ["7 in 2026-11", "4 in 2026-10"]
     assert not scripted_model.requests
 
@@ -81,7 +82,7 @@ async def test_an_asynchronous_program_does_too_and_the_agent_asks_its_model_aft
     scripted_approvals.says(True)
     scripted_model.writes("print(await orders('2026-10'))")
     async with agent() as made:
-        assert (await made.routine("report").arun()).raise_for_status().text == "4 orders"
+        assert (await Routines(made).find("report").arun()).raise_for_status().text == "4 orders"
         assert (await made.arun("How many?")).raise_for_status().text == "4"
     assert len(scripted_model.requests) == 1
 
@@ -97,7 +98,7 @@ def test_nothing_is_hidden_from_it_by_a_prefilter(agent, scripted_model, scripte
 
     scripted_approvals.says(True)
     with agent(*(more(number) for number in range(30)), prefilter_mode="search") as made:
-        assert made.routine("report")().raise_for_status().text == "4 orders"
+        assert Routines(made).find("report")().raise_for_status().text == "4 orders"
     assert not scripted_model.requests
 
 
@@ -106,7 +107,7 @@ def test_a_script_calls_it_as_a_tool_and_its_calls_ask(
 ):
     scripted_model.writes("print(await routines.report(month='2026-11'))")
     scripted_approvals.says(True)
-    with agent(Routines()) as made:
+    with agent(RoutineTools()) as made:
         response = made.run("Report on November.")
     assert response.raise_for_status().text == "7 orders"
     assert "report(month: str = '2026-10') -> str" in scripted_model.prompts[0]
@@ -128,7 +129,7 @@ def test_who_is_refused_is_told_and_nothing_is_done(
         """
     )
     scripted_approvals.says("not now")
-    with agent(Routines()) as made:
+    with agent(RoutineTools()) as made:
         text = made.run("Report.").raise_for_status().text
     assert "it takes a date" in text
     assert "the routine report failed" in text
@@ -136,7 +137,7 @@ def test_who_is_refused_is_told_and_nothing_is_done(
 
 
 async def test_it_has_the_effect_of_its_actions_and_is_read_anew(saved, monkeypatch):
-    connection = Routines()
+    connection = RoutineTools()
     (action,) = await connection.actions()
     assert (action.name, action.effect, action.resumes) == ("report", "write", True)
     assert action.schema()["properties"]["month"]["default"] == "2026-10"
@@ -145,7 +146,7 @@ async def test_it_has_the_effect_of_its_actions_and_is_read_anew(saved, monkeypa
     assert connection.is_stale()
     monkeypatch.delenv("DELF_TRUST")
     (saved.folder / "evil.py").write_text(routine().text())
-    stranger = Routines()
+    stranger = RoutineTools()
     assert "evil" not in {action.name for action in await stranger.actions()}
     assert any("routines.evil cannot be called" in notice for notice in stranger.notices())
 
@@ -159,7 +160,7 @@ async def test_a_client_of_mcp_calls_it_as_a_tool(agent, sent, scripted_approval
     async def agrees(context, params):
         return ElicitResult(action="accept", content={"approve": True})
 
-    served = Served(lambda **more: agent(Routines(), **{**more, "approvals": []}))
+    served = Served(lambda **more: agent(RoutineTools(), **{**more, "approvals": []}))
     async with Client(served.server(), elicitation_callback=agrees) as client:
         tools = {item.name: item for item in (await client.list_tools()).tools}
         assert tools["routines_report"].input_schema["properties"]["month"]["type"] == "string"

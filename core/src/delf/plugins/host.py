@@ -16,11 +16,14 @@ from delf.plugins import discovery, loader
 from delf.plugins.catalog import Catalog, choose
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
+from delf.plugins.shapes import has, members
+from delf.protocols.services import Service
 from delf.providers import Providers
 from delf.specs import ModelSpec, Spec
 from delf.trust.folders import UntrustedFolder
 
 SpecT = TypeVar("SpecT", bound=Spec)
+P = TypeVar("P")
 
 DISABLE_VARIABLE: Final = "DELF_DISABLE_PLUGINS"
 PREFER_VARIABLE: Final = "DELF_PREFER_PLUGINS"
@@ -169,6 +172,22 @@ class PluginHost:
         except BaseException as error:  # SystemExit is not an Exception
             where = f"plugin {plugin.name!r} ({plugin.origin})"
             raise _not_loaded(f"{where}: cannot load {name} from {target}", error) from error
+
+    def service(self, wanted: Service[P]) -> P:
+        """Return a service that a plugin gives.
+
+        Raises:
+            OptionalDependencyError: Naming the package that would give it.
+            PluginError: When several plugins give it, or one gives something else.
+        """
+        made = self.exported(wanted.name, wanted.purpose)
+        lacking = [name for name in members(wanted.protocol) if not has(made, name)]
+        if lacking:
+            raise PluginError(
+                f"the service {wanted.name!r} has no {', '.join(lacking)}",
+                hint=f"its author has to give a {wanted.protocol.__name__}",
+            )
+        return cast("P", made)
 
     def resolve(self, spec: Spec) -> Any:
         """The object behind a spec's factory, imported on the first call.

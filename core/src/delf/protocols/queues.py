@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from delf.events import TaskQueued
+from delf.protocols.services import Service
 
 
 class TaskQueue(Protocol):
     """The queue of ``agent.submit(task, queue=…)``.
 
-    A plugin exports ``task_queue(options, environ, folder)``, which makes one from the options of
-    all plugins, the environment and the project's folder. Nothing is opened before the first task.
+    Nothing is opened before the first task.
     """
 
     async def enqueue(self, task: TaskQueued) -> None:
@@ -28,3 +30,26 @@ class TaskQueue(Protocol):
     async def aclose(self) -> None:
         """Free what is held. Safe to call twice."""
         ...
+
+
+class MakesQueue(Protocol):
+    """Makes the queue of a project: what a plugin exports as ``task_queue``."""
+
+    def __call__(
+        self,
+        options: Mapping[str, Mapping[str, Any]],
+        environ: Mapping[str, str],
+        folder: Path,
+        /,
+    ) -> TaskQueue:
+        """Make the queue.
+
+        Args:
+            options: Options by plugin name.
+            environ: The variables in which settings are looked up.
+            folder: The project's folder.
+        """
+        ...
+
+
+TASK_QUEUE: Final = Service("task_queue", MakesQueue, "tasks that are left to runners")

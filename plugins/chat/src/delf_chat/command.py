@@ -25,9 +25,8 @@ __all__ = [
     "Chat",
     "ChatMessage",
     "ConversationCompressionError",
-    "arun_chat",
     "chat",
-    "run_chat",
+    "terminal_chat",
 ]
 
 F = TypeVar("F", bound=click.Command)
@@ -46,18 +45,25 @@ def _options_of_run(command: F) -> F:
     return command
 
 
-def run_chat(agent: Agent, *, timeout: float | None = None, **options: Any) -> None:
-    """Talk to an agent; one that was not started is stopped at the end."""
-    from delf_chat import repl
+class TerminalChat:
+    """The chat of ``agent.run_chat()``. Implements :class:`delf_engine.agent.ChatsOnTerminal`."""
 
-    repl.run_chat(agent, timeout=timeout, **options)
+    def run(self, agent: Agent[Any], *, timeout: float | None = None, **options: Any) -> None:
+        """Talk to an agent; an agent that was not started is stopped at the end."""
+        from delf_chat import repl
+
+        repl.run_chat(agent, timeout=timeout, **options)
+
+    async def arun(
+        self, agent: Agent[Any], *, timeout: float | None = None, **options: Any
+    ) -> None:
+        """Async version of :meth:`run`."""
+        from delf_chat import repl
+
+        await repl.arun_chat(agent, timeout=timeout, **options)
 
 
-async def arun_chat(agent: Agent, *, timeout: float | None = None, **options: Any) -> None:
-    """The same from asynchronous code."""
-    from delf_chat import repl
-
-    await repl.arun_chat(agent, timeout=timeout, **options)
+terminal_chat: Final = TerminalChat()
 
 
 @_options_of_run

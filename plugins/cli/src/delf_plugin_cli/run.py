@@ -12,14 +12,14 @@ import click
 from delf.errors import ConfigurationError, did_you_mean
 from delf.trust.decisions import Trust
 from delf_cli.options import HANDING, flags_of, rest_of, run_options
+from delf_cli.printing import task_printer
+from delf_cli.routines import ROUTINES
 from delf_cli.state import state_of
-from delf_cli.story import tell_of_event
-from delf_cli.summary import summary_of
 
 _ROUTINE: Final = "routine"
 """The strategy that runs a routine."""
 
-__all__ = ["run", "summary_of", "tell_of_event"]
+__all__ = ["run", "task_printer"]
 
 
 @click.command(
@@ -101,8 +101,8 @@ def _routine(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
             hint=f'to ask a model: delf run "{name}." (a full stop, or more words); routines are '
             f"files in {folder}",
         )
-    make = state.discover(project.environ).exported("routine_task", f"the routine {name!r}")
-    return make(project.root, Trust.here(*state.trust), name, given)
+    routines = state.discover(project.environ).service(ROUTINES)
+    return routines.task_of(project.root, Trust.here(*state.trust), name, given)
 
 
 def _schema_in(ctx: click.Context, path: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -23,6 +23,7 @@ from delf_cli.journals import ask_journal, find_id, history_journal, load_task, 
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text, show_answer
 from delf_cli.pruning import DURATION, Pruning, prune_options
+from delf_cli.routines import ROUTINES, TABLE
 from delf_cli.state import state_of
 from delf_cli.story import printed_so_far, stopped_words
 from delf_cli.streams import answers, wrapped
@@ -97,13 +98,13 @@ async def _offers(ctx: click.Context, journal: SharedJournal) -> list[str]:
     """Tell of like tasks that could be kept as a routine, where the plugin is there."""
     state = state_of(ctx)
     project = state.load_project()
-    if project.agent.reuse == "off":
-        return []
     try:
-        find: Any = state.discover(project.environ).exported("routine_offers")
+        routines = state.discover(project.environ).service(ROUTINES)
     except OptionalDependencyError:
         return []
-    return [offer.words for offer in await find(journal, project.root, Trust.here(*state.trust))]
+    trust, options = Trust.here(*state.trust), project.plugin_options.get(TABLE, {})
+    found = await routines.offers_of(journal, project.root, trust, options)
+    return [offer.words for offer in found]
 
 
 @runs.command("show")

@@ -6,13 +6,21 @@ import os
 import secrets
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
-from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
+    Final,
     Generic,
+    Protocol,
     Self,
     Unpack,
     get_args,
@@ -32,9 +40,9 @@ from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, Rem
 from delf.protocols.journal import Journal
 from delf.protocols.memory import SupportsStore
 from delf.protocols.shared_journal import SharedJournal
+from delf.protocols.services import Service
 from delf.terminal import visible
 from delf.tools.function import as_connections
-from delf.trust.folders import working_folder
 from delf.types import Settle, TaskState
 from delf_engine.background import BackgroundTasks, Granularity, past_end, stream_of
 from delf_engine.elsewhere import snapshot_of
@@ -54,6 +62,7 @@ from delf_engine.task_options import (
     Watching,
     handed_in,
 )
+from delf_engine.views.trace import TASK_PRINTER
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -73,6 +82,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T", default=Any)
     Out = TypeVar("Out")
+    U = TypeVar("U")
 else:  # what the default is good for, only type checkers know
     from typing import TypeVar
 
@@ -149,7 +159,7 @@ class Agent(FixedAttributes, Generic[T]):
         self.tools = as_connections(tools or ())
         chat = self._chat_of(self.config.chat if chat is None else chat, host)
         self._strategy = None if isinstance(strategy, str) else strategy
-        self._requests = TaskRequests(lambda: self.config, chat, output, self._fits_a_routine)
+        self._requests = TaskRequests(lambda: self.config, chat, output)
         self._context: AgentContext | None = None
         self._chats: list[AgentChat] = []
         self._on_confirm = on_confirm
@@ -199,23 +209,36 @@ class Agent(FixedAttributes, Generic[T]):
         overrides.setdefault("journal", journal_name(project, host))
         return cls(tools=[*named, *tools], host=host, project=project, **overrides)
 
-    def like(self, *, tools: Sequence[Any], strategy: str | Strategy, **options: Any) -> Agent[Any]:
-        """Another agent with the same configuration and plugins.
-
-        Args:
-            tools: Its tools.
-            strategy: Its strategy.
-            options: Fields of the configuration that differ.
-        """
-        given: dict[str, Any] = {"host": self._host, "project": self._project, **options}
-        return Agent(self.config, tools=tools, strategy=strategy, **given)
-
     # -- its parts ----------------------------------------------------------------------
 
     @property
     def config(self) -> AgentConfig:
         """The agent's configuration."""
         return self._config
+
+    @property
+    def plugins(self) -> PluginHost:
+        """The agent's plugins: those that it was given, or those installed."""
+        from delf.plugins.host import PluginHost
+
+        return self._host or PluginHost.discover()
+
+    @property
+    def project(self) -> AnyProject | None:
+        """The project that options come from, if the agent was made of one."""
+        return self._project
+
+    def use_journal(self, work: Callable[[Journal], Coroutine[Any, Any, U]]) -> U:
+        """Do asynchronous work with the agent's journal, on the agent's event loop.
+
+        Args:
+            work: Called with the journal.
+        """
+        return self._home.call(lambda runtime: work(runtime.journal))
+
+    async def ause_journal(self, work: Callable[[Journal], Coroutine[Any, Any, U]]) -> U:
+        """Async version of :meth:`use_journal`."""
+        return await self._home.call_async(lambda runtime: work(runtime.journal))
 
     def keep_journal(self, name: str) -> None:
         """Keep tasks in this journal if the configuration chooses none.
@@ -642,12 +665,12 @@ class Agent(FixedAttributes, Generic[T]):
 
     async def _run(self, runtime: Runtime, request: TaskRequest) -> Response:
         if self.config.verbose:
-            tell = self._of_plugin("tell_of_event")
+            tell = self.plugins.service(TASK_PRINTER).tell_of_event
             request = replace(request, listeners=(tell, *request.listeners))
         response = response_of(await runtime.run(request), request.output)
         response.raise_if_never_begun()
         if self.config.verbose:
-            summary: str = self._of_plugin("summary_of")(response.trace)
+            summary = self.plugins.service(TASK_PRINTER).summary_of(response.trace)
             if sys.stderr is not None:
                 sys.stderr.write(visible(summary) + "\n")
         return response
@@ -659,108 +682,19 @@ class Agent(FixedAttributes, Generic[T]):
             timeout: Seconds for one task; when omitted the agent's, or 300 if it was not set.
             options: ``verbose=True`` writes each step, script and call.
         """
-        self._of_plugin("run_chat")(self, timeout=timeout, **options)
+        self.plugins.service(_TERMINAL_CHAT).run(self, timeout=timeout, **options)
 
     async def arun_chat(self, timeout: float | None = None, **options: Any) -> None:
         """The same from asynchronous code."""
-        await self._of_plugin("arun_chat")(self, timeout=timeout, **options)
-
-    def routine(self, name: str) -> Any:
-        """A routine of the project (the plugin ``routines``), to be called with its parameters.
-
-        ``agent.routine("revenue")(month="2026-11")`` does it and gives the response, as
-        :meth:`run`; ``await agent.routine("revenue").arun(month="2026-11")`` as :meth:`arun`.
-
-        Args:
-            name: The routine's.
-
-        Raises:
-            ConfigurationError: When there is no such routine.
-        """
-        return self._of_plugin("BoundRoutine").of(self, name, *self._routine_files())
-
-    def routines(self) -> Sequence[Any]:
-        """All routines of the project, each as :meth:`routine` gives it.
-
-        Those whose files cannot be read are left out; `delf routines check` tells of them.
-        """
-        return self._of_plugin("BoundRoutine").all(self, *self._routine_files())
-
-    async def aroutine_offers(self, keys: Collection[str] | None = None) -> Sequence[Any]:
-        """Like tasks that could be kept as a routine; none with ``reuse`` off.
-
-        Args:
-            keys: Only tasks on behalf of one of these.
-        """
-        if self.config.reuse == "off":
-            return ()
-        find = self._of_plugin("routine_offers")
-        return await self._home.call_async(lambda r: find(r.journal, *self._routine_files(), keys))
-
-    def save_routine(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> Any:
-        """Keep a task that worked as a routine of the project (the plugin ``routines``).
-
-        It is saved once it made the same calls and gave the same answer with what the task's calls
-        had given. Where the task took several scripts, the model writes them as one first.
-
-        Args:
-            task_id: The task, in this agent's journal.
-            name: What it is called by; one of that name is replaced.
-            fixed: Proposed parameters that stay as they are in the script.
-
-        Returns:
-            The routine, as :meth:`routine` gives it.
-
-        Raises:
-            DelfError: When it cannot be one.
-        """
-        return self._home.call(lambda r: self._drafted(r, task_id, name, fixed)).keep()
-
-    async def adraft_routine(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> Any:
-        """A task as a routine that a person looks at before it is kept.
-
-        Args:
-            task_id: The task, in this agent's journal.
-            name: What it would be called by.
-            fixed: Proposed parameters that stay as they are in the script.
-
-        Returns:
-            An object with ``change``, the file or a diff of it, ``differences`` from the task, and
-            ``keep()``.
-
-        Raises:
-            DelfError: When it cannot be one.
-        """
-        return await self._home.call_async(lambda r: self._drafted(r, task_id, name, fixed))
-
-    async def _drafted(
-        self, runtime: Runtime, task_id: str, name: str, fixed: Sequence[str]
-    ) -> Any:
-        events = await runtime.journal.read(task_id)
-        make = self._of_plugin("BoundDraft").of
-        return await make(self, task_id, name, events, *self._routine_files(), fixed=fixed)
-
-    def _fits_a_routine(self, task: str) -> bool:
-        return self._of_plugin("fits_a_routine")(task, *self._routine_files())
-
-    def _routine_files(self) -> tuple[Path, Trust]:
-        from delf_engine.project.any_project import trust_of
-
-        root = working_folder() if self._project is None else self._project.root
-        return root, trust_of(self._project)
-
-    def _of_plugin(self, name: str) -> Any:
-        from delf.plugins.host import PluginHost
-
-        return (self._host or PluginHost.discover()).exported(name)
+        await self.plugins.service(_TERMINAL_CHAT).arun(self, timeout=timeout, **options)
 
     def serve(self, host: str = "127.0.0.1", port: int = 8080, **options: Any) -> None:
         """Serve its tasks over HTTP, with a page; ``options``: settings of the plugin ``serve``."""
-        self._of_plugin("serve_agent")(self, host=host, port=port, **options)
+        self.plugins.service(_HTTP_SERVER).serve(self, host=host, port=port, **options)
 
     def asgi_app(self, **options: Any) -> Any:
         """The same as an ASGI application; its lifespan starts and stops the agent."""
-        return self._of_plugin("asgi_app")(self, **options)
+        return self.plugins.service(_HTTP_SERVER).asgi_app(self, **options)
 
     def poll(self, task_id: str) -> StreamSnapshot:
         """Return the state of a task from the journal, from any thread.
@@ -952,3 +886,33 @@ class Agent(FixedAttributes, Generic[T]):
             close=self._close_chats,
         )
         return Runtime(await Resources.open(parts))
+
+
+class ChatsOnTerminal(Protocol):
+    """Talks to an agent on the terminal: what a plugin exports as ``terminal_chat``."""
+
+    def run(self, agent: Agent[Any], *, timeout: float | None = None, **options: Any) -> None:
+        """Do tasks that are typed, until the user leaves."""
+        ...
+
+    async def arun(
+        self, agent: Agent[Any], *, timeout: float | None = None, **options: Any
+    ) -> None:
+        """Async version of :meth:`run`."""
+        ...
+
+
+class ServesAgents(Protocol):
+    """Serves an agent over HTTP: what a plugin exports as ``http_server``."""
+
+    def serve(self, agent: Agent[Any], *, host: str, port: int, **options: Any) -> None:
+        """Serve until the process is asked to end."""
+        ...
+
+    def asgi_app(self, agent: Agent[Any], **options: Any) -> Any:
+        """Return the ASGI application of an agent."""
+        ...
+
+
+_TERMINAL_CHAT: Final = Service("terminal_chat", ChatsOnTerminal, "Agent.run_chat()")
+_HTTP_SERVER: Final = Service("http_server", ServesAgents, "Agent.serve()")

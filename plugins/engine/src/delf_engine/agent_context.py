@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
 
 from platformdirs import user_config_path
 
@@ -19,6 +19,7 @@ from delf.protocols.context import PluginContext
 from delf.protocols.conversation import Conversation
 from delf.protocols.model import ModelContext
 from delf.protocols.shared_journal import SharedJournal
+from delf.protocols.services import Service
 from delf.records import dataclass
 from delf.specs import JournalSpec
 from delf.trust.decisions import whole
@@ -192,6 +193,17 @@ class AgentChat(Protocol):
         ...
 
 
+class MakesChats(Protocol):
+    """Makes the chat of an agent: what a plugin exports as ``Chat``."""
+
+    def of(self, given: Any) -> AgentChat:
+        """Return the chat of True, for one in memory, or of its options."""
+        ...
+
+
+_CHATS: Final = Service("Chat", MakesChats, "conversations")
+
+
 def as_chat(given: Any, host: PluginHost | None = None) -> AgentChat:
     """A chat as ``Agent(chat=…)`` and ``delf.toml`` may give it.
 
@@ -205,7 +217,7 @@ def as_chat(given: Any, host: PluginHost | None = None) -> AgentChat:
     """
     if isinstance(given, AgentChat):
         return given
-    return (host or PluginHost.discover()).exported("Chat").of(given)
+    return (host or PluginHost.discover()).service(_CHATS).of(given)
 
 
 def plugin_context(

@@ -158,11 +158,6 @@ class AgentConfig(FixedAttributes, BaseModel):
         description="The facts that a task has: namespace, scope, top_k and threshold.",
     )
     learn: bool = Field(default=False, description="Save facts from a task.")
-    reuse: Literal["off", "offer", "auto"] = Field(
-        default="offer",
-        description="Offer to save similar tasks as a routine; with auto, a routine does the tasks "
-        "that fit it.",
-    )
     retry_count: int = Field(default=1, ge=0, le=20, description="Retries of a failed script.")
     rerun_count: int = Field(
         default=2,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any, Literal
+    from typing import Any
 
     from delf.llm import LLMConfig
     from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
@@ -32,7 +32,6 @@ class AgentOptions(TypedDict, total=False):
     embedder: str | None
     memory_config: MemoryConfig | Mapping[str, Any] | None
     learn: bool | None
-    reuse: Literal["off", "offer", "auto"] | None
     retry_count: int | None
     rerun_count: int | None
     sandbox: str | None

@@ -24,7 +24,7 @@ from delf.protocols.formats import InputFile
 from delf.protocols.journal import Journal, SupportsJournal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
-from delf.protocols.queues import TaskQueue
+from delf.protocols.queues import TASK_QUEUE, TaskQueue
 from delf.protocols.sandbox import Limits, SessionSpec, SupportsWarmUp
 from delf.protocols.strategy import Strategy, runs_scripts
 from delf.records import dataclass
@@ -255,8 +255,8 @@ class Resources:
             OptionalDependencyError: When no plugin brings runners.
         """
         around = self.agent.context
-        make = around.host.exported("task_queue", "tasks that are left to runners")
-        queue: TaskQueue = make(around.plugin_options, around.environ, around.folder)
+        make = around.host.service(TASK_QUEUE)
+        queue = make(around.plugin_options, around.environ, around.folder)
         self.opened_late.append(queue.aclose)
         return queue
 

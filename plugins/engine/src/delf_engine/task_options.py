@@ -119,7 +119,6 @@ class TaskRequests:
         config: Returns the agent's configuration.
         chat: The chat that tasks continue, if there is one; it may change between tasks.
         output: What their answers have to be, if they are not text.
-        fits_a_routine: Tells whether a kept routine does a task.
     """
 
     def __init__(
@@ -127,12 +126,10 @@ class TaskRequests:
         config: Callable[[], AgentConfig],
         chat: AgentChat | None,
         output: type[Any] | Mapping[str, Any] | None,
-        fits_a_routine: Callable[[str], bool],
     ) -> None:
         self._config = config
         self.chat = chat
         self._output = _output_of(output)
-        self._fits_a_routine = fits_a_routine
 
     def make(
         self,
@@ -159,8 +156,6 @@ class TaskRequests:
         check_task(task)
         if timeout is not None:
             check_above_zero("timeout", timeout)
-        if strategy is None and self._config().reuse == "auto" and self._fits_a_routine(task):
-            strategy = "routine"
         if self.chat is None and conversation_id is not None:
             raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
         conversation = None if self.chat is None else self.chat.here(conversation_id)

@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delf_routines.calls import call_text
 from delf_routines.routine import STRATEGY, Routine, Value
-from delf_routines.store import RoutineStore
 
 if TYPE_CHECKING:
     from delf import Agent, Response
-    from delf.trust.decisions import Trust
 
 
 class BoundRoutine:
-    """A routine of an agent, to be called with its parameters. ``agent.routine(name)`` gives it."""
+    """A routine of an agent, to be called with its parameters: ``Routines(agent).find(name)``."""
 
     def __init__(self, agent: Agent[Any], routine: Routine) -> None:
         self.routine = routine
         self._agent = agent
-
-    @classmethod
-    def of(cls, agent: Agent[Any], name: str, root: Path, trust: Trust) -> BoundRoutine:
-        """Find the routine of a name.
-
-        Raises:
-            ConfigurationError: When there is none.
-            FolderNotTrustedError: When nobody trusted its file.
-        """
-        return cls(agent, RoutineStore(root, trust).find(name))
-
-    @classmethod
-    def all(cls, agent: Agent[Any], root: Path, trust: Trust) -> list[BoundRoutine]:
-        """Find all routines whose files can be read."""
-        return [cls(agent, routine) for routine in RoutineStore(root, trust).readable()]
 
     def __call__(self, *, timeout: float | None = None, **inputs: Value) -> Response[Any]:
         """Do it, and wait for its end; no model is asked.

@@ -26,7 +26,7 @@ _TYPES: Final[Mapping[ParameterType, tuple[str, str]]] = {
 _DATE: Final = "A date, as 2026, 2026-10 or 2026-10-31."
 
 
-class Routines(Connection):
+class RoutineTools(Connection):
     """The routines of the project. Each is an action, which is done without a model.
 
     A routine has the tools of the task that calls it and no more, and its own calls ask where

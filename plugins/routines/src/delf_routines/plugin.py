@@ -14,7 +14,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:
     yield ConnectionSpec(
         name="routines",
         summary="The project's routines: each is an action.",
-        factory="delf_routines.connection:Routines",
+        factory="delf_routines.connection:RoutineTools",
         project_files="delf_routines.project_files:project_files",
     )
 

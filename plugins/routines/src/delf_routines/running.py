@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from delf.errors import (
     ApprovalRejectedError,
@@ -23,31 +22,14 @@ from delf.protocols.sandbox import Done, Failed, LimitReached, Rerun
 from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.strategy import ScriptResult, StrategyHost
 from delf.settings import current_folder, current_trust
-from delf_routines.bound import BoundRoutine
-from delf_routines.calls import call_text, read_call
+from delf_routines.calls import read_call
 from delf_routines.cases import answer_text
-from delf_routines.drafting import BoundDraft
 from delf_routines.drift import drift_of, named_actions, names_in
 from delf_routines.guard import Made, RoutineGuard
-from delf_routines.likeness import Offer, fits_in, is_call, offers
+from delf_routines.likeness import fits_in, is_call
 from delf_routines.repair import WRITER, Repairing, as_host, case_of_calls
 from delf_routines.routine import Routine, Value, shape_of
 from delf_routines.store import RoutineStore
-
-if TYPE_CHECKING:
-    from delf.protocols.journal import Journal
-    from delf.trust.decisions import Trust
-
-__all__ = [
-    "BoundDraft",
-    "BoundRoutine",
-    "NoModel",
-    "RoutineDriftError",
-    "RoutineStrategy",
-    "fits_a_routine",
-    "routine_offers",
-    "routine_task",
-]
 
 _PLACE: Final = "the routine of this task"
 
@@ -69,9 +51,11 @@ class RoutineStrategy:
 
     Args:
         store: Where routines are; those of the project when omitted.
+        offers: Whether tasks that could be kept as a routine are offered.
     """
 
-    def __init__(self, store: RoutineStore | None = None) -> None:
+    def __init__(self, store: RoutineStore | None = None, *, offers: bool = True) -> None:
+        self.offers = offers
         self._store = store or RoutineStore(current_folder(), current_trust())
 
     async def solve(self, host: StrategyHost) -> str:
@@ -193,37 +177,6 @@ async def _tell(host: StrategyHost, routine: Routine, guard: RoutineGuard, answe
     shape = shape_of(answer)
     if routine.answer and shape != routine.answer:
         await host.warn(f"the answer is {shape}, and was {routine.answer}")
-
-
-async def routine_offers(
-    journal: Journal, root: Path, trust: Trust, keys: Collection[str] | None = None
-) -> list[Offer]:
-    """Find like tasks that could be kept as a routine."""
-    if not isinstance(journal, SharedJournal):
-        return []
-    known = await asyncio.to_thread(RoutineStore(root, trust).readable)
-    return await offers(journal, known, keys)
-
-
-def fits_a_routine(task: str, root: Path, trust: Trust) -> bool:
-    """Tell whether a task's words surely fit a routine, which then does it."""
-    return not is_call(task) and fits_in(task, RoutineStore(root, trust)) is not None
-
-
-def routine_task(root: Path, trust: Trust, name: str, given: Mapping[str, object]) -> str:
-    """The task of :data:`STRATEGY` that runs a routine, with its values read and checked.
-
-    Args:
-        root: The project's folder.
-        trust: The trust that counts for it.
-        name: The routine.
-        given: Its values, as they were typed or as data.
-
-    Raises:
-        ConfigurationError: When there is no such routine, or a value does not fit.
-        FolderNotTrustedError: When nobody trusted its file.
-    """
-    return call_text(name, RoutineStore(root, trust).find(name).values(given))
 
 
 class NoModel:

@@ -19,21 +19,28 @@ HOST: Final = "127.0.0.1"
 PORT: Final = 8080
 
 
-def serve_agent(agent: Agent, *, host: str = HOST, port: int = PORT, **options: Any) -> None:
-    """Serve an agent until the process is told to end, as ``agent.serve()`` does."""
-    from delf_serve.server import address_of, bind, serve
+class HttpServer:
+    """The server of ``agent.serve()``. Implements :class:`delf_engine.agent.ServesAgents`."""
 
-    app = asgi_app(agent, **options)
-    with bind(host, port) as listener:
-        said = f"delf serves on {address_of(listener)}"
-        serve(app, listener, lambda: click.echo(said, err=True))
+    def serve(
+        self, agent: Agent[Any], *, host: str = HOST, port: int = PORT, **options: Any
+    ) -> None:
+        """Serve an agent until the process is asked to end."""
+        from delf_serve.server import address_of, bind, serve
+
+        app = self.asgi_app(agent, **options)
+        with bind(host, port) as listener:
+            said = f"delf serves on {address_of(listener)}"
+            serve(app, listener, lambda: click.echo(said, err=True))
+
+    def asgi_app(self, agent: Agent[Any], **options: Any) -> Application:
+        """Return the ASGI application of an agent."""
+        from delf_serve.app import make_app
+
+        return make_app(agent, options, os.environ)
 
 
-def asgi_app(agent: Agent, **options: Any) -> Application:
-    """An agent as an ASGI application, as ``agent.asgi_app()`` gives it."""
-    from delf_serve.app import make_app
-
-    return make_app(agent, options, os.environ)
+http_server: Final = HttpServer()
 
 
 @click.command(

@@ -92,7 +92,8 @@ async def save_routine(call: Call, body: s.RoutineSaveRequest) -> s.RoutineDraft
 async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
     """Hand in a run of a routine, which asks no model."""
     try:
-        bound: Any = await asyncio.to_thread(call.service.agent.routine, call.part("name"))
+        routines = call.service.routines.of_agent()
+        bound = await asyncio.to_thread(routines.find, call.part("name"))
     except DelfError as error:
         raise ProblemError(404, error.message, "GET /routines") from None
     try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import Any, Final
 
 from delf import Agent
 from delf.errors import DelfError, OptionalDependencyError, UnknownTaskError
 from delf.types import TaskState
+from delf_cli.routines import ROUTINES, AgentRoutines, DraftRoutine
 from delf_serve import schemas as s
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
@@ -33,7 +33,15 @@ class Routines:
     def __init__(self, agent: Agent, tasks: Tasks) -> None:
         self._agent = agent
         self._tasks = tasks
-        self._drafts: OrderedDict[tuple[str | None, str], Any] = OrderedDict()
+        self._drafts: OrderedDict[tuple[str | None, str], DraftRoutine] = OrderedDict()
+
+    def of_agent(self) -> AgentRoutines:
+        """Return the agent's routines.
+
+        Raises:
+            OptionalDependencyError: When no plugin brings routines.
+        """
+        return self._agent.plugins.service(ROUTINES)(self._agent)
 
     async def list(self, key: Key) -> s.RoutineList:
         """The routines with what they did, and tasks that are offered to be kept.
@@ -42,8 +50,9 @@ class Routines:
             key: Who looks; others' tasks are left out.
         """
         try:
-            found: Sequence[Any] = await asyncio.to_thread(self._agent.routines)
-            offers: Sequence[Any] = await self._agent.aroutine_offers(key.owners)
+            routines = self.of_agent()
+            found = await asyncio.to_thread(routines.all)
+            offers = await routines.aoffers(key.owners)
         except OptionalDependencyError:  # no plugin brings them
             return s.RoutineList(routines=[], offers=[])
         return s.RoutineList(
@@ -104,9 +113,8 @@ class Routines:
         made = None if given.seen is None else self._drafts.get((key.holder, given.seen))
         try:
             if made is None:
-                made = await self._agent.adraft_routine(
-                    record.task_id, given.name, fixed=given.fixed
-                )
+                routines = self.of_agent()
+                made = await routines.adraft(record.task_id, given.name, fixed=given.fixed)
         except DelfError as error:
             raise ProblemError(409, error.message) from None
         whole = [record.task_id, given.name, made.routine.text(), made.change]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from delf import events as ev
 from delf.messages import Usage
+from delf.protocols.services import Service
 from delf.values.encoding import to_jsonable, to_jsonable_or_repr
 from delf_engine.changes import changes_of
 from delf_engine.views.records import (
@@ -329,7 +330,7 @@ class Trace:
         """
         from delf.plugins.host import PluginHost
 
-        return PluginHost.discover().exported("summary_of")(self, calls=calls)
+        return PluginHost.discover().service(TASK_PRINTER).summary_of(self, calls=calls)
 
     def to_dict(self) -> dict[str, Any]:
         """The trace as JSON-ready data; values that JSON lacks are tagged."""
@@ -359,3 +360,23 @@ def _finish(line: StreamEvent, duration_ms: float, *, ok: bool) -> None:
     """Close a line; one that failed already stays failed."""
     line.duration_ms = round(duration_ms)
     line.status = "success" if ok and line.status != "error" else "error"
+
+
+class PrintsTasks(Protocol):
+    """Tells of tasks on a terminal: what a plugin exports as ``task_printer``."""
+
+    def tell_of_event(self, event: ev.Event) -> None:
+        """Write a line about an event to stderr."""
+        ...
+
+    def summary_of(self, trace: Trace, *, calls: bool = True) -> str:
+        """Return a table of a task.
+
+        Args:
+            trace: The task.
+            calls: Whether to list its calls.
+        """
+        ...
+
+
+TASK_PRINTER: Final = Service("task_printer", PrintsTasks, "lines about tasks on a terminal")

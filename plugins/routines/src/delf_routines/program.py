@@ -1,0 +1,140 @@
+"""``Routines``: the routines of an agent's project, for programs, commands and servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from delf import Agent
+from delf.protocols.journal import Journal, SharedJournal
+from delf.trust.decisions import Trust
+from delf.trust.folders import working_folder
+from delf_engine.project.any_project import trust_of
+from delf_routines.bound import BoundRoutine
+from delf_routines.calls import call_text
+from delf_routines.drafting import BoundDraft
+from delf_routines.likeness import Offer, offers
+from delf_routines.store import RoutineStore
+
+PLUGIN = "routines"
+"""The table of this plugin's options: ``[plugins.routines]``."""
+
+
+class Routines:
+    """The routines of an agent's project.
+
+    Args:
+        agent: The agent that does them.
+    """
+
+    def __init__(self, agent: Agent[Any]) -> None:
+        self._agent = agent
+        project = agent.project
+        self._root = working_folder() if project is None else project.root
+        self._trust = trust_of(project)
+        self._options = {} if project is None else project.plugin_options.get(PLUGIN, {})
+
+    def find(self, name: str) -> BoundRoutine:
+        """Return a routine, to be called with its parameters.
+
+        ``Routines(agent).find("revenue")(month="2026-11")`` does it and gives the response, as
+        ``agent.run``; ``.arun(month="2026-11")`` as ``agent.arun``.
+
+        Raises:
+            ConfigurationError: When there is none.
+            FolderNotTrustedError: When nobody trusted its file.
+        """
+        return BoundRoutine(self._agent, RoutineStore(self._root, self._trust).find(name))
+
+    def all(self) -> list[BoundRoutine]:
+        """Return the routines whose files can be read; `delf routines check` tells of others."""
+        found = RoutineStore(self._root, self._trust).readable()
+        return [BoundRoutine(self._agent, routine) for routine in found]
+
+    async def aoffers(self, keys: Collection[str] | None = None) -> Sequence[Offer]:
+        """Find like tasks that could be kept as a routine; none with ``offers = false``.
+
+        Args:
+            keys: Only tasks on behalf of one of these.
+        """
+        return await self._agent.ause_journal(
+            lambda journal: self.offers_of(journal, self._root, self._trust, self._options, keys)
+        )
+
+    def save(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> BoundRoutine:
+        """Keep a task that worked as a routine of the project.
+
+        It is saved once it made the same calls and gave the same answer with what the task's calls
+        had given. Where the task took several scripts, the model writes them as one first.
+
+        Args:
+            task_id: The task, in the agent's journal.
+            name: What it is called by; one of that name is replaced.
+            fixed: Proposed parameters that stay as they are in the script.
+
+        Raises:
+            DelfError: When it cannot be one.
+        """
+        draft = self._agent.use_journal(lambda j: self._drafted(j, task_id, name, fixed))
+        return draft.keep()
+
+    async def adraft(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> BoundDraft:
+        """Make a routine of a task that a person looks at before it is kept.
+
+        Args:
+            task_id: The task, in the agent's journal.
+            name: What it would be called by.
+            fixed: Proposed parameters that stay as they are in the script.
+
+        Raises:
+            DelfError: When it cannot be one.
+        """
+        return await self._agent.ause_journal(lambda j: self._drafted(j, task_id, name, fixed))
+
+    async def _drafted(
+        self, journal: Journal, task_id: str, name: str, fixed: Sequence[str]
+    ) -> BoundDraft:
+        events = await journal.read(task_id)
+        return await BoundDraft.of(
+            self._agent, task_id, name, events, self._root, self._trust, fixed=fixed
+        )
+
+    @staticmethod
+    def task_of(root: Path, trust: Trust, name: str, given: Mapping[str, object]) -> str:
+        """Return the task that runs a routine, with its values read and checked.
+
+        Args:
+            root: The project's folder.
+            trust: The trust that counts for it.
+            name: The routine.
+            given: Its values, as they were typed or as data.
+
+        Raises:
+            ConfigurationError: When there is no such routine, or a value does not fit.
+            FolderNotTrustedError: When nobody trusted its file.
+        """
+        return call_text(name, RoutineStore(root, trust).find(name).values(given))
+
+    @staticmethod
+    async def offers_of(
+        journal: Journal,
+        root: Path,
+        trust: Trust,
+        options: Mapping[str, Any],
+        keys: Collection[str] | None = None,
+    ) -> Sequence[Offer]:
+        """Find like tasks of a journal that could be kept as a routine.
+
+        Args:
+            journal: The tasks.
+            root: The project's folder.
+            trust: The trust that counts for it.
+            options: Those of ``[plugins.routines]``.
+            keys: Only tasks on behalf of one of these.
+        """
+        if not options.get("offers", True) or not isinstance(journal, SharedJournal):
+            return ()
+        known = await asyncio.to_thread(RoutineStore(root, trust).readable)
+        return await offers(journal, known, keys)
