@@ -1,6 +1,5 @@
 """Every package has one shape, so that whoever knows one plugin knows them all."""
 
-import ast
 import inspect
 import re
 import tomllib
@@ -14,10 +13,10 @@ from delf.packages.official import all_packages, package_of, packages
 from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
 from delf_engine.embedders import Embedders
-from support.exported import STUB, stub
+from support.exported import KIT, STUB, kit, stub
 from support.official import FILE as OFFICIAL
 from support.official import official
-from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, nodes_of, place
+from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, place
 
 PLUGIN_LINES = 80
 PLUGIN_IMPORTS = (
@@ -127,29 +126,7 @@ def test_the_table_of_official_packages_is_what_their_specs_say() -> None:
 
 def test_editors_know_the_names_that_our_packages_bring() -> None:
     assert STUB.read_text() == stub(), "cd tests && python -m support.exported"
+    assert KIT.read_text() == kit(), "cd tests && python -m support.exported"
     for name in packages("exports"):
         assert f" {name}(" in stub() or f" as {name}\n" in stub() or not name[0].isupper()
     assert "        db_type: str | None = ...,\n" in stub(), "a constructor is written out"
-
-
-def test_the_code_of_the_core_names_no_plugin() -> None:
-    of_the_kit = CORE / "src/delf/testing.py"  # the one name under which authors import it
-    theirs = "|".join(["delf-plugin-(?!api)[a-z]", *(plugin.module for plugin in PLUGINS)])
-    named = [
-        f"{place(path, node)} names {found[0]}"
-        for path in sorted((CORE / "src").rglob("*.py"))
-        for node in _texts_of(path)
-        if path != of_the_kit and (found := re.search(rf"\b({theirs})", node.value))
-    ]
-    assert not named, "\n".join(named)
-
-
-def _texts_of(path: Path) -> list[ast.Constant]:
-    """The strings of a module that are not docstrings."""
-    nodes = nodes_of(path)
-    told = {node.value for node in nodes if isinstance(node, ast.Expr)}
-    return [
-        node
-        for node in nodes
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in told
-    ]

@@ -26,6 +26,7 @@ _HEAD: Final = '''"""What ``from delf import NAME`` gives from delf's own plugin
 Generated: cd tests && python -m support.exported. It is never imported. A name whose plugin is
 not installed is unknown.
 """'''
+KIT: Final = CORE / "src/delf/testing.pyi"
 _STANDARD: Final = (typing, collections.abc)
 
 
@@ -39,12 +40,24 @@ def stub() -> str:
         for name, target in record.plugin.exports:
             module = target.partition(":")[0]
             made = host.exported(name)
+            if inspect.ismodule(made):
+                parent, _, last = target.rpartition(".")
+                imports.named[f"from {parent} import {last} as {name}"] = None
+                continue
             options = _options_of(made)
             if options is None:
                 imports.named[f"from {module} import {name} as {name}"] = None
             else:
                 classes.append(_class(made, name, module, options, imports))
     return "\n".join([_HEAD, "", *imports.lines(), "", *sorted(classes)])
+
+
+def kit() -> str:
+    """Return the stub of ``delf.testing``: what the plugin that exports ``testing`` gives."""
+    host = PluginHost.discover(environ={})
+    exports = (dict(record.plugin.exports) for record in host.records())
+    target = next(found["testing"] for found in exports if "testing" in found)
+    return f"# Generated: cd tests && python -m support.exported\nfrom {target} import *\n"
 
 
 class _Imports:
@@ -117,3 +130,4 @@ def _parameters(made: Any, options: Any, imports: _Imports) -> Iterator[str]:
 
 if __name__ == "__main__":
     STUB.write_text(stub(), encoding="utf-8")
+    KIT.write_text(kit(), encoding="utf-8")

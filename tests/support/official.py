@@ -19,6 +19,8 @@ from support.workspace import CORE, LIBRARIES, PLUGINS
 
 FILE: Final = CORE / "src/delf/packages/official.json"
 _OURS: Final = {f"delf-plugin-{plugin.name}" for plugin in PLUGINS}
+_INSTALLER: Final = "plugins install"
+"""The command that installs a package, from a clone, too."""
 _LIBRARIES: Final = {f"delf-{library.name}": library.module for library in LIBRARIES}
 
 
@@ -42,6 +44,7 @@ def official() -> str:
             for mode in spec.modes:
                 table["prefilter_mode"][mode] = package
     table["models"] = dict(_patterns([spec for spec, _ in specs if isinstance(spec, ModelSpec)]))
+    table["installer"] = {_INSTALLER: table["command"][_INSTALLER]}
     table["exports"] = dict(sorted(exports.items()))
     table["library"] = {module: package for package, module in _LIBRARIES.items()}
     return json.dumps(table, indent=2) + "\n"

@@ -21,7 +21,7 @@ from delf.protocols.approval import ApprovalRequest, Approved
 from delf.protocols.facts import Fact
 from delf.specs import Provider
 from delf_engine.config import LLM_FIELDS, AgentConfig
-from support.exported import STUB, stub
+from support.exported import KIT, STUB, kit, stub
 from support.official import FILE as OFFICIAL
 from support.official import official
 from support.workspace import ROOT
@@ -178,6 +178,7 @@ def _default(info: Any) -> str:
 if __name__ == "__main__":
     OFFICIAL.write_text(official(), encoding="utf-8")
     STUB.write_text(stub(), encoding="utf-8")
+    KIT.write_text(kit(), encoding="utf-8")
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     DIRECTORY.write_text(with_others(DIRECTORY.read_text(encoding="utf-8")), encoding="utf-8")
     for each in MORE:

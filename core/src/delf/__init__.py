@@ -2,7 +2,7 @@
 
 Every public name is imported on first use, so that ``import delf`` stays quick. The names here are
 the contracts for plugins. Installed plugins give further ones by entry points: the engine
-``from delf import Agent``, a connection ``from delf import Gmail``.
+``from delf import Agent``, a connection ``from delf import Tickets``.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _WORD: Final = (
     r"(?:think(?:ing)?|thoughts?|reasoning|reflection|scratch_?pad|(?:inner_)?monologue)"
 )
 _MARKS: Final = (
-    (rf"<({_WORD})(?:\s[^<>\n]*)?>", r"</{}>"),  # DeepSeek, Qwen, Marco, Seed, many others
+    (rf"<({_WORD})(?:\s[^<>\n]*)?>", r"</{}>"),  # many open models
     (rf"\[({_WORD})\]", r"[/{}]"),  # Magistral
     (rf"◁({_WORD})▷", r"◁/{}▷"),  # Kimi
     (rf"<\|begin_of_({_WORD})\|>", r"<|end_of_{}|>"),  # Sky-T1, OpenThinker
@@ -157,7 +157,7 @@ def _in_block(text: str, place: int) -> bool:
 
 
 def _channels(text: str) -> tuple[str, str, bool]:
-    """The same for answers in OpenAI's harmony format, whose parts are in channels."""
+    """The same for answers in the harmony format, whose parts are in channels."""
     thoughts, said, called = [text[: _first(text)].strip()], list[str](), list[str]()
     for part in _HARMONY.finditer(text):
         if part["channel"] == "final":

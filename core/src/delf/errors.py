@@ -1,6 +1,6 @@
 """Every error that delf raises, in one tree; ``docs/errors.md`` lists all with their codes.
 
-Packages add errors of their own to it, such as ``delf_sql``'s SQLSchemaError.
+Packages add errors of their own to it, such as those of a service.
 
 An error carries data and never logs or draws. ``code`` is stable, ``hint`` says what to do
 next, ``for_model()`` is the text that a model may read. No message holds a secret.
@@ -100,7 +100,7 @@ class ModelConfigurationError(ConfigurationError):
     """The language model is missing, unknown or contradictory."""
 
     code = "ERR-MODEL-001"
-    default_hint = 'name a model: llm = "gpt-4o-mini" for the agent, in delf.toml, or --llm NAME'
+    default_hint = 'name a model: llm = "NAME" for the agent, in delf.toml, or --llm NAME'
 
 
 class AgentConfirmationError(ConfigurationError):
@@ -155,7 +155,7 @@ class JournalUnavailableError(ConfigurationError):
     """True if somebody said where it is, so that there is no going on without it."""
 
     code = "ERR-JOURNAL-004"
-    default_hint = 'journal = "none" (delf run --journal none) keeps nothing'
+    default_hint = 'journal = "none" keeps nothing'
 
 
 class FolderNotTrustedError(ConfigurationError):
@@ -242,7 +242,7 @@ class LLMExecutionError(DelfError):
 
     Args:
         message: What the provider said, without credentials.
-        provider: The provider's name, as ``openai``.
+        provider: The provider's name, as ``acme``.
         status: The HTTP status, where there was one.
     """
 
@@ -285,7 +285,7 @@ class SandboxUnavailableError(SandboxExecutionError):
     """No sandbox, or none that is strong enough, can be used here."""
 
     code = "ERR-SANDBOX-002"
-    default_hint = "delf doctor says which sandboxes work on this machine and why others do not"
+    default_hint = "install another sandbox, or ask for a lower min_isolation"
 
 
 class SandboxLimitError(SandboxExecutionError):
@@ -317,7 +317,7 @@ class UnknownRequestError(DelfError):
     """No request for approval with this id waits, or it does not wait any more."""
 
     code = "ERR-APPROVAL-002"
-    default_hint = "delf approvals list, or get_pending_approvals(), shows what waits"
+    default_hint = "get_pending_approvals() lists the requests that wait"
 
 
 class MemorySetupError(ConfigurationError):
@@ -345,8 +345,8 @@ class BudgetExceededError(DelfError):
     code = "AGT-006"
     default_can_retry = False
     default_hint = (
-        "the setting budget_usd is the limit; delf resume ID --budget USD goes on with a task that "
-        "the journal kept, and a running agent has reset_budget(limit)"
+        "the setting budget_usd is the limit; a task that the journal kept can be resumed with a "
+        "larger one, and a running agent has reset_budget(limit)"
     )
 
     def __init__(
@@ -369,8 +369,8 @@ class TaskTimeoutError(DelfError):
 
     code = "ERR-AGENT-002"
     default_hint = (
-        "allow more time: the setting timeout, or --timeout SECONDS; delf resume ID --timeout "
-        "SECONDS goes on with a task that the journal kept"
+        "allow more time with the setting timeout; a task that the journal kept can be resumed "
+        "with more time"
     )
 
 
@@ -390,7 +390,7 @@ class TaskStoppedError(DelfError):
     """A task was cancelled: by Ctrl-C, ``agent.cancel()``, or the end of its agent."""
 
     code = "ERR-AGENT-005"
-    default_hint = "delf runs show lists its changes"
+    default_hint = "the task's trace lists its changes"
     default_can_retry = False
 
 
@@ -411,8 +411,8 @@ class UndecidedCallError(TaskLeftError):
 
     code = "ERR-APPROVAL-003"
     default_hint = (
-        "resume the task where a person can be asked, as on a terminal; or say beforehand what to "
-        "do with such calls: delf resume ID --settle again, or --settle done"
+        "resume the task where a person can be asked; or say beforehand what to do with such "
+        'calls: settle="again", or settle="done"'
     )
 
 

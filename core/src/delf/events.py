@@ -150,8 +150,8 @@ class TaskPostponed(_Event):
 class StepStarted(_Event):
     """A step of the loop began; ``attempt`` counts passes through generation from 1.
 
-    The loop's own are those of :class:`Step`; ``codegen`` adds ``generate``, and other strategies
-    add theirs.
+    The loop's own are those of :class:`Step`; strategies add their own, as
+    ``generate``.
     """
 
     step: str
@@ -184,7 +184,7 @@ class ModelCalled(_Event):
 
     ``number`` counts a task's model calls from 1. ``prompt`` has the messages that the call before
     for the same purpose did not have, packed, and ``same`` says how many it did; None where
-    prompts are not kept, or not any more. ``delf_engine.views.prompts`` reads them. ``server_side``
+    prompts are not kept, or not any more. ``server_side``
     names the tools that the provider may use by itself, such as its search of the web.
     """
 

@@ -54,7 +54,7 @@ ENTRY_POINT_GROUP: Final = "delf"
 """The group of a plugin's one entry point: its module of hooks."""
 
 EXPORTS_GROUP: Final = "delf.exports"
-"""The group of names for ``from delf import NAME``: ``Gmail = "delf_gmail.connection:Gmail"``."""
+"""The group of names for ``from delf import NAME``: ``Tickets = "delf_tickets.desk:Tickets"``."""
 
 DISTRIBUTION: Final = "delf-core"
 """The name that a plugin's package requires; `delf` on the index is another project's."""

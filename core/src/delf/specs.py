@@ -59,7 +59,7 @@ class FormatSpec(Spec):
     :class:`delf.protocols.formats.FileFormat`.
 
     Args:
-        endings: Of the names of files that it reads, as ``(".xlsx", ".xlsm")``.
+        endings: Of the names of files that it reads, as ``(".rows", ".table")``.
         writes: Of the names of output files that it makes from rows; then its object
             is a :class:`delf.protocols.formats.SupportsWrite`, too.
     """

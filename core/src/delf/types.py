@@ -25,7 +25,7 @@ EFFECT_WORDS: Final[Mapping[str, EffectWords]] = {
     "write": EffectWords("◐", "changes something"),
     "irreversible": EffectWords("●", "cannot be undone"),
 }
-"""The words of each level: terminal, page, Slack and all other channels take them from here."""
+"""The words of each level: terminal, page and all other channels take them from here."""
 
 
 class TaskState(StrEnum):

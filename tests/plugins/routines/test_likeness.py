@@ -5,6 +5,7 @@ import json
 import pytest
 
 from delf import Agent, tool
+from delf.errors import ConfigurationError
 from delf.events import Warned
 from delf_routines.likeness import fitting, name_for, pattern_of
 from delf_routines.routine import Parameter, Routine, UsedAction
@@ -129,10 +130,8 @@ def test_words_that_fit_no_routine_for_sure_fail(agent, store, scripted_model, m
     else:
         (store.folder / "income_of.py").write_text(routine().text() + "\n")
         monkeypatch.delenv("DELF_TRUST")
-    with agent() as made:
-        response = made.run(task, strategy="routine")
-    assert not response.status
-    assert "is no call of a routine" in str(response.error)
+    with agent() as made, pytest.raises(ConfigurationError, match="is not a call of a routine"):
+        made.run(task, strategy="routine")
     assert scripted_model.requests == []
 
 

@@ -9,7 +9,7 @@ Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _GLOBAL_V6: Final = ipaddress.ip_network("2000::/3")
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-# Public addresses that lead into the network of a cloud: Azure's services for its machines.
+# Public addresses that lead into the network of a cloud: its services for its machines.
 _INNER_V4: Final = frozenset({ipaddress.ip_address("168.63.129.16")})
 _LAST_32: Final = 0xFFFF_FFFF
 

@@ -32,6 +32,7 @@ from delf_chat.command import Chat as Chat
 from delf_chat.command import ChatMessage as ChatMessage
 from delf_chat.command import ConversationCompressionError as ConversationCompressionError
 from delf_chat.command import terminal_chat as terminal_chat
+from delf_devkit import testing as testing
 from delf_engine.agent import Agent as Agent
 from delf_engine.agent_context import plugin_context as plugin_context
 from delf_engine.config import AgentConfig as AgentConfig

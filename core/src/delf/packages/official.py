@@ -25,7 +25,8 @@ def packages(kind: str) -> dict[str, str]:
     """The packages that bring a kind, by name.
 
     Args:
-        kind: A kind of spec; ``exports`` for public names, ``library`` for modules that several
+        kind: A kind of spec; ``installer`` for the command
+            that installs others, ``exports`` for public names, ``library`` for modules that several
             plugins share, ``prefilter_mode`` for modes.
     """
     return _table()[kind]
@@ -38,7 +39,7 @@ def package_of(kind: str, name: str) -> str | None:
 
 def package_bringing(name: str) -> str | None:
     """The package that brings a capability or a public name, whatever its kind."""
-    kinds = (kind for kind in _table() if kind not in (_MODELS, "library"))
+    kinds = (kind for kind in _table() if kind not in (_MODELS, "installer", "library"))
     return next(filter(None, (package_of(kind, name) for kind in kinds)), None)
 
 
@@ -93,8 +94,8 @@ def how_to_install(package: str) -> str:
     from shlex import quote
 
     name = package.removeprefix(PLUGIN_PREFIX)
-    installer = packages("command")["plugins install"]
+    command, installer = next(iter(packages("installer").items()))
     is_ours = name != package or package in all_packages()
     if not is_ours or find_spec(module_of(installer)) is None:
         return f"pip install {quote(package)}"
-    return f"delf plugins install {quote(name)}"
+    return f"delf {command} {quote(name)}"

@@ -98,7 +98,7 @@ class Decider:
         name: Their name; of the local user, the way by which they decide.
         key: The owner of their tasks, as a server has it; None for the local user.
         teams: Their teams.
-        via: Where they decided, as ``page, 203.0.113.9`` or ``slack``.
+        via: Where they decided, as ``page, 203.0.113.9`` or ``mail``.
     """
 
     name: str = "agent"

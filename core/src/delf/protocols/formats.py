@@ -152,7 +152,7 @@ class FileFormats(Protocol):
         """Find the format that reads files of an ending, or None where no plugin does.
 
         Args:
-            ending: As ``.xlsx``.
+            ending: As ``.rows``.
 
         Raises:
             PluginError: When two do, or the one that does is broken.
@@ -167,7 +167,7 @@ class SharedFormats(FileFormats, Protocol):
         """Find the factory of the format that reads files of an ending.
 
         Args:
-            ending: As ``.xlsx``.
+            ending: As ``.rows``.
 
         Returns:
             The factory's place, for another process; None where no plugin reads such files.

@@ -16,7 +16,7 @@ class ModelContext:
 
     Args:
         environ: Where keys are looked up: the process environment over ``.env``.
-        providers: Keys given in code, by provider (``openai``, ``google``, ``anthropic``).
+        providers: Keys given in code, by provider, as its plugin declares it.
         api_key_for: Keys by the address that they are for, as ``gateway.example:8080``.
     """
 

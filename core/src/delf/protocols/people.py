@@ -86,7 +86,7 @@ class PersonChange:
         name: The person.
         what: What has changed.
         by: Who changed it.
-        via: From where, as ``page, 203.0.113.9``; ``delf users`` for the command.
+        via: From where, as ``page, 203.0.113.9``, or a command.
         facts: What holds now: rights, scope and teams; the label of a key.
     """
 

@@ -108,7 +108,7 @@ class SessionSpec:
         libraries: Third-party packages that it may import, by their distribution's name.
         limits: What it may use.
         files: Input files that it may read, as absolute paths of the host.
-        row_files: Endings of output files that the host makes from rows, as ``.xlsx``.
+        row_files: Endings of output files that the host makes from rows, as ``.rows``.
         zone: The time zone of its clock.
     """
 
@@ -451,7 +451,7 @@ class SandboxBackend(Protocol):
 
 @runtime_checkable
 class SupportsMeasures(Protocol):
-    """A backend that can say what of its confinement works here, for ``delf doctor``."""
+    """A backend that can say what of its confinement works here."""
 
     async def measures(self) -> Mapping[str, bool]:
         """Return the measures that keep a script from the host, and whether each works here."""

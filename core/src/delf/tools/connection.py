@@ -105,7 +105,7 @@ class Connection:
         confirm: Which actions a person is asked about: None (all but ``read``), True,
             False, a name or names.
         metadata: Anything the embedding program wants to keep with it.
-        first: The first field of ``Settings``, which may stand without its name: ``SQL(url)``.
+        first: The first field of ``Settings``, which may stand without its name: ``Tickets(url)``.
         settings: The fields of ``Settings``; those left out come from ``DELF_<NAME>_<FIELD>``.
 
     Raises:

@@ -1,8 +1,9 @@
 """Tools of other frameworks, known by their shape: no package of theirs is imported.
 
 LangChain's ``BaseTool``, smolagents' ``Tool``, pydantic-ai's ``Tool`` and toolsets, llm's ``Tool``
-and ``Toolbox``, cogency's ``Tool``, and functions with an OpenAI schema. Their authors said nothing
-of effects, so that each call counts as one that cannot be undone, and a person is asked.
+and ``Toolbox``, cogency's ``Tool``, and functions with a schema of chat completions. Their
+authors said nothing of effects, so that each call counts as one that cannot be undone, and a
+person is asked.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def _abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
     except Exception as error:
         raise ToolDefinitionError(
             f"the toolset {type(item).__name__} does not say what its tools are: {error}",
-            hint="tools of an MCP server come by the plugin mcp",
+            hint="tools of a server come by a connection to it",
         ) from error
     return [_of_toolset(item, name, tool, run) for name, tool in tools.items()]
 
@@ -218,7 +219,7 @@ def _toolset(item: Any) -> list[Callable[..., Any]] | None:
 
 
 def _with_schema(pair: tuple[Any, ...]) -> list[Callable[..., Any]] | None:
-    """A function and its OpenAI schema, in either order."""
+    """A function and its schema of chat completions, in either order."""
     functions = [part for part in pair if callable(part)]
     schemas = [cast("Mapping[str, Any]", part) for part in pair if isinstance(part, Mapping)]
     if len(pair) != 2 or len(functions) != 1 or len(schemas) != 1:

@@ -20,7 +20,6 @@ from delf.records import dataclass
 
 CONFIG_FILE: Final = "delf.toml"
 ENV_FILE: Final = ".env"
-PRICES_FILE: Final = "pricing.json"
 
 MOST_BYTES: Final = 256 * 1024
 """The most that a file of settings may hold."""

@@ -12,7 +12,17 @@ from typing import Final
 
 import click
 
-from delf.errors import ConfigurationError, DelfError, UndecidedCallError
+from delf.errors import (
+    BudgetExceededError,
+    ConfigurationError,
+    DelfError,
+    JournalUnavailableError,
+    SandboxUnavailableError,
+    TaskStoppedError,
+    TaskTimeoutError,
+    UndecidedCallError,
+    UnknownRequestError,
+)
 from delf.terminal import visible
 from delf_cli import colours, streams
 
@@ -23,6 +33,20 @@ UNDECIDED: Final = 3
 BROKEN_PIPE: Final = 128 + 13
 INTERRUPTED: Final = 130
 _COLOURS: Final = {"error": "red", "warning": "yellow", "hint": "cyan"}
+_COMMANDS: Final = {
+    JournalUnavailableError.code: "delf run --journal none keeps nothing",
+    SandboxUnavailableError.code: "delf doctor says which sandboxes work on this machine and why "
+    "others do not",
+    UnknownRequestError.code: "delf approvals list shows what waits",
+    BudgetExceededError.code: "the setting budget_usd is the limit; delf resume ID --budget USD "
+    "goes on with a task that the journal kept",
+    TaskTimeoutError.code: "allow more time: the setting timeout, or --timeout SECONDS; delf "
+    "resume ID --timeout SECONDS goes on with a task that the journal kept",
+    TaskStoppedError.code: "delf runs show lists its changes",
+    UndecidedCallError.code: "resume the task where a person can be asked, as on a terminal; or "
+    "say beforehand what to do with such calls: delf resume ID --settle again, or --settle done",
+}
+"""Hints with commands in place of those for programs, by code."""
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -98,7 +122,8 @@ def report_json(error: BaseException, *, clean: Callable[[str], str] = str) -> N
 def _words(error: BaseException) -> tuple[str, str | None]:
     """A message and a hint."""
     if isinstance(error, DelfError):
-        return error.message, error.hint
+        is_usual = error.hint == error.default_hint
+        return error.message, _COMMANDS.get(error.code, error.hint) if is_usual else error.hint
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return f"{_path(error)} needs a command", f"{_path(error)} --help"
     if isinstance(error, click.UsageError):

@@ -74,7 +74,7 @@ class AgentRoutines(Protocol):
 
 
 class MakesRoutines(Protocol):
-    """What a plugin exports as ``Routines``."""
+    """The export ``Routines`` of a plugin."""
 
     def __call__(self, agent: Agent[Any], /) -> AgentRoutines:
         """Return the routines of an agent's project."""

@@ -23,7 +23,7 @@ from delf.protocols.services import Service
 from delf.records import dataclass
 from delf.specs import JournalSpec
 from delf.trust.decisions import whole
-from delf.trust.folders import PRICES_FILE, read_file, working_folder
+from delf.trust.folders import read_file, working_folder
 from delf_engine.embedders import Embedders
 from delf_engine.journal.factory import durable_journal, make_journal
 from delf_engine.journal.log import TaskLog
@@ -31,6 +31,7 @@ from delf_engine.models.client import ModelClient
 from delf_engine.models.money import Ledger
 from delf_engine.models.pool import ModelPool, load_pricing
 from delf_engine.project.any_project import connector_of, trust_of
+from delf_engine.project.prices import PRICES_FILE
 from delf_engine.redact import Redactor
 from delf_engine.secrets import secrets_of_agent, secrets_of_model
 from delf_engine.task import new_task_id

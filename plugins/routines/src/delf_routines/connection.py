@@ -33,6 +33,11 @@ class RoutineTools(Connection):
     they must.
     """
 
+    @classmethod
+    def type_name(cls) -> str:
+        """The type, and the name where none is given."""
+        return "routines"
+
     def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
         super().__init__(confirm=False if confirm is None else confirm, **options)
         self._store = RoutineStore(current_folder(), current_trust())

@@ -17,7 +17,6 @@ from delf.trust.decisions import Items, whole
 from delf.trust.folders import (
     CONFIG_FILE,
     ENV_FILE,
-    PRICES_FILE,
     UntrustedFolder,
     is_file,
     leaves,
@@ -27,6 +26,7 @@ from delf.trust.folders import (
     texts_in,
 )
 from delf_engine.project.files import read_config
+from delf_engine.project.prices import PRICES_FILE
 from delf_engine.project.programs import files_of_programs, starts_program
 from delf_engine.project.values import substitute
 

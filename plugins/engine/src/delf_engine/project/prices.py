@@ -13,6 +13,7 @@ from delf.errors import ConfigurationError, did_you_mean
 from delf.messages import Price
 from delf.providers import Providers
 
+PRICES_FILE: Final = "pricing.json"
 _KEYS: Final = ("input", "cached_input", "output")
 _LONG: Final = "_per_million"
 _HINT: Final = 'write {"gpt-*": {"input": 2.5, "output": 10}}, in USD per million tokens'

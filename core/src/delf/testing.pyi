@@ -1,0 +1,2 @@
+# Generated: cd tests && python -m support.exported
+from delf_devkit.testing import *

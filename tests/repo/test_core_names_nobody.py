@@ -1,0 +1,105 @@
+"""The core is the contracts: no plugin, vendor, suffix of a file or command stands in it.
+
+``official.json`` and ``exported.pyi`` are made from what plugins say, and are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from delf.hookspecs import HOOKS
+from delf.plugins.host import PluginHost
+from delf.specs import CommandSpec, FormatSpec, ModelSpec
+from support.workspace import CORE, PLUGINS
+
+WORDS = {
+    "chat": "a conversation",
+    "docs": "documentation of a tool",
+    "engine": "what works on tasks, whoever brings it",
+    "files": "files of a task or a folder",
+    "http": "the protocol, and its addresses",
+    "llm": "the module and the option of models",
+    "local": "this machine, and its user",
+    "profile": "a folder of the user",
+    "recall": "the step of the loop",
+    "recorded": "kept in the journal",
+    "serve": "to be of use to somebody",
+    "sheets": "the tables of a workbook",
+    "shell": "a program's command line",
+    "static": "a method of a class",
+    "stream": "a model's answer in pieces",
+    "terminal": "where a person types",
+    "together": "at one time",
+    "web": "the network",
+    "worker": "an agent that has a name",
+}
+"""Names of plugins and specs that are words of English or of the field: what the core means."""
+
+PROSE = {"delf runs on", "delf serve others"}
+"""Sentences about delf that begin like a command."""
+
+VENDORS = (
+    *("chatgpt", "claude", "gemini", "gpt", "langchain_openai", "llama", "qwen"),
+    *("aws", "dropbox", "github", "mariadb", "mysql", "notion", "postgres", "postgresql", "stripe"),
+)
+"""Names that no spec has, of companies and products that plugins work with."""
+
+
+def names() -> Iterator[str]:
+    """Yield every name that a plugin brings, and those of vendors."""
+    host = PluginHost.discover(environ={})
+    yield from VENDORS
+    yield from (plugin.name for plugin in PLUGINS)
+    yield from (plugin.module for plugin in PLUGINS)
+    for kind in HOOKS.values():
+        if kind is not CommandSpec:
+            yield from (spec.name for spec in host.specs(kind))
+    for spec in host.specs(FormatSpec):
+        yield from (*spec.endings, *spec.writes)
+    for spec in host.specs(ModelSpec):
+        for provider in spec.providers:
+            yield from (*provider.words, *provider.keys, *provider.addresses)
+    for spec in host.specs(CommandSpec):
+        yield f"delf {spec.name}"
+    yield from (".worker", "pricing.json")
+
+
+FORBIDDEN = sorted({name.lower() for name in names()} - WORDS.keys())
+
+
+def found_in(text: str, name: str) -> list[int]:
+    """The lines of a text in which a name stands by itself."""
+    pattern = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+    found = re.finditer(pattern, text, re.IGNORECASE)
+    lines = [text.count("\n", 0, match.start()) + 1 for match in found]
+    shown = text.splitlines()
+    return [line for line in lines if not any(each in shown[line - 1] for each in PROSE)]
+
+
+def test_core_names_no_plugin_vendor_suffix_or_command() -> None:
+    found = [
+        f"{path.relative_to(CORE)}:{line} names {name}"
+        for path in sorted((CORE / "src").rglob("*.py"))
+        for name in FORBIDDEN
+        for line in found_in(path.read_text(encoding="utf-8"), name)
+    ]
+    assert found == [], "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'PROVIDERS = ("openai",)',
+        'if key == "ANTHROPIC_API_KEY":',
+        'hint = "delf doctor says why"',
+        'SUFFIX = ".worker"',
+        "from delf_sql import SQL",
+        "# as Slack has it",
+        'ENDINGS = (".xlsx",)',
+    ],
+)
+def test_a_name_of_a_plugin_would_be_found(line: str) -> None:
+    assert any(found_in(line, name) for name in FORBIDDEN)
