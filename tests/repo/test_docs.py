@@ -15,6 +15,7 @@ from delf.plugins.shapes import MORE
 from delf.values import encoding as values
 from delf_engine.project.files import read_config
 from delf_sandbox.guest import frames
+from support import words
 from support.every_error import EVERY
 from support.google import google_server
 from support.google.fixtures import ALL, USER
@@ -180,6 +181,12 @@ def test_the_page_of_approval_channels_has_the_fields_of_requests() -> None:
     text = hook_page("approval").read_text(encoding="utf-8")
     assert "| `origins` |" in text
     assert with_fields(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
+
+
+@pytest.mark.parametrize("page", [*words.pages()], ids=lambda page: str(page.relative_to(ROOT)))
+def test_lists_of_words_and_rows_are_those_of_the_code(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert words.made(page, text) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
 
 def test_the_page_of_models_has_the_fields_of_a_provider() -> None:

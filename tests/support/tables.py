@@ -21,6 +21,7 @@ from delf.protocols.approval import ApprovalRequest, Approved
 from delf.protocols.facts import Fact
 from delf.specs import Provider
 from delf_engine.config import LLM_FIELDS, AgentConfig
+from support import words
 from support.exported import KIT, STUB, kit, stub
 from support.official import FILE as OFFICIAL
 from support.official import official
@@ -184,6 +185,10 @@ if __name__ == "__main__":
     for each in MORE:
         page = hook_page(each)
         page.write_text(with_optional(page.read_text(encoding="utf-8"), each), encoding="utf-8")
+    for page in words.pages():
+        text = page.read_text(encoding="utf-8")
+        if (again := words.made(page, text)) != text:
+            page.write_text(again, encoding="utf-8")
     for each in ("approval", "model"):
         page = hook_page(each)
         page.write_text(with_fields(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -16,22 +16,23 @@ class TaskRecord:
     """One task in a list of tasks.
 
     Args:
-        task_id: Its id.
-        task: What was asked.
-        started_at: Unix time in seconds.
-        state: The state as far as a journal tells it: a task that waits for a person is
-            running here. :func:`delf.protocols.states.state_of` tells these apart.
+        task_id: The task's id.
+        task: The task in plain words.
+        started_at: The Unix time at which it began.
+        state: The task's state. In a journal, a task that waits for a person is running;
+            :func:`delf.protocols.states.state_of` tells these apart.
         origin: The agent's id.
-        finished_at: Unix time in seconds.
-        duration_ms: From acceptance to the end.
-        cost_usd: None while it runs, and where a price is not known.
-        error: Why it failed.
-        events: How many events there are.
+        finished_at: The Unix time at which it ended.
+        duration_ms: The time from acceptance to the end.
+        cost_usd: The cost of its models; None while it runs, and where a price is not known.
+        error: The reason for which it failed.
+        events: The number of its events.
         owner: The process that works on it, as ``pid 7 on host``.
-        queue: Where it waits, or waited, for a runner.
-        key: On whose behalf it is done, if not for the local user.
-        losses: How many processes died, or were silent for too long, with it in hand.
-        tries: How often it failed and was put back to be tried again; ``error`` says why then.
+        queue: The queue in which it waits, or waited, for a runner.
+        key: The person for whom it is done, if not the local user.
+        losses: The number of its processes that died, or were silent for too long.
+        tries: The number of tries that failed and put it back into its queue; ``error`` has the
+            latest reason then.
         not_before: The Unix time from which on a runner may take it.
     """
 
