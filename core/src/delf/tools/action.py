@@ -186,7 +186,7 @@ def action(
     Args:
         permission: The group that it belongs to, which ``allow`` and ``confirm`` may name instead
             of each action; the method's name when omitted. No group has the name of an action.
-        effect: ``read``, ``write`` or ``irreversible``; undeclared means irreversible.
+        effect: A level of :data:`delf.types.Effect`; undeclared means irreversible.
         resumes: All that it does is done by child tasks (``CallContext.delegate``), so that a call
             that was interrupted may be made again as its task is resumed.
         tags: Words that it is sorted under, for prefilters.

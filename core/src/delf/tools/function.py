@@ -96,7 +96,7 @@ def tool(
             success; ``"text"`` returns the message as text, another text returns that one, and
             a callable gets the exception and returns the text.
         confirm: Whether a person is asked before each call.
-        effect: ``read``, ``write`` or ``irreversible``; decides how a call that was
+        effect: A level of :data:`delf.types.Effect`; decides how a call that was
             interrupted is settled when a task is resumed.
         trust: Whose words its result holds: ``own`` for those of the user's own services, else
             ``outside``. Where fields differ, by their names, with ``*`` for the rest:

@@ -309,6 +309,6 @@ def like_agent(agent: Agent[Any]) -> LikeAgent:
 
     def make(**given: Any) -> Agent[Any]:
         options: dict[str, Any] = {**UNSEEN, "retry_count": _RETRIES, **given}
-        return Agent(agent.config, **{"host": agent.plugins, "project": agent.project, **options})
+        return Agent(agent.config, host=agent.plugins, project=agent.project, **options)
 
     return make

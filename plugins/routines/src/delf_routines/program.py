@@ -34,7 +34,10 @@ class Routines:
         project = agent.project
         self._root = working_folder() if project is None else project.root
         self._trust = trust_of(project)
-        self._options = {} if project is None else project.plugin_options.get(PLUGIN, {})
+        all_options: Mapping[str, Mapping[str, Any]] = {}
+        if project is not None:
+            all_options = project.plugin_options
+        self._options = all_options.get(PLUGIN, {})
 
     def find(self, name: str) -> BoundRoutine:
         """Return a routine, to be called with its parameters.

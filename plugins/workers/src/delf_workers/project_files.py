@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from delf.trust.folders import UntrustedFolder, is_file, read_file, texts_in
+from delf.trust.folders import UntrustedFolder, is_file, leaves, read_file, texts_in
 
 SUFFIX: Final = ".worker"
 MAIN: Final = "main"
@@ -42,11 +42,11 @@ def _main_worker(folder: UntrustedFolder) -> Iterator[Path]:
 def _in_folders(folder: UntrustedFolder) -> Iterator[Path]:
     """The workers of the folders that settings name, and of the usual one."""
     places = {folder.root / FOLDER: None}
-    connections: Any = folder.document.get("connections")
-    for table in connections.values() if isinstance(connections, dict) else ():
-        for text in texts_in(table.get("folders") if isinstance(table, dict) else None):
-            if path := folder.named(text):
-                places[path] = None
+    for keys, value in leaves(folder.document):
+        if keys[0] == "connections" and keys[2:3] == ("folders",):
+            for text in texts_in(value):
+                if path := folder.named(text):
+                    places[path] = None
     for place in places:
         for root in (place, place / GENERATED):
             inner = [each for each in folder.folders_of(root) if is_file(each / INSIDE)]
