@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Final
 
 from delf.errors import DelfError, UnknownTaskError
@@ -20,11 +21,14 @@ from delf_journal_sql.schema import INPUTS
 from delf_journal_sql.settings import AT_REST
 
 EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
-TASK: Final = (
-    "t.task_id, t.task, t.origin, t.state, t.started_at, t.finished_at, t.duration_ms, "
-    "t.cost_usd, t.error, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) AS events, "
-    "t.queue, t.limit_key, t.losses, t.tries, t.not_before"
-)
+_FIELDS: Final = {
+    item.name: "limit_key" if item.name == "key" else item.name
+    for item in fields(TaskRecord)
+    if item.name != "owner"
+}
+"""The columns of a task, by the fields of ``TaskRecord``; its owner has columns of its own."""
+_EVENTS: Final = "(SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) AS events"
+TASK: Final = ", ".join(_EVENTS if c == "events" else f"t.{c}" for c in _FIELDS.values())
 _AT_ONCE: Final = 200
 """Tasks of one statement: databases limit its parameters."""
 
@@ -223,24 +227,11 @@ def stored_task(row: SqlRow, lives: Callable[[Process], bool]) -> TaskRecord:
     """A row of ``TASK`` and ``COLUMNS`` as a task; ``lives`` is of :func:`looking`."""
     is_begun = row.state == TaskState.RUNNING
     alive = is_begun and lives(owner_of(row))
-    return TaskRecord(
-        task_id=row.task_id,
-        task=row.task,
-        origin=row.origin,
-        state=TaskState.INTERRUPTED if is_begun and not alive else TaskState(row.state),
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        duration_ms=row.duration_ms,
-        cost_usd=row.cost_usd,
-        error=row.error,
-        events=row.events or 0,
-        owner=f"pid {row.pid} on {row.host}" if alive else None,
-        queue=row.queue,
-        key=row.limit_key,
-        losses=row.losses or 0,
-        tries=row.tries or 0,
-        not_before=row.not_before,
-    )
+    found = {name: getattr(row, column) for name, column in _FIELDS.items()}
+    given = {name: value for name, value in found.items() if value is not None}
+    given["state"] = TaskState.INTERRUPTED if is_begun and not alive else TaskState(row.state)
+    given["owner"] = f"pid {row.pid} on {row.host}" if alive else None
+    return TaskRecord(**given)
 
 
 def resolve_id(connection: Connection, text: str, keys: Collection[str] | None = None) -> str:
