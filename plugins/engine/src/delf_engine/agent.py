@@ -39,8 +39,8 @@ from delf.events import StoppedBy, end_event
 from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, RememberedDecision
 from delf.protocols.journal import Journal
 from delf.protocols.memory import SupportsStore
-from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.services import Service
+from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf.tools.function import as_connections
 from delf.types import Settle, TaskState

@@ -18,8 +18,8 @@ from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import Conversation
 from delf.protocols.model import ModelContext
-from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.services import Service
+from delf.protocols.shared_journal import SharedJournal
 from delf.records import dataclass
 from delf.specs import JournalSpec
 from delf.trust.decisions import whole

@@ -56,7 +56,7 @@ The answer was:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundDraft:
-    """A routine of an agent's task that is not saved yet. ``agent.adraft_routine`` gives it.
+    """A routine of an agent's task that is not saved yet. ``Routines.adraft`` gives it.
 
     Args:
         agent: The agent.

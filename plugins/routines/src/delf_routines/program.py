@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from delf import Agent
-from delf.protocols.journal import Journal, SharedJournal
+from delf.protocols.journal import Journal
+from delf.protocols.shared_journal import SharedJournal
 from delf.trust.decisions import Trust
 from delf.trust.folders import working_folder
 from delf_engine.project.any_project import trust_of

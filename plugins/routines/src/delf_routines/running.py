@@ -19,7 +19,6 @@ from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import Done, Failed, LimitReached, Rerun
-from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.strategy import ScriptResult, StrategyHost
 from delf.settings import current_folder, current_trust
 from delf_routines.calls import read_call
