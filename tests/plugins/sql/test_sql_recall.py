@@ -8,6 +8,7 @@ import sqlite3
 import pytest
 
 from delf.errors import ToolExecutionError, ToolRefusedError
+from delf_sql import connection
 
 from .recall_schemas import (
     COMPANY,
@@ -138,3 +139,22 @@ async def test_information_schema_of_sqlite_points_to_schema(filled):
     with pytest.raises(ToolExecutionError) as caught:
         await filled("CREATE TABLE t (a int)").query("SELECT * FROM information_schema.tables")
     assert "schema(search=" in str(caught.value.hint)
+
+
+async def test_index_of_tables_is_kept_while_they_are_the_same(filled, monkeypatch):
+    made = []
+    own = connection.TableIndex
+
+    def counted(tables):
+        made.append(len(tables))
+        return own(tables)
+
+    monkeypatch.setattr(connection, "TableIndex", counted)
+    sql = filled(ddl(lines_of(COMPANY)), schema_chars=3_000)
+    first = await sql.context("salaries")
+    await sql.context("customers")
+    assert await sql.context("salaries") == first
+    assert len(made) == 1
+    await sql.write("CREATE TABLE salary_salaries (id int)")
+    assert "salary_salaries(id int)" in await sql.context("salaries")
+    assert len(made) == 2

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from delf.errors import ConnectionFileNotFoundError, ToolExecutionError, ToolRefusedError
-from delf.protocols.connection import Allowed, ProposedCall
+from delf.protocols.connection import Allowed, ProposedCall, Refused
 
 pytestmark = pytest.mark.services
 
@@ -244,5 +244,63 @@ async def test_question_lists_statements_of_a_transaction_with_their_rows(items,
     verdict = await open_sql(items).check(ProposedCall(action="write", arguments=arguments))
     assert isinstance(verdict, Allowed)
     told = [line.rpartition(" (")[2] for line in str(verdict.preview).splitlines()[1:]]
-    assert told == ["rows now: 1)", "rows now: 2)", "rows not counted)"]
+    assert told == ["rows now: 1)", "rows now: 2)", "new rows: 1)"]
     assert names(items) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "params", "told"),
+    [
+        ("UPDATE items SET price = 0", None, "rows now: 2"),
+        ("UPDATE items SET price = ? WHERE id = ?", [0, 2], "rows now: 1"),
+        ("UPDATE items AS i SET price = 0 WHERE i.id > :n", {"n": 9}, "rows now: 0"),
+        ("DELETE FROM items WHERE id IN (:ids)", {"ids": [1, 2, 3]}, "rows now: 2"),
+        ("DELETE FROM items WHERE id = ?", [[1], [2], [7]], "rows now: 2"),
+        ("INSERT INTO items VALUES (3, 'a', (1)), (4, '), (', 2)", None, "new rows: 2"),
+        ("INSERT INTO items VALUES (?, ?, 1)", [[3, "a"], [4, "b"]], "new rows: 2"),
+        ("INSERT INTO items SELECT id + 9, name || '9', price FROM items", None, "new rows: 2"),
+        ("TRUNCATE TABLE items", None, "rows now: 2"),
+        ("DROP TABLE items", None, "rows now: 2"),
+        ("DROP TABLE IF EXISTS items", None, "rows now: 2"),
+        ("DROP TABLE nothing", None, "rows not counted"),
+        ("UPDATE items SET price = 0 WHERE id IN (SELECT id FROM items)", None, "rows now: 2"),
+        ("WITH x AS (SELECT 1 AS id) DELETE FROM items WHERE id IN (SELECT id FROM x)", None,
+         "rows not counted"),
+        ("UPDATE items SET price = 0 WHERE secret() = 1", None, "rows not counted"),
+        ("UPDATE items SET price = ? WHERE id = ?", [[0, n] for n in range(30)],
+         "rows not counted for each of 30 sets of parameters"),
+        ("CREATE TABLE more (id int)", None, None),
+    ],
+)  # fmt: skip
+async def test_question_about_a_write_tells_its_rows(statement, params, told, items, open_sql):
+    call = ProposedCall(action="write", arguments={"statement": statement, "params": params})
+    verdict = await open_sql(items).check(call)
+    assert isinstance(verdict, Allowed)
+    assert verdict.preview == told
+    assert names(items) == ["one", "two"]
+
+
+async def test_statement_of_a_list_that_fails_is_named(items, open_sql):
+    change = ["DELETE FROM items WHERE id = 1", "UPDATE items SET nothing = 5", "DELETE FROM items"]
+    with pytest.raises(ToolExecutionError) as caught:
+        await open_sql(items).write(change)
+    said = "statement 2 of 3, UPDATE items SET nothing = 5, failed and none is done: "
+    assert said in caught.value.message
+    assert names(items) == ["one", "two"]
+
+
+async def test_list_over_tables_without_transactions_is_refused(mariadb_database, open_sql):
+    mariadb_database.run(f"{SETUP} CREATE TABLE log (id int) ENGINE = MyISAM;")
+    sql = open_sql(mariadb_database)
+    change = ["DELETE FROM items", "INSERT INTO log VALUES (1)"]
+    refused = await sql.check(ProposedCall(action="write", arguments={"statement": change}))
+    assert "no transactions in log (MyISAM)" in str(refused.message)
+    for statement, params in ((change, None), ("INSERT INTO log VALUES (?)", [[1], [2]])):
+        call = ProposedCall(action="write", arguments={"statement": statement, "params": params})
+        assert isinstance(await sql.check(call), Refused)
+    with pytest.raises(ToolRefusedError, match=r"log \(MyISAM\)"):
+        await sql.write(change)
+    assert names(mariadb_database) == ["one", "two"]
+    one = ProposedCall(action="write", arguments={"statement": "DELETE FROM log"})
+    told = str((await sql.check(one)).preview)
+    assert "rows now: 0\nno transactions in log (MyISAM): if it fails halfway, a part is" in told

@@ -26,11 +26,11 @@ from delf_sql.catalog import (
     find_relation,
     relation_info,
 )
-from delf_sql.counting import counting_query
+from delf_sql.counting import Count, count_of
 from delf_sql.failures import SQLSchemaError, failure, lost, problem_of
 from delf_sql.gate import Statement, check_query, check_writes
 from delf_sql.placeholders import find_holes
-from delf_sql.relevance import ColumnNeed, rank_relations, rank_tables
+from delf_sql.relevance import ColumnNeed, TableIndex, rank_relations
 from delf_sql.rows import as_dicts
 from delf_sql.settings import SQLOptions, SQLSettings
 from delf_sql.target import check_dialect, make_target
@@ -41,11 +41,16 @@ if TYPE_CHECKING:
     from delf_sql.database import Database
     from delf_sql.placeholders import Params
 
+    Change = tuple[Statement, Sequence[Params]]
+
 T = TypeVar("T")
 
 _MAKING: Final = Lock()
 _FOUND_TABLES: Final = 20
 """The most tables that ``schema(search=…)`` gives."""
+_MOST_COUNTED: Final = 20
+"""Sets of parameters whose rows are counted before a question."""
+_COUNT_SECONDS: Final = 10.0
 
 
 class Changes(TypedDict):
@@ -86,6 +91,7 @@ class SQL(Connection):
             source: Source = "project" if "project" in given else "program"
             check_variables(self.name, source, ("PGPASSWORD",))
         self._parts: tuple[Backend, Database] | None = None
+        self._index: TableIndex | None = None
 
     async def check(self, call: ProposedCall) -> Verdict:
         """A query is asked about where the database itself does not keep it from writing."""
@@ -94,9 +100,10 @@ class SQL(Connection):
             try:
                 checked = await asyncio.to_thread(check_writes, statements, self.target.dialect)
                 changes = _changes(checked, call.arguments.get("params"))
+                note = await self._without_transactions(changes)
             except ToolRefusedError as error:
                 return Refused(message=str(error))
-            return Allowed(preview=await self._preview(changes) if len(checked) > 1 else None)
+            return Allowed(preview=await self._preview(changes, note) or None)
         if call.action != "query" or self.target.is_locked:
             return Allowed()
         return NeedsApproval(
@@ -160,7 +167,11 @@ class SQL(Connection):
         if not changes[0][1]:
             return Changes(rowcount=0, rows=[], committed=True)
 
-        written = await self._on(False, lambda backend, session: backend.write(session, changes))
+        if len(changes) > 1:
+            await self._without_transactions(changes)
+        written = await self._on(
+            False, lambda backend, session: backend.write(session, changes), checked
+        )
         rows = as_dicts(written.fetched)
         return Changes(rowcount=written.rowcount, rows=rows, committed=True)
 
@@ -182,22 +193,64 @@ class SQL(Connection):
             hint="the login may lack the right to look at it",
         )
 
-    async def _preview(self, changes: Sequence[tuple[Statement, Sequence[Params]]]) -> str:
-        """List the statements of a change, each with the rows that it would find now."""
+    async def _without_transactions(self, changes: Sequence[Change]) -> str:
+        """Say that a change cannot be undone when it fails halfway; empty where it can.
+
+        Raises:
+            ToolRefusedError: When it is several changes, which are promised to be done together.
+        """
+        if self.target.dialect != "mysql":
+            return ""
+        named = {token.text for statement, _ in changes for token in statement.tokens}
+        tables = await self._on(
+            True, lambda backend, session: backend.without_transactions(session, named)
+        )
+        if not tables:
+            return ""
+        listed = ", ".join(f"{name} ({engine})" for name, engine in tables)
+        if len(changes) > 1 or len(changes[0][1]) > 1:
+            raise ToolRefusedError(
+                f"no transactions in {listed}: if one change fails, those before it stay",
+                hint="call write for each change alone, or ask for a table of InnoDB",
+            )
+        return f"no transactions in {listed}: if it fails halfway, a part is changed"
+
+    async def _preview(self, changes: Sequence[Change], note: str) -> str:
+        """Tell the rows that a change would find now, for each of its statements."""
+        if len(changes) == 1:
+            return "\n".join(filter(None, [await self._rows_of(*changes[0]), note]))
         lines = ["one transaction:"]
         for number, (statement, sets) in enumerate(changes, 1):
-            rows = await self._count(statement, sets[0])
-            told = "rows not counted" if rows is None else f"rows now: {rows}"
-            lines.append(f"{number}. {statement.text} ({told})")
+            told = await self._rows_of(statement, sets)
+            lines.append(f"{number}. {statement.text}" + (f" ({told})" if told else ""))
         return "\n".join(lines)
 
-    async def _count(self, statement: Statement, params: Params) -> int | None:
-        found = counting_query(statement, params)
-        if found is None or not self.target.is_locked:
+    async def _rows_of(self, statement: Statement, sets: Sequence[Params]) -> str:
+        """Count the rows of a statement for all sets of its parameters, as far as that is known."""
+        if not statement.is_about_rows:
+            return ""
+        counts = [count_of(statement, params) for params in sets[:_MOST_COUNTED]]
+        total, what = 0, ""
+        for count in counts if len(sets) <= _MOST_COUNTED else ():
+            number = None if count is None else await self._number(count)
+            if count is None or number is None:
+                break
+            total, what = total + number, count.what
+        else:
+            if what:
+                return f"{what}: {total:,}"
+        many = f" for each of {len(sets):,} sets of parameters" if len(sets) > 1 else ""
+        return f"rows not counted{many}"
+
+    async def _number(self, count: Count) -> int | None:
+        if count.number is not None:
+            return count.number
+        if not self.target.is_locked:
             return None
         try:
-            rows = await self.query(*found)
-        except DelfError:  # the question says that it is not counted
+            async with asyncio.timeout(_COUNT_SECONDS):
+                rows = await self.query(count.query, count.params)
+        except (DelfError, TimeoutError):  # the question says that it is not counted
             return None
         return rows[0]["n"]
 
@@ -221,7 +274,12 @@ class SQL(Connection):
             create_missing(self.target, backend.create)
         return backend, Database(backend, self.settings.pool_size, self.settings.statement_timeout)
 
-    async def _on(self, reader: bool, work: Callable[[Backend, Any], T]) -> T:
+    async def _on(
+        self,
+        reader: bool,
+        work: Callable[[Backend, Any], T],
+        statements: Sequence[Statement] = (),
+    ) -> T:
         """Do something with a session, in a thread; drivers' exceptions become delf's."""
         from delf_sql.database import LostError
 
@@ -238,7 +296,7 @@ class SQL(Connection):
                 text = self.target.scrub(f"{type(error).__name__}: {error}".split("\n", 1)[0])
                 raise ToolExecutionError(f"{self.target.label}: {text}") from None
         timeout = self.settings.statement_timeout
-        raise failure(problem, backend, reader=reader, timeout=timeout)
+        raise failure(problem, backend, reader=reader, timeout=timeout, statements=statements)
 
     def _schema(
         self, backend: Backend, session: Any, table: str | None, search: str | None
@@ -252,11 +310,18 @@ class SQL(Connection):
             relations = [found]
         if search is not None:
             tables, _ = self._candidates(backend, session, relations, search)
-            ranked, count = rank_tables(tables, search)
+            ranked, count = self._index_of(tables).rank(search)
             return [found.info() for found in ranked[: min(count, _FOUND_TABLES)]]
         if len(relations) > self.settings.schema_tables:
             return [relation_info(relation) for relation in relations]
         return [found.info() for found in backend.tables(session, relations)]
+
+    def _index_of(self, tables: Sequence[Table]) -> TableIndex:
+        """The index of some tables: that of the last task, where they are as they were then."""
+        kept = self._index
+        if kept is None or kept.tables != tables:
+            kept = self._index = TableIndex(tables)
+        return kept
 
     def _candidates(
         self, backend: Backend, session: Any, relations: Sequence[Relation], words: str
@@ -281,7 +346,7 @@ class SQL(Connection):
         text = whole_schema(tables, dialect, budget) if not others else None
         if text is not None:
             return f"{head}:\n{text}"
-        ranked, _ = rank_tables(tables, task)
+        ranked, _ = self._index_of(tables).rank(task)
         text = PartialSchema(dialect, budget, self.name, ColumnNeed(task)).text(ranked, others)
         return f"{head}, {len(relations)} tables:\n{text}"
 

@@ -1,53 +1,157 @@
-"""Queries that count the rows that a change would find, for the question that a person sees."""
+"""Counts the rows that a change would find, for the question that a person sees."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from delf_sql.gate import Statement
 from delf_sql.placeholders import Params, find_holes
 from delf_sql.tokens import Token
 
-_OTHER_FORMS: Final = frozenset({"FROM", "USING", "JOIN", "LIMIT", "RETURNING"})
+_OTHER_FORMS: Final = frozenset({"FROM", "USING", "JOIN", "LIMIT", "ORDER", "WITH"})
 """Words of changes whose rows are not those of one table and one condition."""
+_KEPT_ROWS: Final = frozenset({"CONFLICT", "DUPLICATE", "IGNORE", "OR"})
+"""Words of an INSERT that may add fewer rows than it is given."""
+_READS: Final = frozenset({"SELECT", "WITH"})
 
 
-def counting_query(
-    statement: Statement, params: Params
-) -> tuple[str, dict[str, Any] | None] | None:
-    """Make the query that counts the rows of an UPDATE or DELETE of one table.
+class Count(NamedTuple):
+    """The number of rows that a statement changes.
+
+    Args:
+        what: The words before the number: ``rows now``, ``new rows``.
+        number: The number, where the text of the statement tells it.
+        query: Else the query that gives it as ``n``.
+        params: Its parameters.
+    """
+
+    what: str
+    number: int | None = None
+    query: str = ""
+    params: dict[str, Any] | list[Any] | None = None
+
+
+def count_of(statement: Statement, params: Params) -> Count | None:
+    """Find out how many rows a statement changes.
 
     Args:
         statement: A checked statement.
-        params: Its parameters by name, or None.
+        params: Its parameters, by name or in their order.
 
     Returns:
-        The query and its parameters; None for a statement of any other form.
+        None for a statement of which that is not known without running it.
     """
-    text, outer = statement.text, list(_outer(statement.tokens))
-    head = [token.word for token in outer[:2]]
+    outer = list(_outer(statement.tokens))
+    returning = next((t for t in outer if t.word == "RETURNING"), None)
+    end = len(statement.text) if returning is None else returning.start
+    outer = [token for token in outer if token.start < end]
+    words = [token.word for token in outer]
+    if words[:2] == ["DELETE", "FROM"] or words[:1] == ["UPDATE"]:
+        return _of_condition(statement, params, outer, end)
+    if words[:2] == ["INSERT", "INTO"]:
+        return _of_insert(statement, params, outer, end)
+    if words[:1] == ["TRUNCATE"] or words[:2] == ["DROP", "TABLE"]:
+        rest = outer[1:] if words[0] == "TRUNCATE" and words[1] != "TABLE" else outer[2:]
+        rest = rest[2:] if [token.word for token in rest[:2]] == ["IF", "EXISTS"] else rest
+        if rest and _is_name(rest) and not {"CASCADE", "RESTRICT", "RESTART"} & {*words}:
+            return _query("rows now", statement.text[rest[0].start : end], "", None)
+    return None
+
+
+def _of_condition(
+    statement: Statement, params: Params, outer: Sequence[Token], end: int
+) -> Count | None:
+    """The rows of one table that fit the condition of an UPDATE or DELETE."""
+    text = statement.text
     where = next((token for token in outer if token.word == "WHERE"), None)
-    end = len(text) if where is None else where.start
-    if head == ["DELETE", "FROM"]:
-        start, stop, rest = outer[1].end, end, outer[2:]
-    elif head[:1] == ["UPDATE"] and (set_ := _first(outer, "SET")) is not None:
-        start, stop, rest = outer[0].end, set_.start, outer[1:]
+    found = end if where is None else where.start
+    if outer[0].word == "DELETE":
+        start, stop, rest = outer[1].end, found, outer[2:]
     else:
+        set_ = next((token for token in outer if token.word == "SET"), None)
+        if set_ is None:
+            return None
+        start, stop, rest = outer[0].end, set_.start, outer[1:]
+    table = [token for token in rest if token.start < stop]
+    if not _is_name(table) or any(token.word in _OTHER_FORMS for token in rest):
         return None
-    before = [token for token in rest if token.start < stop]
-    if any(token.word in _OTHER_FORMS for token in rest) or len(before) != 1:
+    condition = "" if where is None else text[where.start : end]
+    tail = [token for token in statement.tokens if where and where.start < token.start < end]
+    given = _given(statement, tail, params)
+    if given is None:
         return None
-    condition = "" if where is None else f" {text[where.start :]}"
-    query = f"SELECT count(*) AS n FROM {text[start:stop].strip()}{condition}"  # noqa: S608 - gated
-    if where is None or not isinstance(params, Mapping):
-        return query, None
-    tail = [token for token in statement.tokens if token.start > where.start]
-    return query, dict(params) if find_holes(text, tail, named=True) else None
+    return _query("rows now", text[start:stop], condition, given[0])
 
 
-def _first(tokens: Sequence[Token], word: str) -> Token | None:
-    return next((token for token in tokens if token.word == word), None)
+def _of_insert(
+    statement: Statement, params: Params, outer: Sequence[Token], end: int
+) -> Count | None:
+    """The rows that are written out, or that a query gives."""
+    if any(token.word in _KEPT_ROWS for token in outer):
+        return None
+    values = next((token for token in outer if token.word == "VALUES"), None)
+    if values is not None:
+        behind = [t for t in statement.tokens if values.start < t.start < end]
+        return Count("new rows", number=sum(1 for _ in _groups(behind)))
+    select = next((token for token in outer if token.word in _READS), None)
+    if select is None:
+        return None
+    tail = [token for token in statement.tokens if select.start < token.start < end]
+    given = _given(statement, tail, params)
+    if given is None:
+        return None
+    query = f"({statement.text[select.start : end].strip()}) AS counted"
+    return _query("new rows", query, "", given[0])
+
+
+def _query(
+    what: str, source: str, condition: str, params: dict[str, Any] | list[Any] | None
+) -> Count:
+    query = f"SELECT count(*) AS n FROM {source.strip()} {condition}".strip()  # noqa: S608 - gated
+    return Count(what, query=query, params=params)
+
+
+def _given(
+    statement: Statement, tokens: Sequence[Token], params: Params
+) -> tuple[dict[str, Any] | list[Any] | None] | None:
+    """The parameters of a part of a statement; None where they are missing."""
+    if find_holes(statement.text, tokens, named=True):
+        return (dict(params),) if isinstance(params, Mapping) else None
+    holes = find_holes(statement.text, tokens, named=False)
+    if not holes:
+        return (None,)
+    if params is None or isinstance(params, Mapping):
+        return None
+    every = find_holes(statement.text, statement.tokens, named=False)
+    before = sum(hole.start < holes[0].start for hole in every)
+    return (list(params)[before : before + len(holes)],)
+
+
+def _is_name(tokens: Sequence[Token]) -> bool:
+    """Tell whether tokens are the name of one table, with its schema and an alias perhaps."""
+    if len(tokens) > 2 and tokens[-2].word == "AS":
+        tokens = tokens[:-2]
+    elif len(tokens) % 2 == 0:
+        tokens = tokens[:-1]
+    parts, dots = tokens[::2], tokens[1::2]
+    return (
+        len(tokens) % 2 == 1
+        and all(token.kind in ("word", "name") for token in parts)
+        and all(token.text == "." for token in dots)
+    )
+
+
+def _groups(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The opening parentheses that are in no other."""
+    depth = 0
+    for token in tokens:
+        if token.text == "(" and token.kind == "operator":
+            if not depth:
+                yield token
+            depth += 1
+        elif token.text == ")" and token.kind == "operator":
+            depth -= 1
 
 
 def _outer(tokens: Sequence[Token]) -> Iterator[Token]:

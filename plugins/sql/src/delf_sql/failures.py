@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from delf.errors import (
@@ -12,12 +14,14 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
-from delf_sql.backends.base import Problem, first_line
+from delf_sql.backends.base import FailedAt, Problem, first_line
 
 if TYPE_CHECKING:
     from delf_sql.backends import Backend
+    from delf_sql.gate import Statement
 
 _LONGEST: Final = 400
+_SHOWN: Final = 120
 _CHECK: Final = "check that it runs, and the connection's url, user and password"
 _CHECK_FILE: Final = "check that it is such a file, whole, and that this user may open it"
 _LOOK: Final = "schema('table') or schema(search='words') tells which tables and columns there are"
@@ -33,6 +37,9 @@ class SQLSchemaError(DelfError):
 
 def problem_of(error: BaseException, backend: Backend) -> Problem | None:
     """Return the problem behind an error; None for an error of no database."""
+    if isinstance(error, FailedAt):
+        found = None if error.__cause__ is None else problem_of(error.__cause__, backend)
+        return None if found is None else replace(found, number=error.number)
     problem = backend.explain(error)
     if problem is not None:
         return problem
@@ -69,19 +76,32 @@ def lost(text: str, backend: Backend) -> OutcomeUnknownError:
     )
 
 
-def failure(problem: Problem, backend: Backend, *, reader: bool, timeout: float) -> DelfError:
-    """The error for a statement that failed."""
+def failure(
+    problem: Problem,
+    backend: Backend,
+    *,
+    reader: bool,
+    timeout: float,
+    statements: Sequence[Statement] = (),
+) -> DelfError:
+    """The error for a statement that failed; of several it is named, by its number and text."""
     text = backend.target.scrub(problem.text[:_LONGEST])
+    place = ""
+    if problem.number is not None and problem.number <= len(statements) > 1:
+        shown = " ".join(statements[problem.number - 1].text.split())
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+        which = f"statement {problem.number} of {len(statements)}"
+        place = f"{which}, {shown}, failed and none is done: "
     if problem.cause == "unavailable":
         if problem.lost and not reader:
             return lost(text, backend)
         return _unreachable(text, backend)
     if problem.cause == "timeout":
         return ToolExecutionError(
-            f"the statement took longer than {timeout:g} s and was cancelled",
+            f"{place}the statement took longer than {timeout:g} s and was cancelled",
             hint="statement_timeout sets the limit",
         )
     if problem.cause == "read-only" and reader:
         return ToolRefusedError(f"query only reads, and the database refused this: {text}")
     hint = _LOOK if _NO_SUCH.search(text) else None
-    return ToolExecutionError(f"{backend.target.label}: {text}", hint=hint)
+    return ToolExecutionError(f"{backend.target.label}: {place}{text}", hint=hint)

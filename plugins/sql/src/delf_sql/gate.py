@@ -72,6 +72,12 @@ class Statement:
     calls: frozenset[str] = frozenset()
     attributes: frozenset[str] = frozenset()
 
+    @property
+    def is_about_rows(self) -> bool:
+        """True if it adds, changes or removes rows, or removes a table with them."""
+        words = [token.word for token in self.tokens[:2]]
+        return words[0] in _CHANGES_ROWS or words[0] == "TRUNCATE" or words == ["DROP", "TABLE"]
+
 
 def check_query(
     text: str, dialect: Dialect, params: Params = None, allowed: frozenset[str] = frozenset()

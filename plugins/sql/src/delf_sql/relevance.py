@@ -28,28 +28,39 @@ def rank_relations(relations: Sequence[Relation], words: str) -> list[Relation]:
     return _with_rest(relations, ranking.find(words, len(relations)))
 
 
-def rank_tables(tables: Sequence[Table], words: str) -> tuple[list[Table], int]:
-    """Sort tables, those first that fit some words best, each bridging table behind its ends.
+class TableIndex:
+    """An index of tables, made once and asked for many tasks.
 
     Args:
         tables: Tables with their columns.
-        words: A task, or what a script searches for.
-
-    Returns:
-        All tables, and how many of them have something to do with the words.
     """
-    ranking = Ranking((_texts(table) for table in tables), [t.relation.name for t in tables])
-    own = dict(ranking.shares(words, len(tables)))
-    links = _links(tables)
-    scores = {
-        number: own.get(number, 0.0) + _from_neighbours(links[number], own)
-        for number in range(len(tables))
-    }
-    best = sorted((n for n, score in scores.items() if score), key=lambda n: (-scores[n], n))
-    strong = [n for n in best[:_ENDS] if scores[n] >= _STRONG * scores[best[0]]]
-    bridging = [n for ends in combinations(strong, 2) for n in _path(links, *ends)]
-    found = list(dict.fromkeys([*strong, *bridging, *best]))
-    return _with_rest(tables, found), len(found)
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self.tables = list(tables)
+        names = [table.relation.name for table in tables]
+        self._ranking = Ranking((_texts(table) for table in tables), names)
+        self._links = _links(tables)
+
+    def rank(self, words: str) -> tuple[list[Table], int]:
+        """Sort tables, those first that fit some words best, each bridging table behind its ends.
+
+        Args:
+            words: A task, or what a script searches for.
+
+        Returns:
+            All tables, and how many of them have something to do with the words.
+        """
+        tables, links = self.tables, self._links
+        own = dict(self._ranking.shares(words, len(tables)))
+        scores = {
+            number: own.get(number, 0.0) + _from_neighbours(links.get(number, ()), own)
+            for number in range(len(tables))
+        }
+        best = sorted((n for n, score in scores.items() if score), key=lambda n: (-scores[n], n))
+        strong = [n for n in best[:_ENDS] if scores[n] >= _STRONG * scores[best[0]]]
+        bridging = [n for ends in combinations(strong, 2) for n in _path(links, *ends)]
+        found = list(dict.fromkeys([*strong, *bridging, *best]))
+        return _with_rest(tables, found), len(found)
 
 
 class ColumnNeed:
@@ -100,7 +111,7 @@ def _links(tables: Sequence[Table]) -> Mapping[int, set[int]]:
             if other is not None and other != number:
                 links[number].add(other)
                 links[other].add(number)
-    return links
+    return dict(links)
 
 
 def _referred(reference: str, numbers: Mapping[str, int], folded: Mapping[str, int]) -> int | None:
@@ -131,7 +142,7 @@ def _path(links: Mapping[int, set[int]], start: int, end: int) -> list[int]:
                 path.append(number)
             return path
         if steps < _LONGEST_BRIDGE:
-            for other in sorted(links[number] - came_from.keys()):
+            for other in sorted(links.get(number, set()) - came_from.keys()):
                 came_from[other] = number
                 waiting.append((other, steps + 1))
     return []

@@ -139,6 +139,13 @@ class _TooLargeError(Exception):
     """A result that holds more than it may."""
 
 
+class _FailedAtError(Exception):
+    """A failure of one statement, whose number it has; its cause is SQLite's error."""
+
+
+_FAILURES: Final = (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError)
+
+
 class _Session:
     """The child's connection, with limits."""
 
@@ -215,9 +222,12 @@ class _Session:
                 values = [values for _, values in work.runs]
                 changed = self.connection.executemany(work.runs[0][0], values).rowcount
             else:
-                for text, values in work.runs:
-                    cursor = self.connection.execute(text, values)
-                    columns, found, more = self._collect(cursor, work.limit - len(rows))
+                for number, (text, values) in enumerate(work.runs, 1):
+                    try:
+                        cursor = self.connection.execute(text, values)
+                        columns, found, more = self._collect(cursor, work.limit - len(rows))
+                    except _FAILURES as error:
+                        raise _FailedAtError(number) from error
                     rows += found
                     changed += len(found) if columns else max(cursor.rowcount, 0)
                     if more:
@@ -370,6 +380,8 @@ def confine(opening: Opening) -> None:
 def _answer(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, ...]:
     try:
         return "done", *work()
+    except _FailedAtError as error:
+        return "failed", str(error.__cause__), error.args[0]
     except _TooLargeError as error:
         return "large", error.args[0]
     except MemoryError:
@@ -378,7 +390,7 @@ def _answer(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, 
         if reader and error.sqlite_errorcode == sqlite3.SQLITE_IOERR_WRITE:
             return "failed", NO_ROOM
         return "failed", str(error)
-    except (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError) as error:
+    except _FAILURES as error:
         return "failed", str(error)
 
 

@@ -33,11 +33,25 @@ class Problem:
         cause: What kind of failure it is.
         text: The database's own words, one line.
         lost: True if the connection went, so that no answer tells what happened to a statement.
+        number: The number of the statement that failed, from 1, where there were several.
     """
 
     cause: Cause
     text: str
     lost: bool = False
+    number: int | None = None
+
+
+class FailedAt(Exception):  # noqa: N818 - which one, and not what
+    """A failure of one of several statements; its cause is the driver's exception.
+
+    Args:
+        number: The statement's, from 1.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def create_missing(target: Target, create: Callable[[], None]) -> None:

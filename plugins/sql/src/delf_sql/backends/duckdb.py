@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -230,6 +230,10 @@ class DuckdbBackend:
 
     def _bind(self, statement: Statement, params: Params) -> Bound:
         return bind(statement.text, statement.tokens, params, "duckdb", for_duckdb)
+
+    def without_transactions(self, session: _Session, names: Collection[str]) -> Sequence[Any]:
+        """None: all tables of DuckDB have transactions."""
+        return ()
 
     def relations(self, session: _Session) -> list[Relation]:
         """All tables and views."""

@@ -14,7 +14,7 @@ import itertools
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from delf.errors import DelfError, ToolRefusedError
-from delf_sql.backends.base import Problem, Written, first_line
+from delf_sql.backends.base import FailedAt, Problem, Written, first_line
 from delf_sql.backends.engine import EngineBackend, origin
 from delf_sql.catalog import Catalogue, Relation
 from delf_sql.placeholders import Bound
@@ -168,10 +168,17 @@ class DuckdbEngine(EngineBackend):
         DuckDB gives the number of changed rows as a row, unless the statement returns others.
         """
         written = Written()
+        number = 0
         for _, same in itertools.groupby(bounds, key=lambda bound: bound.pieces):
             for bound in self._fitted(session, list(same), stores=True):
+                number += 1
                 room = written.room(self._settings.max_rows)
-                fetched = self._fetch(session, bound, room, streams=False)
+                try:
+                    fetched = self._fetch(session, bound, room, streams=False)
+                except DBAPIError as error:
+                    if len(bounds) == 1:
+                        raise
+                    raise FailedAt(number) from error
                 if not returns and fetched.columns in _TOLD:
                     fetched = Fetched((), [], changed=sum(row[0] for row in fetched.rows))
                 written.add(fetched.changed, fetched)
@@ -180,6 +187,9 @@ class DuckdbEngine(EngineBackend):
 
     def explain(self, error: BaseException) -> Problem | None:
         """Explain DuckDB's error."""
+        if isinstance(error, FailedAt):
+            found = None if error.__cause__ is None else self.explain(error.__cause__)
+            return None if found is None else replace(found, number=error.number)
         cause = origin(error)
         if not isinstance(cause, duckdb.Error):
             return super().explain(error)

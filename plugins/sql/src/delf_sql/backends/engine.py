@@ -10,15 +10,20 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from typing import Any, ClassVar, Final
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import CompileError, DBAPIError, NoSuchTableError, SQLAlchemyError
 
-from delf.errors import ConnectionConfigurationError, OptionalDependencyError
-from delf_sql.backends.base import Problem, Written, can_batch, first_line
+from delf.errors import (
+    ConnectionConfigurationError,
+    DelfError,
+    OptionalDependencyError,
+    ToolRefusedError,
+)
+from delf_sql.backends.base import FailedAt, Problem, Written, can_batch, first_line
 from delf_sql.catalog import (
     Catalogue,
     Column,
@@ -247,8 +252,20 @@ class EngineBackend:
         bound = [(one, [self._bind(one, params) for params in sets]) for one, sets in changes]
         written = Written()
         self._begin(session, reader=False)
-        for statement, bounds in bound:
-            self._change(session, statement, bounds, written)
+        for number, (statement, bounds) in enumerate(bound, 1):
+            try:
+                self._change(session, statement, bounds, written)
+            except ToolRefusedError as error:
+                if len(bound) == 1:
+                    raise
+                place = f"statement {number} of {len(bound)}: {error.message}"
+                raise ToolRefusedError(place, hint=error.hint) from error
+            except DelfError:
+                raise
+            except Exception as error:
+                if len(bound) == 1:
+                    raise
+                raise FailedAt(number) from error
         session.commit()
         return written
 
@@ -271,6 +288,12 @@ class EngineBackend:
                 room = written.room(self._settings.max_rows)
                 fetched = self._write_one(session, statement, bound, room)
                 written.add(fetched.changed, fetched)
+
+    def without_transactions(
+        self, session: sa.Connection, names: Collection[str]
+    ) -> Sequence[tuple[str, str]]:
+        """The tables among some names whose changes cannot be rolled back, with their engines."""
+        return ()
 
     def _write_one(
         self, session: sa.Connection, statement: Statement, bound: Bound, room: int

@@ -52,6 +52,13 @@ _UNLISTED: Final = """
 SELECT routine_name FROM information_schema.routines
 WHERE routine_schema = DATABASE() AND routine_name IN ({names}) LIMIT 1
 """
+_PLAIN_TABLES: Final = """
+SELECT t.table_name, t.engine FROM information_schema.tables t
+JOIN information_schema.engines e ON e.engine = t.engine
+WHERE t.table_name IN ({names}) AND e.transactions <> 'YES'
+  AND t.table_schema NOT IN ('information_schema', 'performance_schema', 'sys', 'mysql')
+ORDER BY 1 LIMIT 10
+"""
 _MOST_WARNINGS: Final = 3
 _SMALLEST_LARGEST: Final = 1_000_000
 """The bytes that delf's own queries need, whatever ``max_bytes`` is."""
@@ -283,6 +290,13 @@ class MysqlBackend(EngineBackend):
             asked = _UNLISTED.format(names=", ".join(["%s"] * len(names)))
             for (name,) in _rows(driver, asked, names):
                 raise unlisted(name)
+
+    def without_transactions(
+        self, session: sa.Connection, names: Collection[str]
+    ) -> Sequence[tuple[str, str]]:
+        """Tables of MyISAM and the like."""
+        asked = _PLAIN_TABLES.format(names=", ".join(["%s"] * len(names)))
+        return [(str(name), str(engine)) for name, engine in _rows(_raw(session), asked, [*names])]
 
     def version(self, session: sa.Connection) -> str:
         """The server's product and version."""

@@ -17,7 +17,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 from urllib.parse import quote
@@ -76,7 +77,16 @@ _ENDED: Final = "disk I/O error: its process ended"
 
 
 class _SqliteError(Exception):
-    """An error of SQLite."""
+    """An error of SQLite.
+
+    Args:
+        text: In its words.
+        number: The number of the statement that failed, where it is known.
+    """
+
+    def __init__(self, text: str, number: int | None = None) -> None:
+        super().__init__(text)
+        self.number = number
 
 
 class _Child:
@@ -142,7 +152,7 @@ class _Child:
         if kind == "large":
             raise too_large(self._opening.max_bytes, answer[0])
         if kind == "failed":
-            raise _SqliteError(answer[0])
+            raise _SqliteError(*answer)
         return answer
 
     def _wait_for_answer(self) -> None:
@@ -310,6 +320,10 @@ class SqliteBackend:
         written.add(fetched.changed, fetched)
         return written
 
+    def without_transactions(self, session: _Child, names: Collection[str]) -> Sequence[Any]:
+        """None: all tables of SQLite have transactions."""
+        return ()
+
     def relations(self, session: _Child) -> list[Relation]:
         """All tables and views but SQLite's own, those of attached files with their schema."""
         own = self._relations(session, None)
@@ -408,6 +422,9 @@ class SqliteBackend:
         """Explain SQLite's error."""
         if not isinstance(error, _SqliteError):
             return None
+        return replace(self._explained(error), number=error.number)
+
+    def _explained(self, error: _SqliteError) -> Problem:
         text = first_line(str(error))
         if text == "interrupted":
             return Problem(cause="timeout", text=text)
