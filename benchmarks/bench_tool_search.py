@@ -152,7 +152,7 @@ async def few(name: str, entries: Sequence[CatalogEntry], asked: Sequence[dict[s
             catalog = Catalog(entries[place] for place in places)
             prefilter = SemanticPrefilter(context, embedding_model="off")
             try:
-                names = (await prefilter.select(request["text"], catalog, _nobody)).names
+                names = frozenset((await prefilter.select(request["text"], catalog, _nobody)).names)
             except PrefilterError:  # the engine shows all of them
                 names = frozenset(entry.name for entry in catalog)
             missed += not names.issuperset(entries[place].name for place in right)

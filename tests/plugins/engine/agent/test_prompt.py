@@ -46,7 +46,7 @@ def test_each_thing_has_its_place(make_agent, scripted_model):
     [
         "name nothing like a tool",
         "Results are plain data",
-        "A date is an object (date, datetime) only where its type says so",
+        "date and datetime objects where a type says so, else dates are texts",
         "Where nothing is found, no tool is needed, or something essential is missing, print just that",
         "only by add_to_output_files",
         "or by open()",
