@@ -260,6 +260,16 @@ class SandboxOpened(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VariablesRestored(_Event):
+    """Variables of the conversation's last task were given to the scripts of this one.
+
+    A resumed task is given the same.
+    """
+
+    variables: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptFinished(_Event):
     """A script came to an end, well or not.
 
@@ -655,6 +665,7 @@ Event = (
     | ModelWrote
     | ScriptGenerated
     | SandboxOpened
+    | VariablesRestored
     | ScriptFinished
     | CallStarted
     | CallFinished

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from delf.llm import LLMConfig
 from delf.messages import Message, Role
@@ -147,6 +147,24 @@ class History:
 
     messages: tuple[Message, ...] = ()
     summary: str | None = None
+
+
+@runtime_checkable
+class SupportsVariables(Protocol):
+    """A :class:`Conversation` that keeps the variables of scripts for the next task."""
+
+    @property
+    def keeps_variables(self) -> bool:
+        """True if variables are to be kept."""
+        ...
+
+    def variables(self) -> Mapping[str, Any]:
+        """The variables that the last task left, by name: plain data."""
+        ...
+
+    def keep_variables(self, variables: Mapping[str, Any]) -> None:
+        """Keep variables in place of those of the task before."""
+        ...
 
 
 class Conversation(Protocol):

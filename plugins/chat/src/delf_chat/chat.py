@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, cast, get_args, overload
 
 from delf.attributes import FixedAttributes
 from delf.errors import (
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _DEFAULT: Final = "default"
+_KEPT: Final = 10
 
 
 class Chat(FixedAttributes):
@@ -61,7 +62,9 @@ class Chat(FixedAttributes):
 
     Args:
         keep: Messages that stay as they are; more than these, and the next task has the older
-            ones summarised first. 0 summarises everything.
+            ones summarised first. 0 summarises everything. With ``"variables"`` ten messages stay,
+            and scripts find the variables of the last task as well: those that are plain data, in
+            this process.
         summarize: Whether older messages become a summary. Without it they stay.
         persist: Keep it in the journal's database (the plugin ``journal-sql``), with all its
             messages. Otherwise it lives in memory, and summarised messages are dropped.
@@ -81,7 +84,7 @@ class Chat(FixedAttributes):
 
     def __init__(
         self,
-        keep: int = 10,
+        keep: int | Literal["variables"] = _KEPT,
         summarize: bool = True,
         persist: bool = False,
         path: str | Path | None = None,
@@ -92,7 +95,8 @@ class Chat(FixedAttributes):
         history_transform: Transform | None = None,
         conversation_id: str = _DEFAULT,
     ) -> None:
-        self.keep = check_count("keep", keep, 0)
+        self.keeps_variables = keep == "variables"
+        self.keep = _KEPT if keep == "variables" else check_count("keep", keep, 0)
         self.history_window = (
             None if history_window is None else check_count("history_window", history_window, 1)
         )
@@ -118,6 +122,8 @@ class Chat(FixedAttributes):
         self._store: ConversationStore | None = None if persist else MemoryConversations()
         self._thread: LoopThread | None = None
         self._end: weakref.finalize[..., Chat] | None = None
+        self.variables: dict[str, Mapping[str, Any]] = {}
+        """The variables of the last task of each conversation, where they are kept."""
         self.summarising: set[str] = set()
         """Conversations that a task of this process summarises now."""
 
@@ -196,7 +202,9 @@ class Chat(FixedAttributes):
 
     async def aclear(self, conversation_id: str | None = None) -> None:
         """Forget all messages of this conversation, or of another one, and its summary."""
-        await self.store().clear(self.here(conversation_id).conversation_id)
+        conversation = self.here(conversation_id).conversation_id
+        self.variables.pop(conversation, None)
+        await self.store().clear(conversation)
 
     def prune(
         self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
@@ -419,6 +427,19 @@ class ChatTurns:
     def conversation_id(self) -> str:
         """The conversation's name."""
         return self._conversation
+
+    @property
+    def keeps_variables(self) -> bool:
+        """True if scripts find the variables of the last task."""
+        return self._chat.keeps_variables
+
+    def variables(self) -> Mapping[str, Any]:
+        """The variables of the last task."""
+        return self._chat.variables.get(self._conversation, {})
+
+    def keep_variables(self, variables: Mapping[str, Any]) -> None:
+        """Keep the variables of a task that ended."""
+        self._chat.variables[self._conversation] = variables
 
     async def begin(self, summarise: Summarise, warn: Warn) -> History:
         """Load what a task is shown; what is over ``keep`` is summarised first.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import replace
 from typing import Final, NoReturn
@@ -98,6 +98,8 @@ class ScriptRunner:
         """Clock and chance of the script that runs; read by the session."""
         self._raised: dict[int, Raised] = {}
         self._printed = 0
+        self.variables: Mapping[str, str] = {}
+        """The variables that the last script left, with their types."""
         self.printed_text: list[str] = []
         """The prints of the script that runs, or ran last."""
 
@@ -150,6 +152,7 @@ class ScriptRunner:
                 await self._gate.wait_for_calls(LATE_SECONDS)
                 await self._children.end()
             status, error = describe_outcome(outcome)
+            self.variables = outcome.variables if isinstance(outcome, Done) else {}
             # How far it comes until a limit depends on the machine: nothing goes on from there.
             lost = isinstance(outcome, (Crashed, LimitReached))
             if lost:

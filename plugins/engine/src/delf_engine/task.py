@@ -160,6 +160,7 @@ class TaskContext:
         facts: Recalled from memory.
         history: The conversation so far, or its end.
         summary: What was said before that.
+        variables: Those that are alive from earlier in the conversation, with their types.
         live: Facts by connection, such as database schemas.
         files: A line about each input file: what it is, and where scripts find it.
         limits: What the task may use, in words; empty where scripts meet no limit.
@@ -168,6 +169,7 @@ class TaskContext:
     facts: Sequence[str] = ()
     history: Sequence[Message] = ()
     summary: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
     live: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Sequence[str] = ()
     limits: str = ""
@@ -199,6 +201,12 @@ class TaskContext:
         parts += [f"About {name}:\n{text}" for name, text in self.live.items()]
         if self.files:
             parts.append("Input files:\n" + "\n".join(f"- {name}" for name in self.files))
+        if self.variables:
+            listed = "\n".join(f"- {name}: {kind}" for name, kind in self.variables.items())
+            parts.append(
+                "Variables alive from earlier in this conversation; use them as they are, and read "
+                f"again what may have changed:\n{listed}"
+            )
         if self.limits:
             parts.append(f"Limits of the task: {self.limits}.")
         if now is not None:

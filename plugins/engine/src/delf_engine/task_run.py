@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from delf.errors import DelfError
 from delf.events import TaskStarted, Warned
@@ -32,7 +32,7 @@ from delf_engine.journal.replay import Replay
 from delf_engine.memory import AgentMemory, is_from_others
 from delf_engine.models.client import ModelClient
 from delf_engine.models.money import Ledger
-from delf_engine.origins.fold import CONVERSATION, MEMORY, PARENT, Origins
+from delf_engine.origins.fold import CONVERSATION, MEMORY, PARENT, VARIABLE, Origins
 from delf_engine.origins.origin import Wording
 from delf_engine.origins.outline import FOLLOWED, OUTLINE_QUESTION
 from delf_engine.output import OutputFiles, OutputFolder, written_before
@@ -139,6 +139,8 @@ class TaskRun:
         )
         self.tools = tools.tools
         """The actions that may be called, and those that the model is shown."""
+        self.variables: Mapping[str, Any] = {}
+        """The variables of the conversation's last task, which scripts find."""
         self.context = TaskContext(files=[file.line for file in inputs])
         """The context of the task for the model."""
         self._values = self._origins()
@@ -259,6 +261,8 @@ class TaskRun:
                 yield whose, message.text, CONVERSATION
             if self.context.summary:
                 yield "outside", self.context.summary, CONVERSATION
+            for name, value in self.variables.items():
+                yield "outside", repr(value), f"{VARIABLE} {name}"
             for fact in self.context.facts:
                 yield "outside" if is_from_others(fact) else "own", fact, MEMORY
 

@@ -11,6 +11,7 @@ from typing import Final
 from delf.errors import SandboxUnavailableError
 from delf.events import SandboxOpened
 from delf.protocols.sandbox import Limits, SandboxSession
+from delf_engine.kept_variables import restore_variables
 from delf_engine.resource_budget import ResourceBudget
 from delf_engine.task_run import TaskRun
 from delf_engine.toolset import Toolset
@@ -30,6 +31,7 @@ class TaskSandbox:
     """
 
     def __init__(self, run: TaskRun, in_background: Callable[[Awaitable[None]], None]) -> None:
+        self._run = run
         self._log = run.log
         self._lives = run.lives
         self._sandbox = run.resources.sandbox
@@ -131,6 +133,10 @@ class TaskSandbox:
             self.budget.opened()
             name, isolation = self._sandbox.spec.name, self._sandbox.isolation
             await self._log.record(SandboxOpened, backend=name, isolation=isolation)
+            if self._run.variables:
+                problem = await restore_variables(session, self._run.variables)
+                if problem is not None:
+                    await self._run.warn(problem)
         return session
 
     async def _open_again(self) -> SandboxSession:

@@ -57,6 +57,7 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         (ev.ModelWrote, {"purpose": "generate", "text": "<execute>", "calls": (_CALL,)}),
         (ev.ScriptGenerated, {"code": "print(1)", "attempt": 1, "confirmed_actions": ("a.b",)}),
         (ev.SandboxOpened, {"backend": "local", "isolation": "process"}),
+        (ev.VariablesRestored, {"variables": _ARGUMENTS}),
         (ev.ScriptFinished, {"status": "failed", "duration_ms": 2.0, "error": "no", "line": 3}),
         (ev.CallStarted, {**_call(), "arguments": _ARGUMENTS, **_bound()}),
         (ev.CallFinished, {**_call(), "status": "ok", "duration_ms": 3.0, "result": _ARGUMENTS}),

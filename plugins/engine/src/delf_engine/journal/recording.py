@@ -20,6 +20,7 @@ _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
     ev.ToolsSelected: (),
     ev.ScriptGenerated: ("attempt",),
     ev.SandboxOpened: (),
+    ev.VariablesRestored: (),
     ev.ScriptFinished: ("attempt",),
     ev.RerunRequested: ("attempt",),
     ev.RetryScheduled: ("attempt",),

@@ -40,6 +40,7 @@ from delf.protocols.strategy import Strategy, SupportsOwnTools, runs_scripts
 from delf_engine.changes import refusal_of
 from delf_engine.host import TaskHost
 from delf_engine.journal.retrying import next_try
+from delf_engine.kept_variables import keep_variables
 from delf_engine.limits import limits_of
 from delf_engine.loop.learn import learn
 from delf_engine.loop.recall import keep_turn, recall
@@ -194,6 +195,10 @@ class TaskPipeline:
             late = TaskTimeoutError(f"Timeout: the task did not end within {seconds:g} s{why}")
             return host.said, unfinished or late
         error = host.stopped or work.exception()
+        if error is None and host.scripts.variables and host.scripts.sandbox.alive:
+            async with self._run.unharmed("the variables are not kept for the next task"):
+                session = await host.scripts.sandbox.session()
+                await keep_variables(self._run, session, host.scripts.variables)
         host.close(left=isinstance(error, TaskLeftError))
         host.scripts.sandbox.retire()
         if error is None:

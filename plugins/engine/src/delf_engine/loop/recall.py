@@ -10,6 +10,7 @@ from delf.errors import DelfError, MemoryRetrievalError
 from delf.events import Step
 from delf.llm import LLMConfig
 from delf.notes import notes_of_call
+from delf_engine.kept_variables import load_variables
 from delf_engine.memory import AgentMemory
 from delf_engine.task_run import TaskRun
 
@@ -24,6 +25,7 @@ async def recall(run: TaskRun, seconds: float) -> None:
     """
     async with run.log.step(Step.RECALL):
         await load_conversation(run)
+        await load_variables(run)
         if run.memory is not None:
             facts = await _facts(run, run.memory, seconds)
             run.context = replace(run.context, facts=facts)

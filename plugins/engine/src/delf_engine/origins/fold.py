@@ -32,6 +32,7 @@ from delf_engine.origins.values import MOST_LEAVES, leaves_of, texts_in
 
 CONVERSATION: Final = "this conversation"
 MEMORY: Final = "memory"
+VARIABLE: Final = "this conversation's variable"
 PARENT: Final = "the words of the task above"
 FILES: Final = "the input files"
 _LOOKED_UP: Final = "the web, where its provider searches"

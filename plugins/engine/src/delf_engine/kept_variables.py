@@ -1,0 +1,146 @@
+"""Variables of a conversation: read when a task ends, and given to the scripts of the next one.
+
+Plain data alone is kept. Small scripts of delf's own read and give it, so that every sandbox can do
+it; they make no calls. The values that a task was given are an event, with which it is resumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import keyword
+import math
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any, Final, cast
+
+from delf.events import ModelCalled, VariablesRestored
+from delf.protocols.conversation import SupportsVariables
+from delf.protocols.sandbox import MAX_SCRIPT, CallAnswer, CallRequest, Done, Raised, SandboxSession
+from delf_engine.task_run import TaskRun
+
+_MOST: Final = 50
+"""Variables that are looked at, the newest first."""
+_LONGEST: Final = MAX_SCRIPT // 2
+"""Characters of all variables, as Python writes them."""
+_DEEPEST: Final = 20
+_SECONDS: Final = 5.0
+_KEYS: Final = 12
+_IMPORTS: Final = "import datetime\nfrom decimal import Decimal\nfrom uuid import UUID\n"
+_PLAIN: Final = (
+    bool,
+    int,
+    str,
+    bytes,
+    type(None),
+    Decimal,
+    dt.date,
+    dt.time,
+    dt.timedelta,
+    uuid.UUID,
+)
+
+
+class _Nobody:
+    """A host of scripts that are delf's own: they call nothing and give nothing away."""
+
+    async def call(self, request: CallRequest) -> CallAnswer:
+        return Raised("ToolError", "no calls are made here")
+
+    def printed(self, text: str) -> None:
+        return
+
+    def wrote_file(self, name: str, data: bytes) -> None:
+        return
+
+    def wrote_rows(self, name: str, data: bytes) -> None:
+        return
+
+
+async def load_variables(run: TaskRun) -> None:
+    """Find the variables of the conversation's last task; nothing where it keeps none."""
+    conversation = run.request.conversation
+    if not isinstance(conversation, SupportsVariables) or not conversation.keeps_variables:
+        return
+    events = run.log.events
+    recorded = next((event for event in events if isinstance(event, VariablesRestored)), None)
+    if recorded is not None:
+        run.variables = dict(recorded.variables)
+    elif not any(isinstance(event, ModelCalled) for event in events):
+        run.variables = dict(conversation.variables())
+        if run.variables:
+            await run.log.record(VariablesRestored, variables=run.variables)
+    kinds = {name: described(value) for name, value in run.variables.items()}
+    run.context = replace(run.context, variables=kinds)
+
+
+async def restore_variables(session: SandboxSession, variables: Mapping[str, Any]) -> str | None:
+    """Give variables to a session that has run nothing; what went wrong, if anything did."""
+    lines = [f"{name} = {value!r}" for name, value in variables.items()]
+    outcome = await session.execute(_IMPORTS + "\n".join(lines), _Nobody())
+    return None if isinstance(outcome, Done) else "variables of the last task could not be given"
+
+
+async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[str, str]) -> None:
+    """Keep the variables that the scripts of a task left, as far as they are plain data."""
+    conversation = run.request.conversation
+    if not isinstance(conversation, SupportsVariables) or not conversation.keeps_variables:
+        return
+    kept: dict[str, Any] = {}
+    left_out: list[str] = []
+    size = 0
+    async with asyncio.timeout(_SECONDS):
+        for name in [*names][::-1][:_MOST]:
+            if not name.isidentifier() or keyword.iskeyword(name):
+                continue
+            outcome = await session.execute(f'{{"kept": {name}}}', _Nobody())
+            found: Any = outcome.value if isinstance(outcome, Done) else None
+            if not isinstance(found, dict) or not is_plain(found):
+                continue
+            value = cast("dict[str, Any]", found)["kept"]
+            if type(value).__name__ not in names[name].split():
+                continue  # a function comes as a text about it
+            length = len(repr(value))
+            if size + length > _LONGEST:
+                left_out.append(name)
+                continue
+            size += length
+            kept[name] = value
+    conversation.keep_variables(dict(reversed(kept.items())))
+    if left_out:
+        await run.warn(f"too large to be kept for the next task: {', '.join(left_out)}")
+
+
+def is_plain(value: Any, depth: int = 0) -> bool:
+    """Tell whether Python reads a value again as it writes it."""
+    if depth > _DEEPEST:
+        return False
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return all(is_plain(k, depth + 1) and is_plain(v, depth + 1) for k, v in items)
+    if type(value) in (list, tuple, set, frozenset):
+        return all(is_plain(item, depth + 1) for item in cast("list[Any]", value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, (dt.datetime, dt.time)) and value.tzinfo is not None:
+        return isinstance(value.tzinfo, dt.timezone)
+    return type(value) in (*_PLAIN, dt.datetime)
+
+
+def described(value: Any) -> str:
+    """Describe a variable for a model: its type, and the keys of records."""
+    kind = type(value).__name__
+    if isinstance(value, dict):
+        return f"dict with the keys {_keys(cast('dict[Any, Any]', value))}" if value else kind
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = list(cast("list[Any]", value))
+        inner = f", each {described(items[0])}" if items and isinstance(items[0], dict) else ""
+        return f"{kind} of {len(items):,}{inner}"
+    return kind
+
+
+def _keys(record: Mapping[Any, Any]) -> str:
+    shown = [repr(key)[:60] for key in [*record][:_KEYS]]
+    return ", ".join([*shown, *(["…"] if len(record) > _KEYS else [])])
