@@ -243,10 +243,13 @@ said
         assert [call.args[0] for call in host.calls] == list(range(1, 203))
 
     async def test_a_tool_used_as_a_value_is_an_error(self, backend: Any) -> None:
+        tools = {"mail.send": _same, "mail.read": list, "pay": _same}
         async with Bench(backend) as bench:
+            session = (await bench.open(RecordingScriptHost(tools))).session
             for script in MISUSES:
-                host = RecordingScriptHost({"mail.send": _same, "mail.read": list, "pay": _same})
-                outcome = await bench.run(f"{script}\nprint('Mail was sent.')", host)
+                host = RecordingScriptHost(tools)
+                code = f"{script}\nprint('Mail was sent.')"
+                outcome = await session.execute(code, host)
                 failure = failed(outcome)
                 assert (host.text, host.calls) == ("", []), f"{script} went on"
                 assert (
@@ -257,9 +260,11 @@ said
 
     async def test_a_tool_named_without_a_call_can_be_called_later(self, backend: Any) -> None:
         async with Bench(backend) as bench:
+            tools = {"mail.send": _same, "mail.read": list}
+            session = (await bench.open(RecordingScriptHost(tools))).session
             for script, called in USES.items():
-                host = RecordingScriptHost({"mail.send": _same, "mail.read": list})
-                done(await bench.run(script, host))
+                host = RecordingScriptHost(tools)
+                done(await session.execute(script, host))
                 assert [f"{call.connection}.{call.method}" for call in host.calls] == [called]
 
     async def test_what_a_call_returns_and_cannot_cross_is_an_error(self, backend: Any) -> None:
