@@ -68,7 +68,7 @@ async def test_fifty_users_of_a_web_program_see_themselves(
                     await asyncio.sleep(0.1)
                     done = (await client.get(place, headers=headers)).json()
                 assert done["state"] == "done", done
-                assert set(NAMED.findall(done["text"])) == {name}
+                assert set(NAMED.findall(str(done))) == {name}
 
             await all_at_once(one)
     finally:
