@@ -4,12 +4,11 @@ import subprocess
 import sys
 
 CODE = """
-import sys
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.startswith("delf_devkit"):
-            raise ModuleNotFoundError(name, name="delf_devkit")
-sys.meta_path.insert(0, Missing())
+from importlib import metadata
+real = metadata.distributions
+metadata.distributions = lambda: (
+    each for each in real() if each.metadata["Name"] != "delf-plugin-devkit"
+)
 from delf import DelfError
 try:
     from delf.testing import ConnectionContract

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delf_routines.connection import Routines
+from delf_routines.connection import RoutineTools
 from delf_routines.routine import Parameter, Routine, UsedAction
 from support.users import *  # noqa: F403 - the fixture office
 from support.users import NAMED, Office, all_at_once, confirming
@@ -47,7 +47,7 @@ async def test_fifty_users_of_a_routine_see_themselves(
 
     scripted_model.default = complete
     confirm = confirming(sightings, plain=True)
-    async with office.open(Routines(), on_confirm=confirm) as agent:
+    async with office.open(RoutineTools(), on_confirm=confirm) as agent:
 
         async def one(name: str) -> None:
             response = await agent.arun(f"Pay {name}.")
