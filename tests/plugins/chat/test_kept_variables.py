@@ -94,11 +94,11 @@ print(small)
 
 
 def test_a_session_that_was_lost_has_them_again(agent_of, scripted_model):
-    crash = "total = 9\nimport time\nwhile True: pass"
-    scripted_model.writes("total = 3\nprint(total)", crash, "print(total)")
-    agent = agent_of(Chat(keep="variables"), sandbox_config={"cpu_seconds": 1})
+    endless = "total = 9\nwhile True: print('x' * 1000)"
+    scripted_model.writes("total = 3\nprint(total)", endless, "print(total)")
+    agent = agent_of(Chat(keep="variables"), sandbox_config={"output_bytes": 10_000})
     assert agent.run("x").text == "3"
-    assert agent.run("y").text == "3"
+    assert agent.run("y").text.endswith("3")
 
 
 async def test_a_task_is_resumed_with_the_variables_that_it_began_with(bench):

@@ -32,7 +32,7 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
     most, ledger = run.session_spec.limits, run.models.ledger
     parts = [f"{run.clock.seconds:g} s without waiting for people"]
     if scripts and any(True for _ in run.tools):
-        parts.append(f"at most {most.calls:,} tool calls")
+        parts.append(f"{most.calls:,} calls")
     if any(may_delegate(bound) for bound in run.tools):
         parts.append(
             f"at most {run.config.max_children} child tasks, all scripts together (for more, give "
@@ -42,7 +42,7 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
             parts.append(f"${ledger.remaining_usd:.2f} for models, child tasks included")
     if scripts:
         parts.append(f"{_size(most.output_bytes)} printed")
-        parts.append(f"{_size(most.file_bytes)} a file, {_size(most.total_file_bytes)} all files")
+        parts.append(f"{_size(most.file_bytes)} a file, {_size(most.total_file_bytes)} in all")
     return "; ".join(parts)
 
 

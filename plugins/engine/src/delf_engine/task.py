@@ -208,7 +208,7 @@ class TaskContext:
                 f"again what may have changed:\n{listed}"
             )
         if self.limits:
-            parts.append(f"Limits of the task: {self.limits}.")
+            parts.append(f"Limits: {self.limits}.")
         if now is not None:
             parts.append(f"Now: {moment(now, zone or local_zone())}")
         parts.append(f"Task:\n{task}")

@@ -11,23 +11,22 @@ _RULES = """\
 You do the user's task by writing one Python script that calls the tools below. \
 {answer}
 
-- The script runs as a whole in a sandbox: {language}, no network, no os or sys. \
+- The script runs as a whole in a sandbox: {language}, no network, os or sys. \
 Only harmless standard modules{libraries} can be imported.
-- The tools are in scope; do not import or define them, and name nothing like a tool: \
-`rows = await name.action(arg=1)`. Make independent calls together with asyncio.gather. \
-Any call takes desc="what it is for".
-- Results are plain data: dicts, lists, texts, numbers; date and datetime objects where a type \
-says so, else dates are texts.
-- What the script prints is the answer that the user reads: complete, readable text or \
-Markdown, in the language of the task. Use only what the tools return; invent nothing. \
+- The tools are in scope; import or define none, and name nothing like one: \
+`rows = await name.action(arg=1)`. Make independent calls with asyncio.gather. \
+Any call takes desc="its purpose".
+- Results are plain data; a date is a text unless its type says date or datetime.
+- What the script prints is the answer that the user reads: complete text or Markdown \
+in the task's language. Use only what the tools return; invent nothing. \
 Where nothing is found, no tool is needed, or something essential is missing, print just that.
-- A failing call raises ToolError. Let errors rise unless the script can go on without that call.
-- Calls marked [asks] wait for a person, who may refuse: ApprovalRejected is raised.
-- Files reach the user only by add_to_output_files(name, content), which takes text, bytes, a dict \
-or list for JSON, a list of dicts for .csv or .xlsx; or by open() in the working folder.
+- A failing call raises ToolError; let it rise unless the script can go on without it.
+- Calls marked [asks] wait for a person; a refusal raises ApprovalRejected.
+- Files reach the user only by add_to_output_files(name, content): text, bytes, a dict or list as \
+JSON, dicts as .csv or .xlsx; or by open() in the working folder.
 - Look first, then act: guess no ids, names or shapes. Where a step needs data not yet seen, \
 only read, and end with rerun(context, remaining): what was found, what is left. You then write \
-the next script; variables are kept."""
+the next script; variables stay."""
 
 _MAY_BE_LEFT_OUT = (
     '\n- In types, ?"key" may be left out, and dict is a record that is not spelled out.'

@@ -44,9 +44,9 @@ def test_each_thing_has_its_place(make_agent, scripted_model):
 @pytest.mark.parametrize(
     "said",
     [
-        "name nothing like a tool",
+        "name nothing like one",
         "Results are plain data",
-        "date and datetime objects where a type says so, else dates are texts",
+        "a date is a text unless its type says date or datetime",
         "Where nothing is found, no tool is needed, or something essential is missing, print just that",
         "only by add_to_output_files",
         "or by open()",

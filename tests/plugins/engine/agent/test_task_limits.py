@@ -81,7 +81,7 @@ def test_limits_of_scripts_are_told_where_there_are_scripts(make_agent, scripted
     told = scripted_model.requests[0].messages[-1].text
     for limit in (
         "90 s",
-        "at most 7 tool calls",
+        "7 calls",
         "at most 5 child tasks",
         "$0.50",
         "10 MB printed",
@@ -92,7 +92,7 @@ def test_limits_of_scripts_are_told_where_there_are_scripts(make_agent, scripted
     assert "90 s" in told
     assert "at most 5 child tasks" in told
     assert "printed" not in told
-    assert "tool calls" not in told
+    assert " calls" not in told
 
 
 def test_a_budget_ends_the_next_call_and_not_those_that_run(make_agent, scripted_model):
@@ -200,7 +200,7 @@ def test_calls_in_flight_end_before_the_limit_of_calls_ends_the_script(make_agen
     agent = make_agent(many, slow, sandbox_config={"calls": 4}, retry_count=0)
     response = agent.run("x")
     assert response.exception.limit == "calls"
-    assert "at most 4 tool calls" in scripted_model.requests[0].messages[-1].text
+    assert "4 calls" in scripted_model.requests[0].messages[-1].text
     ends = [e.status for e in response.events if isinstance(e, CallFinished)]
     assert ends == ["ok"] * 4
 
