@@ -19,7 +19,7 @@ from delf.hookspecs import HOOKS
 from delf.packages.official import module_of
 from delf.settings import PluginSettings
 from delf.tools.connection import Connection
-from delf_plugin_cli.available import purposes
+from delf_console.available import purposes
 from delf_serve.openapi import document
 from delf_serve.operations import OPERATIONS
 

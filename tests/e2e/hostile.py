@@ -268,7 +268,7 @@ def _modules(checkout: Checkout) -> None:
         "click",
         "delf",
         "delf_cli",
-        "delf_plugin_cli",
+        "delf_console",
         "pip",
         "uv",
     )

@@ -8,7 +8,7 @@ from support.workspace import CORE, ROOT
 
 SOURCE = CORE / "src/delf"
 ENGINE = ROOT / "plugins/engine/src/delf_engine"
-HOMES = (SOURCE, ENGINE.parent, ROOT / "libs/cli/src", ROOT / "plugins/cli/src")
+HOMES = (SOURCE, ENGINE.parent, ROOT / "libs/cli/src", ROOT / "plugins/console/src")
 PAGE = (ROOT / "docs/design.md").read_text(encoding="utf-8")
 REASONS = (ROOT / "docs/decisions.md").read_text(encoding="utf-8")
 WALKS = dict(re.findall(r"^### (.+?)\n```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))

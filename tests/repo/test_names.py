@@ -10,7 +10,7 @@ import pytest
 from delf.errors import PluginError
 from delf.hookspecs import DISTRIBUTION
 from delf.packages.official import PLUGIN_PREFIX, all_packages
-from delf_plugin_cli.sources import Sources
+from delf_console.sources import Sources
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, modules, nodes_of, place
 
 OURS = all_packages() | {DISTRIBUTION}

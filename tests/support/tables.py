@@ -29,7 +29,7 @@ from support.workspace import ROOT
 
 PAGE: Final = ROOT / "docs/configuration.md"
 DIRECTORY: Final = ROOT / "docs/plugins/directory.md"
-OTHERS: Final = ROOT / "plugins/cli/src/delf_plugin_cli/directory.json"
+OTHERS: Final = ROOT / "plugins/console/src/delf_console/directory.json"
 _PLACE: Final = re.compile(
     r"(<!-- agent fields[^\n]*-->\n).*?(<!-- end of agent fields -->)", re.DOTALL
 )

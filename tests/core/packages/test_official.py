@@ -10,7 +10,7 @@ from delf.packages.official import all_packages, how_to_install, package_of, usu
 def test_a_missing_package_is_installed_by_what_is_there(monkeypatch):
     assert how_to_install("delf-plugin-sql") == "delf plugins install sql"
     assert how_to_install("pandas") == "pip install pandas"
-    monkeypatch.setitem(sys.modules, "delf_plugin_cli", None)  # as where it is not installed
+    monkeypatch.setitem(sys.modules, "delf_console", None)  # as where it is not installed
     assert how_to_install("delf-plugin-sql") == "pip install delf-plugin-sql"
     assert how_to_install("delf-core[standard]") == "pip install 'delf-core[standard]'"
 

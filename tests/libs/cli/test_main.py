@@ -236,7 +236,7 @@ def test_without_its_package_a_command_names_it(run, monkeypatch, command):
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
         f"error: no command {command!r} is installed",
-        f"hint: {how_to_install('delf-plugin-cli')}",
+        f"hint: {how_to_install('delf-plugin-console')}",
     ]
 
 

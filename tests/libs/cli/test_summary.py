@@ -66,7 +66,7 @@ def test_models_are_listed_by_what_they_were_asked_for():
 
 
 def test_without_its_plugin_the_package_is_named(monkeypatch):
-    monkeypatch.setenv("DELF_DISABLE_PLUGINS", "cli")
-    with pytest.raises(OptionalDependencyError, match="delf-plugin-cli") as caught:
+    monkeypatch.setenv("DELF_DISABLE_PLUGINS", "console")
+    with pytest.raises(OptionalDependencyError, match="delf-plugin-console") as caught:
         Trace([]).summary()
-    assert caught.value.package == "delf-plugin-cli"
+    assert caught.value.package == "delf-plugin-console"

@@ -32,6 +32,7 @@ from delf_chat.command import Chat as Chat
 from delf_chat.command import ChatMessage as ChatMessage
 from delf_chat.command import ConversationCompressionError as ConversationCompressionError
 from delf_chat.command import terminal_chat as terminal_chat
+from delf_console.run import task_printer as task_printer
 from delf_devkit import testing as testing
 from delf_engine.agent import Agent as Agent
 from delf_engine.agent_context import plugin_context as plugin_context
@@ -42,7 +43,6 @@ from delf_engine.views.records import StreamEvent as StreamEvent
 from delf_engine.views.snapshot import StreamSnapshot as StreamSnapshot
 from delf_engine.views.trace import Trace as Trace
 from delf_memory_semantic import Memory as Memory
-from delf_plugin_cli.run import task_printer as task_printer
 from delf_routines.connection import RoutineTools as RoutineTools
 from delf_routines.program import Routines as Routines
 from delf_routines.running import RoutineStrategy as RoutineStrategy

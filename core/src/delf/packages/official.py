@@ -77,15 +77,9 @@ def all_packages() -> frozenset[str]:
 
 
 def module_of(package: str) -> str:
-    """The module that an official package is imported by.
-
-    A plugin that has the name of a library is told from it by ``delf_plugin_``.
-    """
-    name = package.removeprefix(PLUGIN_PREFIX)
-    module = f"delf_{name.removeprefix('delf-').replace('-', '_')}"
-    return (
-        package.replace("-", "_") if name != package and module in packages("library") else module
-    )
+    """Return the module that an official package is imported by."""
+    name = package.removeprefix(PLUGIN_PREFIX).removeprefix("delf-")
+    return f"delf_{name.replace('-', '_')}"
 
 
 def how_to_install(package: str) -> str:

@@ -11,7 +11,7 @@ import click
 from delf_cli import complete
 from delf_cli.options import flags_of, rest_of, run_options
 from delf_cli.state import state_of
-from delf_plugin_cli.resume import find_task
+from delf_console.resume import find_task
 
 if TYPE_CHECKING:
     from delf import Agent, Response

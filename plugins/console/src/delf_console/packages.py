@@ -16,9 +16,9 @@ from delf.terminal import visible
 from delf_cli.complete import completes
 from delf_cli.state import state_of
 from delf_cli.streams import wrapped
-from delf_plugin_cli import installer
-from delf_plugin_cli.available import purposes
-from delf_plugin_cli.soundness import (
+from delf_console import installer
+from delf_console.available import purposes
+from delf_console.soundness import (
     effects,
     factory_problems,
     import_warnings,
@@ -27,7 +27,7 @@ from delf_plugin_cli.soundness import (
     release_warnings,
     what_is_missing,
 )
-from delf_plugin_cli.sources import sources
+from delf_console.sources import sources
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost

@@ -30,7 +30,7 @@ from delf.specs import (
 )
 from delf.types import isolation_rank
 from delf_cli.state import State, state_of
-from delf_plugin_cli.sources import clone, is_installed
+from delf_console.sources import clone, is_installed
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
@@ -272,7 +272,7 @@ def _config_file(project: Project) -> Iterator[Finding]:
 
 def _plugins(host: PluginHost) -> Iterator[Finding]:
     """Every plugin that cannot be used, and what the authors of the others should fix."""
-    from delf_plugin_cli.soundness import is_others, release_warnings
+    from delf_console.soundness import is_others, release_warnings
 
     records = host.records()
     usable = [record.name for record in records if record.usable]

@@ -4,8 +4,8 @@ from delf.testing import PluginContract
 
 
 class TestPackage(PluginContract):
-    name = "cli"
-    module = "delf_plugin_cli"
+    name = "console"
+    module = "delf_console"
     offers = {
         "command": [
             "config", "doctor", "inspect", "journal", "plugins available", "plugins check", "plugins install", "plugins uninstall",

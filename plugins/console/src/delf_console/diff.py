@@ -17,7 +17,7 @@ from delf_cli.ids import short_id
 from delf_cli.journals import ask_journal, find_id
 from delf_cli.output import json_text
 from delf_cli.tables import one_line, table
-from delf_plugin_cli.runs_view import span
+from delf_console.runs_view import span
 
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 from delf import events as ev
+from delf_console import runs_view
 from delf_engine.views.records import ToolCallTrace
-from delf_plugin_cli import runs_view
 
 
 def test_an_event_in_a_line_has_values_as_python_has_them():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from delf.packages.official import all_packages
-from delf_plugin_cli import available
+from delf_console import available
 from support.cli_fixtures import *  # noqa: F403 - here, run
 
 TICKETS = {"summary": "tickets of the desk", "kind": "connection", "home": "https://example.org"}

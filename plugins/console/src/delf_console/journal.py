@@ -20,7 +20,7 @@ from delf.types import TaskState
 from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import counted, json_text
-from delf_plugin_cli.runs import as_json_option, prune
+from delf_console.runs import as_json_option, prune
 
 _FORMAT: Final = {"delf_journal": 1}
 _SQLITE: Final = b"SQLite format 3\x00"

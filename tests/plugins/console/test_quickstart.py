@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from delf.plugins.host import PluginHost
-from delf_plugin_cli import quickstart
+from delf_console import quickstart
 from support.openai_server import OpenAIServer
 
 

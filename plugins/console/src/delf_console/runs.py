@@ -29,9 +29,9 @@ from delf_cli.story import printed_so_far, stopped_words
 from delf_cli.streams import answers, wrapped
 from delf_cli.summary import summary_of
 from delf_cli.tables import one_line, table, terminal_width
+from delf_console import runs_view as render
 from delf_engine.elsewhere import find_tasks
 from delf_engine.retention import prune as prune_tasks
-from delf_plugin_cli import runs_view as render
 
 LOOK_SECONDS: Final = 5.0
 _CALLS_SHOWN: Final = 30

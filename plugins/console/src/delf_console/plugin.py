@@ -35,7 +35,7 @@ def delf_commands() -> Iterable[CommandSpec]:
     yield CommandSpec(
         name="run",
         summary="Do a task.",
-        factory="delf_plugin_cli.run:run",
+        factory="delf_console.run:run",
     )
     for name, summary, place in _COMMANDS:
-        yield CommandSpec(name=name, summary=summary, factory=f"delf_plugin_cli.{place}")
+        yield CommandSpec(name=name, summary=summary, factory=f"delf_console.{place}")

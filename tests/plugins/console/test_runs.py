@@ -190,7 +190,7 @@ def test_an_id_that_does_not_fit(runs, filled, command):
 
 
 async def test_follow_goes_on_until_the_end(place, open_journal):
-    from delf_plugin_cli.runs import events_of
+    from delf_console.runs import events_of
 
     journal, reader = open_journal(place), open_journal(place)
     with pytest.raises(UnknownTaskError):
@@ -207,7 +207,7 @@ async def test_follow_goes_on_until_the_end(place, open_journal):
 
 
 async def test_follow_ends_when_nobody_works_on_the_task(place, open_journal, monkeypatch, capsys):
-    from delf_plugin_cli import runs as command
+    from delf_console import runs as command
 
     monkeypatch.setattr(command, "LOOK_SECONDS", 0.01)
     journal, reader = open_journal(place), open_journal(place)

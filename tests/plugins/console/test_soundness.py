@@ -21,7 +21,7 @@ from delf.specs import (
     Spec,
 )
 from delf.testing import TestHost
-from delf_plugin_cli.soundness import (
+from delf_console.soundness import (
     effects,
     factory_problems,
     import_warnings,

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from delf.errors import ConfigurationError, DelfError, PluginError
 from delf.packages.official import all_packages
 from delf_cli.main import cli
-from delf_plugin_cli import installer, packages
-from delf_plugin_cli.sources import Package, Sources, clone, sources
+from delf_console import installer, packages
+from delf_console.sources import Package, Sources, clone, sources
 
 
 def at_hand(folder: Path, editable=False, **needs: list[str]) -> Sources:
@@ -31,7 +31,7 @@ def arguments(here, *names, **options):
 def known(monkeypatch):
     """The made-up packages are delf's own."""
     ours = all_packages() | {f"delf-plugin-made-up-{name}" for name in ("box", "kit", "gears")}
-    monkeypatch.setattr("delf_plugin_cli.sources.all_packages", lambda: ours)
+    monkeypatch.setattr("delf_console.sources.all_packages", lambda: ours)
 
 
 def test_what_a_clone_has_comes_from_it_with_what_it_needs(tmp_path, known):

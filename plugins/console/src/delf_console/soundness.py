@@ -33,7 +33,7 @@ from delf.protocols import (
     shared_journal,
 )
 from delf.specs import FormatSpec, JournalSpec, Spec
-from delf_plugin_cli.sources import is_installed
+from delf_console.sources import is_installed
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost

@@ -11,7 +11,7 @@ import click
 
 from delf.packages.official import PLUGIN_PREFIX
 from delf_cli.streams import wrapped
-from delf_plugin_cli.sources import is_installed
+from delf_console.sources import is_installed
 
 OTHERS: Final = "By others"
 """The heading of other authors' plugins."""

@@ -22,9 +22,9 @@ from delf_cli.output import json_text
 from delf_cli.pruning import DURATION
 from delf_cli.streams import wrapped
 from delf_cli.tables import one_line, table
+from delf_console.runs_view import StateChoice, ago, money, span, state_text, task_data
 from delf_engine.elsewhere import search_tasks
 from delf_engine.views.figures import figures_csv
-from delf_plugin_cli.runs_view import StateChoice, ago, money, span, state_text, task_data
 
 if TYPE_CHECKING:
     CommandT = TypeVar("CommandT", bound=Callable[..., Any])

@@ -68,7 +68,7 @@ def test_no_sandbox_is_strong_enough(doctor, here):
 
 
 def test_nothing_is_installed(doctor, monkeypatch):
-    others = [name for name in PluginHost.discover(environ={}).names if name != "cli"]
+    others = [name for name in PluginHost.discover(environ={}).names if name != "console"]
     monkeypatch.setenv("DELF_DISABLE_PLUGINS", ",".join(others))
     status, data = doctor()
     assert status == 1

@@ -142,7 +142,7 @@ def check(ctx: click.Context, as_json: bool) -> None:
 
     The exit status is 0 if all values are valid, and 2 if not.
     """
-    from delf_plugin_cli.doctor import examine_config, write_findings
+    from delf_console.doctor import examine_config, write_findings
 
     state = state_of(ctx)
     ctx.exit(0 if write_findings(state, examine_config(state), as_json=as_json) else 2)
