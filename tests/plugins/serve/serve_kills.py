@@ -304,6 +304,8 @@ class Trial:
             async with client.stream("GET", path, headers=headers) as answer:
                 if answer.status_code == 204:
                     return True
+                if answer.status_code == 503:  # the server ends
+                    return False
                 if answer.status_code != 200:
                     self.faults.append(f"{story.name}: its stream is a {answer.status_code}")
                     return answer.status_code < 500

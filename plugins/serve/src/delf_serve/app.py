@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -17,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route, Router
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, DelfError
 from delf.machine.contexts import shared_task
 from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
@@ -30,7 +31,7 @@ from delf_serve.oidc import OpenIdConnect
 from delf_serve.operation import JSON, Operation
 from delf_serve.operations import OPERATIONS
 from delf_serve.page_operations import OF_THE_PAGE
-from delf_serve.problems import ProblemError
+from delf_serve.problems import ProblemError, ending
 from delf_serve.readiness import Readiness
 from delf_serve.routines import Routines
 from delf_serve.schemas import NoQuery, RunRequest
@@ -42,6 +43,7 @@ from delf_serve.tasks import Tasks, shared
 if TYPE_CHECKING:
     from delf import Agent
 
+_log = logging.getLogger(__name__)
 _NOBODY: Final = Key("", frozenset(), b"")
 
 
@@ -91,6 +93,8 @@ class Application:
         self._lock = asyncio.Lock()
         self._started = False
         self._grace_from: float | None = None
+        self._is_ending = False
+        """True once the server was told to end: no request starts the agent again."""
         self._work: set[asyncio.Task[None]] = set()
         self._end: _End | None = None
         self._was_started = agent.started
@@ -142,6 +146,7 @@ class Application:
 
     def begin_stop(self) -> None:
         """End streams and waits, which a server would wait for; the time of grace begins."""
+        self._is_ending = True
         if self._grace_from is None:
             self._grace_from = time.monotonic()
         self.sessions.end_all()
@@ -165,6 +170,7 @@ class Application:
 
     @asynccontextmanager
     async def _lifespan(self, _app: Router) -> AsyncGenerator[None]:
+        self._is_ending = False
         await self.start()
         try:
             yield
@@ -176,17 +182,40 @@ class Application:
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard
             if not self._started and path_of(scope) != "/health":  # /ready is not prepared
-                await self.start()
+                await self._start_for_request()
+        with self._ending_told():
+            try:
+                await self._app(scope, receive, send)
+            except HTTPException as error:
+                raise _refused(error, self._app.routes, scope) from None
+
+    async def _start_for_request(self) -> None:
+        if self._is_ending:
+            raise ending()
+        await self.start()
+
+    @contextmanager
+    def _ending_told(self) -> Generator[None]:
+        """Tell a client that the server ends, where a request fails because of that.
+
+        What it needs is closed meanwhile, such as the journal's threads.
+        """
         try:
-            await self._app(scope, receive, send)
-        except HTTPException as error:
-            raise _refused(error, self._app.routes, scope) from None
+            yield
+        except (ProblemError, DelfError):
+            raise
+        except Exception as error:
+            if not self._is_ending:
+                raise
+            _log.info("a request failed while the server ended: %r", error)
+            raise ending() from error
 
     async def _prepare(self) -> None:
         """Know people as they are now; where it is mounted in another one, the agent starts."""
         if not self._started:
-            await self.start()
-        await self.keys.look(self.tasks.journal)
+            await self._start_for_request()
+        with self._ending_told():
+            await self.keys.look(self.tasks.journal)
 
 
 class _End(asyncio.Future[None]):

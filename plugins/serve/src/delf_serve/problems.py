@@ -91,6 +91,12 @@ def problem_of(error: DelfError) -> ProblemError:
     return ProblemError(status, error.message, code=error.code)
 
 
+def ending() -> ProblemError:
+    """A request that comes too late for this process; another one may answer it."""
+    headers = {"retry-after": "5"}
+    return ProblemError(503, "the server ends", "send the request again", headers=headers)
+
+
 def inside() -> ProblemError:
     """A failure that nobody foresaw; what it was is in the log alone."""
     return ProblemError(

@@ -1,0 +1,49 @@
+"""Requests that reach a server while it ends, or after: they come again, and start nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from delf_serve.app import make_app
+from support.serving import Outbox, make_agent
+
+
+@pytest.fixture
+async def app(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", f"sqlite:///{tmp_path / 'journal.db'}")
+    made = make_app(make_agent(str(tmp_path), Outbox()), {"grace_seconds": 0}, {})
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def client(app: Any) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://localhost")
+
+
+async def test_what_fails_because_the_server_ends_is_told_so(
+    app: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def closed(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    monkeypatch.setattr(app.tasks, "view", closed)
+    async with client(app) as asking:
+        before = await asking.get("/tasks/task_1/events")
+        app.begin_stop()
+        after = await asking.get("/tasks/task_1/events")
+    assert before.status_code == 500
+    assert (after.status_code, after.headers["retry-after"]) == (503, "5")
+    assert after.json()["detail"] == "the server ends"
+
+
+async def test_a_request_after_the_end_starts_no_agent(app: Any) -> None:
+    await app.stop()
+    async with client(app) as asking:
+        late = await asking.post("/run", json={"task": "Do it."})
+    assert late.status_code == 503
+    assert not app.agent.started
