@@ -77,7 +77,7 @@ def test_nothing_is_installed(doctor, monkeypatch):
         "delf plugins install model-http",
         "delf plugins install sandbox-local",
         "delf plugins shows every plugin with its state",
-        'name a model: llm = "gpt-4o-mini" for the agent, in delf.toml, or --llm NAME',
+        'name a model: llm = "NAME" for the agent, in delf.toml, or --llm NAME',
     ]
 
 
