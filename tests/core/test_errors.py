@@ -1,18 +1,30 @@
+import copy
+import importlib
+import inspect
+import multiprocessing
 import pickle
+import re
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import pytest
 
 import delf
 from delf import errors
 from delf.errors import (
+    DelfError,
     EnvironmentKeyError,
     LLMExecutionError,
+    OptionalDependencyError,
     did_you_mean,
 )
 from delf_chat.summary import ConversationCompressionError
+from delf_google.errors import GoogleError
+from delf_openapi.failures import APIError
 from delf_sql.failures import SQLSchemaError
 from support.every_error import CORE as TREE
 from support.every_error import EVERY
+from support.workspace import modules
 
 
 def test_codes_are_unique():
@@ -51,9 +63,57 @@ def test_errors_with_data():
     assert (error.provider, error.status) == ("openai", 429)
 
 
-def test_errors_survive_pickling():
-    error = pickle.loads(pickle.dumps(errors.ConfigurationError("x", hint="y")))
-    assert (error.message, error.hint) == ("x", "y")
+def all_errors():
+    """Every class of error in the repository, those that no page lists included."""
+    for path in modules():
+        source = path.read_text(encoding="utf-8")
+        if path.name != "__init__.py" and re.search(r"(?m)^class \w+\(.*(Error|TaskLeft)", source):
+            parts = path.with_suffix("").parts
+            if "guest" not in parts:  # its modules belong into a sandbox
+                importlib.import_module(".".join(parts[parts.index("src") + 1 :]))
+    found, left = [], [DelfError]
+    while left:
+        found.append(left.pop())
+        left += found[-1].__subclasses__()
+    return sorted({c for c in found if c.__module__.startswith("delf")}, key=lambda c: c.__name__)
+
+
+def an_error(cls):
+    """An error of a class, with all that its constructor takes."""
+    samples = {"folder": Path("/x"), "files": ("a", "b"), "headers": {"a": "b"}, "changed": True}
+    given = {
+        name: samples.get(name, name)
+        for name, parameter in inspect.signature(cls).parameters.items()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    }
+    kinds = inspect.signature(cls).parameters
+    ahead = [given.pop(n) for n in list(given) if kinds[n].kind is kinds[n].POSITIONAL_OR_KEYWORD]
+    return cls(*ahead, **given)
+
+
+def test_every_error_survives_pickling_and_copying():
+    classes = all_errors()
+    assert {OptionalDependencyError, SQLSchemaError, APIError, GoogleError} < set(classes)
+    for cls in classes:
+        error = an_error(cls)
+        error.seen_later = 7
+        again = [pickle.loads(pickle.dumps(error, protocol)) for protocol in range(6)]
+        for other in [*again, copy.copy(error), copy.deepcopy(error)]:
+            assert type(other) is cls
+            assert (str(other), other.args) == (str(error), error.args), cls
+            assert vars(other) == vars(error), cls
+            assert other.describe() == error.describe()
+
+
+def test_a_process_pool_raises_the_error_of_its_child():
+    pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork"))
+    with pool, pytest.raises(OptionalDependencyError) as info:
+        pool.submit(raise_one).result(30)
+    assert (info.value.package, info.value.hint) == ("delf-x", "pip install delf-x")
+
+
+def raise_one():
+    raise OptionalDependencyError("no x", package="delf-x")
 
 
 @pytest.mark.parametrize(

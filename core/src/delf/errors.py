@@ -8,6 +8,7 @@ next, ``for_model()`` is the text that a model may read. No message holds a secr
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 import shlex
 import sys
@@ -48,6 +49,14 @@ class DelfError(Exception):
         self.can_retry = self.default_can_retry if can_retry is None else can_retry
         if self.hint:
             self.add_note(f"hint: {self.hint}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild the error from its state, without ``__init__``, whose arguments differ by class.
+
+        So every error can be pickled and copied: a process pool sends it to its parent, which
+        would wait for ever for an error that cannot be made there.
+        """
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__
 
     def for_model(self) -> str:
         """The error as a model may read it: the message, without codes or user hints."""

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from delf.errors import ToolExecutionError
-from delf_confined import system
+from delf.machine.interpreter import own_python
 from delf_confined.limits import Limits
 from delf_confined.wire import LENGTH, receive, send
 
@@ -159,7 +159,7 @@ class Template:
         control, theirs = socket.socketpair()
         paths = [path for path in sys.path if os.path.isabs(path)]  # noqa: PTH117 - text
         environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-        command = [system.own_python(), "-I", "-X", "utf8", "-c", _BOOT, json.dumps(paths)]
+        command = [own_python(), "-I", "-X", "utf8", "-c", _BOOT, json.dumps(paths)]
         try:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
                 [*command, str(theirs.fileno())],

@@ -17,6 +17,7 @@ from typing import Final
 import click
 
 from delf.errors import ConfigurationError, DelfError
+from delf.machine.interpreter import is_frozen
 from delf.machine.own_files import make_private_folder
 from delf.packages.namesake import NAMESAKE
 from delf.terminal import visible
@@ -102,6 +103,11 @@ def _tool() -> tuple[list[str], bool]:
 
     With ``-I``, Python finds pip in its own folders only, wherever it is started.
     """
+    if is_frozen():
+        raise DelfError(
+            f"{sys.executable} is a frozen program: nothing can be installed into it",
+            hint="build the program again with the package in it",
+        )
     made_by = Path(sys.prefix, "pyvenv.cfg")
     of_uv = made_by.is_file() and re.search(r"^uv\s*=", made_by.read_text(), re.MULTILINE)
     uv = shutil.which("uv")

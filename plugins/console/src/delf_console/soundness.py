@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
+from delf.machine.interpreter import own_python
 from delf.packages.official import PLUGIN_PREFIX, all_packages, package_of
 from delf.plugins.discovery import installed, normalise
 from delf.plugins.shapes import faults, has, members
@@ -191,7 +192,7 @@ def import_warnings(name: str, distribution: str) -> Iterator[str]:
     module = _module_of(metadata.distribution(distribution), name, whole=True)
     if module is None:
         return
-    command = [sys.executable, "-c", _PROBE, module]
+    command = [own_python(), "-c", _PROBE, module]
     tried = [_try(command)]
     if tried[0].returncode != 0:
         return  # loading it tells why

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import delf_confined
-from delf.errors import SandboxUnavailableError
+from delf.errors import ConfigurationError, SandboxUnavailableError
+from delf.machine.interpreter import own_python
 from delf.protocols.sandbox import Limits
-from delf_confined import system
 from delf_sandbox.folders import remove_folder
 from delf_sandbox.wire import limits_by_name
 from delf_sandbox_local.process import LocalProcess
@@ -66,6 +66,10 @@ class ForkServer:
     """
 
     def __init__(self, zipapp: Path, python: str | None = None) -> None:
+        try:
+            interpreter = python or own_python()
+        except ConfigurationError as error:
+            raise SandboxUnavailableError(error.message, hint=error.hint) from error
         self._loop = asyncio.get_running_loop()
         self._guests: dict[int, LocalProcess] = {}
         self._early_ends: dict[int, list[Any]] = {}
@@ -77,7 +81,7 @@ class ForkServer:
         self._answer: asyncio.Future[dict[str, Any]] | None = None
         self._control, theirs = socket.socketpair()
         options = ("-P", "-s", "-S", "-X", "utf8")
-        command = [python or system.own_python(), *options, "-c", BOOT.format(source=SOURCE)]
+        command = [interpreter, *options, "-c", BOOT.format(source=SOURCE)]
         command += [str(zipapp), str(theirs.fileno()), str(os.getpid())]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell

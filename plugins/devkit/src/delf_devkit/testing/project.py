@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from delf.machine.interpreter import own_python
 from delf_devkit.testing.hosts import forget_modules, install_plugin
 from delf_devkit.testing.models import FILE_PREFIX, script
 
@@ -177,7 +178,7 @@ class DelfProject:
     def command(self, *arguments: str) -> list[str]:
         """The command line that :meth:`spawn` runs, for tests that need its process."""
         code = "import sys; from delf_cli.main import main; sys.argv[0] = 'delf'; sys.exit(main())"
-        return [sys.executable, "-c", code, *arguments]
+        return [own_python(), "-c", code, *arguments]
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         """Return all variables of a run: the user's without keys, the project's, and ``extra``."""

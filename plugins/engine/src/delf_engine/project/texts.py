@@ -16,6 +16,7 @@ OTHER_VARIABLES: Final = (
     "DELF_API_KEY",
     "DELF_DISABLE_PLUGINS",
     "DELF_PREFER_PLUGINS",
+    "DELF_PYTHON",
     "DELF_TRUST",
 )
 """Variables that are read elsewhere."""

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import platform
 import secrets
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncGenerator
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
 
+from delf.machine.interpreter import own_python
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
@@ -41,7 +40,7 @@ _LIMITS: Final = Limits(cpu_seconds=20.0, memory_bytes=512 * 1024 * 1024)
 # Limits that a script reaches at once, so that trying them takes little time.
 _MEMORY: Final = 256 * 1024 * 1024
 _CPU: Final = 0.5
-_CANARY: Final = (sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()")
+_CANARY: Final = ("-I", "-S", "-c", "import sys; sys.stdin.read()")
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -169,8 +168,7 @@ async def _bait() -> AsyncGenerator[_Bait]:
             stack.push_async_callback(_close, await asyncio.start_unix_server(visited, path))
         # The loop does not look after it: one that a script traces and kills has no end for its
         # parent before the tracer's, and Python 3.12 waits for that in the loop.
-        start = functools.partial(subprocess.Popen[bytes], _CANARY, stdin=subprocess.PIPE)
-        bait.process = await asyncio.to_thread(start, env={"DELF_BAIT": bait.secret})
+        bait.process = await asyncio.to_thread(_start, {"DELF_BAIT": bait.secret})
         stack.push_async_callback(_end, bait.process)
         yield bait
 
@@ -178,6 +176,10 @@ async def _bait() -> AsyncGenerator[_Bait]:
 async def _close(server: asyncio.Server) -> None:
     server.close()
     await server.wait_closed()
+
+
+def _start(environ: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([own_python(), *_CANARY], stdin=subprocess.PIPE, env=environ)  # noqa: S603
 
 
 async def _end(process: subprocess.Popen[bytes]) -> None:

@@ -13,7 +13,6 @@ import signal
 import sqlite3
 import stat
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -29,6 +28,7 @@ from sqlalchemy.pool import QueuePool
 
 import delf_confined
 from delf.errors import ConnectionFileNotFoundError
+from delf.machine.interpreter import own_python
 from delf.machine.own_files import make_private_file
 from delf_sql import sqlite_child
 from delf_sql.backends.base import Problem, Written, can_batch, first_line
@@ -111,7 +111,7 @@ class _Child:
         kept["SQLITE_TMPDIR"] = self._folder.name
         opening = opening._replace(writable=[*opening.writable, self._folder.name])
         # Without site-packages it starts sooner, and runs nobody's .pth files.
-        command = [sys.executable, "-I", "-S", sqlite_child.__file__]
+        command = [own_python(), "-I", "-S", sqlite_child.__file__]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=kept)  # noqa: S603 - ours
         self._idle = threading.Event()

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from delf.errors import DelfError, ToolRefusedError
+from delf.machine.interpreter import own_python
 from delf.messages import ModelRequest
 from delf.protocols.connection import (
     Allowed,
@@ -428,7 +429,7 @@ async def _verdict(connection: Any, proposed: ProposedCall) -> Any:
 async def _elsewhere(kind: type, seed: str) -> str | None:
     """Describe a class in a process with other hashes of text; None where it cannot be imported."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", _INSPECT, json.dumps(sys.path), kind.__module__, kind.__qualname__),
+        *(own_python(), "-c", _INSPECT, json.dumps(sys.path), kind.__module__, kind.__qualname__),
         env={**os.environ, "PYTHONHASHSEED": seed},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

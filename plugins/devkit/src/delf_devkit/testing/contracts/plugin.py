@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import metadata
@@ -17,6 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
+from delf.machine.interpreter import own_python
 from delf.plugins.discovery import normalise
 from delf.plugins.host import PluginHost
 from delf.plugins.report import PluginRecord
@@ -106,7 +106,7 @@ class PluginContract(Contract):
 
     def test_naming_imports_nothing_heavy(self) -> None:
         code = _PROBE.format(module=f"{self._module}.plugin")
-        command = [sys.executable, "-c", code]
+        command = [own_python(), "-c", code]
         result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         assert result.returncode == 0, result.stderr
         loaded = {name.partition(".")[0] for name in json.loads(result.stdout.splitlines()[-1])}

@@ -1,0 +1,95 @@
+"""The Python that child processes run; the program itself may be none, as a frozen one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+from delf.errors import ConfigurationError
+
+VARIABLE: Final = "DELF_PYTHON"
+"""The environment variable that names the interpreter."""
+
+_VERSION: Final = f"{sys.version_info[0]}.{sys.version_info[1]}"
+_NAME: Final = re.compile(r"python(\d+(\.\d+)?)?t?(\.exe)?", re.IGNORECASE)
+_PROBE: Final = "import sys; print('python', *sys.version_info[:2], sep=' ')"
+_SECONDS: Final = 20.0
+
+
+def own_python() -> str:
+    """Return the path of an interpreter of this process's version, for its child processes.
+
+    ``sys.executable`` is that interpreter in an ordinary process. In a program that was frozen
+    (PyInstaller, cx_Freeze, Nuitka) or that embeds Python it is the program, which would start
+    itself again and again; then a Python of the same version is looked for: the one that
+    ``DELF_PYTHON`` names, those of the installation, those on ``PATH``. Each of them is run once.
+
+    Raises:
+        ConfigurationError: When there is no such Python.
+    """
+    return _own_python(os.environ.get(VARIABLE), sys.executable, is_frozen())
+
+
+def is_frozen() -> bool:
+    """Tell whether the program was packed with its modules; Nuitka marks compiled modules."""
+    main = sys.modules.get("__main__")
+    return bool(getattr(sys, "frozen", False)) or hasattr(main, "__compiled__")
+
+
+@cache
+def _own_python(named: str | None, program: str | None, frozen: bool) -> str:
+    if named:
+        if _is_python(named):
+            return named
+        raise ConfigurationError(
+            f"{VARIABLE} is {named!r}, which is not a Python {_VERSION}",
+            hint=f"give the path of a Python {_VERSION}, or unset it",
+        )
+    if program and not frozen and _NAME.fullmatch(os.path.basename(program)):  # noqa: PTH119
+        return program
+    for candidate in _candidates(frozen):
+        if candidate != program and _is_python(candidate):
+            return candidate
+    kind = "a frozen program" if frozen else "not a Python interpreter"
+    raise ConfigurationError(
+        f"{program or 'this program'} is {kind}, and no Python {_VERSION} was found that its "
+        "child processes can run",
+        hint=f"install Python {_VERSION} on this machine, or name it: {VARIABLE}=/path/to/python",
+    )
+
+
+def _candidates(frozen: bool) -> Iterator[str]:
+    names = (f"python{_VERSION}", "python3", "python")
+    if not frozen:
+        for folder in dict.fromkeys((sys.exec_prefix, sys.base_exec_prefix)):
+            yield f"{folder}/bin/{names[0]}"
+    for name in names:
+        # A relative entry of PATH would let the working folder choose the interpreter.
+        entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        path = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))  # noqa: PTH117
+        if (found := shutil.which(name, path=path)) is not None:
+            yield found
+
+
+def _is_python(path: str) -> bool:
+    """Run a program once, without the variables of the caller, to see what it is."""
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell
+            [path, "-I", "-S", "-c", _PROBE],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+            env={},
+            cwd="/",
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return False
+    wanted = f"python {sys.version_info[0]} {sys.version_info[1]}"
+    return done.stdout.decode("ascii", "replace").strip() == wanted
