@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -109,9 +110,15 @@ def test_a_task_is_left_where_nobody_meant_to_stop_it(tmp_path, number):
         for line in process.stderr:
             if "hold" in line:
                 break
+        began = time.monotonic()
+        assert delf("runs", "list", cwd=tmp_path).returncode == 0  # its last event gets older
+        worked = time.monotonic() - began
         process.send_signal(number)
         _, said = process.communicate(timeout=20)
     assert process.returncode == 128 + number
+    told = re.search(r"interrupted · ([\d.]+) s", said)
+    assert told
+    assert float(told[1]) > worked - 0.1, "the time until its end, not until its last event"
     assert f"{number.name} ended its process; it can be resumed" in said
     assert re.search(r"\nhint: delf resume [0-9a-f]{7}\n$", said)
     (task,) = json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout)

@@ -40,6 +40,10 @@ def _prints(node: ast.AST) -> bool:
     return isinstance(function, ast.Name) and function.id == "print"
 
 
+def _waits_for(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "asyncio.wait_for"
+
+
 def _is_not_implemented(node: ast.AST) -> bool:
     return isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node)
 
@@ -58,6 +62,13 @@ def test_no_failure_is_swallowed() -> None:
 def test_only_the_command_line_prints() -> None:
     found = list(_places(_prints, but=PRINTERS))
     assert not found, "\n".join(found)
+
+
+def test_no_cancellation_is_swallowed() -> None:
+    """``asyncio.wait_for`` of Python 3.11 drops one that comes as the wait ends: a lost Ctrl-C."""
+    guest = ROOT / "libs/sandbox/src/delf_sandbox/guest"
+    found = list(_places(_waits_for, but=(guest,)))
+    assert not found, "use asyncio.timeout: " + "\n".join(found)
 
 
 def test_nothing_is_left_unwritten() -> None:

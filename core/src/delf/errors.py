@@ -435,6 +435,17 @@ class UnrecordedCallError(TaskLeftError):
 # Comparing takes time with the length of both; what is longer was not mistyped.
 _MOST_COMPARED: Final = 2000
 _LONGEST_COMPARED: Final = 100
+# What other libraries call an option of an agent; none of these words looks like ours.
+_MEANT: Final = {
+    **dict.fromkeys(("model", "model_name", "model_id", "language_model"), "llm"),
+    **dict.fromkeys(("instructions", "system", "system_message", "prompt"), "system_prompt"),
+    **dict.fromkeys(("budget", "max_cost", "cost_limit", "max_budget"), "budget_usd"),
+    **dict.fromkeys(("retries", "max_retries"), "retry_count"),
+    **dict.fromkeys(("functions", "toolsets", "connections"), "tools"),
+    **dict.fromkeys(("output_type", "result_type", "response_model", "response_format"), "output"),
+    **dict.fromkeys(("on_approval", "approval_callback"), "on_confirm"),
+    **dict.fromkeys(("conversation", "history"), "chat"),
+}
 
 
 def check_one_of(what: str, value: object, allowed: Iterable[str]) -> None:
@@ -479,6 +490,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         ``"; did you mean 'x'?"``, or an empty string when nothing is close.
     """
     listed = list(islice(known, _MOST_COMPARED))
+    if (meant := _MEANT.get(name.lower())) in listed:
+        return f"; did you mean {meant!r}?"
     close = difflib.get_close_matches(name[:_LONGEST_COMPARED], listed, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 

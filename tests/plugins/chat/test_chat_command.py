@@ -151,14 +151,15 @@ class TestTasks:
 
 class TestInterrupts:
     def test_ctrl_c_stops_the_task_and_not_the_session(self, talk):
-        chat = talk("await hold()", "print('still here')", flags=("-v",))
+        chat = talk("print('half')\nawait hold()", "print('still here')", flags=("-v",))
         chat.say("wait", "→ 1 hold")
         chat.send(CTRL_C)
-        chat.expect("stopped · ")
+        assert "printed before it was stopped:\n  half\n" in chat.expect("stopped · ")
         chat.then("go on", "still here")
         shown = chat.then("/history", "still here")
         assert "user: wait\n" in shown
-        assert "assistant: (This task was not completed: " in shown
+        assert "assistant: half\n" in shown
+        assert "(This task was not completed: " in shown
         chat.then("/cost", "2 tasks · $0.0200")  # the one that was stopped, too
         assert chat.leave() == 0
         assert "Traceback" not in chat.text

@@ -9,8 +9,11 @@ import gc
 import importlib
 import signal
 import sys
+import threading
+from typing import Any
 
 _OBJECTS = 200_000
+_AGAIN_SECONDS = 0.02
 
 
 def main() -> int:
@@ -33,11 +36,28 @@ def _run() -> int:
     except ModuleNotFoundError:
         return _without_commands(sys.argv[1:])
     program = importlib.import_module("delf_cli.main")
-    signal.signal(signal.SIGINT, handler)
+    sys.unraisablehook = _interrupt_again
     try:
+        signal.signal(signal.SIGINT, handler)
         return program.main()
     except KeyboardInterrupt:
         return 130
+    finally:
+        if handler is signal.default_int_handler:  # nothing is left to be done in order
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _interrupt_again(failure: sys.UnraisableHookArgs) -> Any:
+    """Repeat a Ctrl-C that Python would drop, as it does in finalizers and weak references.
+
+    The import system uses weak references, so that an early Ctrl-C was lost now and then.
+    """
+    if not issubclass(failure.exc_type, KeyboardInterrupt):
+        return sys.__unraisablehook__(failure)
+    main_thread = threading.main_thread().ident or 0  # only a signal to it ends its waiting
+    again = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, (main_thread, signal.SIGINT))
+    again.daemon = True
+    return again.start()
 
 
 def _without_commands(words: list[str]) -> int:

@@ -311,6 +311,7 @@ async def _check_edit(
 async def _next(live: AsyncIterator[Event]) -> Event | None:
     """The next event, or None after a while without."""
     try:
-        return await asyncio.wait_for(anext(live), _LOOK_SECONDS)
+        async with asyncio.timeout(_LOOK_SECONDS):
+            return await anext(live)
     except (TimeoutError, StopAsyncIteration):
         return None

@@ -129,16 +129,23 @@ def show_stopped(events: Sequence[Event], screen: Screen) -> bool:
 
     if not events or not isinstance(events[-1], TaskFinished):
         return False
-    show_end(past_response(events, events[-1]), screen)
+    response = past_response(events, events[-1])
+    show_printed(response, screen)
+    show_end(response, screen)
     return True
 
 
-def show_failure(response: Response, screen: Screen) -> None:
-    """Write why a task failed, and what its script had printed."""
+def show_printed(response: Response, screen: Screen) -> None:
+    """Write what the script of a task without an answer had printed."""
     printed = response.text if response.text.strip() else printed_so_far(response.events)
     if printed.strip():
         screen.line(f"printed {response.before_it_ended}:", "dim")
         screen.line("\n".join(f"  {line}" for line in printed.rstrip().splitlines()))
+
+
+def show_failure(response: Response, screen: Screen) -> None:
+    """Write why a task failed, and what its script had printed."""
+    show_printed(response, screen)
     if response.exception is None:
         say("error", response.error or "the task failed")
 

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -365,6 +366,7 @@ def _do(
 
     if live is not None:
         live.start()
+    began = time.monotonic()
     try:
         return run_until_done(work, lambda: agent.leave() if any(kept) else None), None
     except errors.InterruptedRunError as stop:
@@ -374,7 +376,8 @@ def _do(
             return past_response(seen, seen[-1]), stop
         if not (any(kept) and seen):
             raise
-        return left_response(seen, f"{stop} ended its process; it can be resumed"), stop
+        why = f"{stop} ended its process; it can be resumed"
+        return left_response(seen, why, time.monotonic() - began), stop
     finally:
         if live is not None:
             live.stop()

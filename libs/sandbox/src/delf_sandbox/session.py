@@ -172,7 +172,8 @@ class WireSession(asyncio.BufferedProtocol):
             SandboxUnavailableError: When it did not start, and why.
         """
         try:
-            await asyncio.wait_for(asyncio.shield(self._booted), timeout)
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(self._booted)
         except TimeoutError:
             self._process.kill()
             raise SandboxUnavailableError(

@@ -325,7 +325,8 @@ class SlackChannel:
             if self._is_closing or time.monotonic() > end:
                 return None
             with suppress(TimeoutError, StopAsyncIteration):
-                await asyncio.wait_for(anext(live), _LOOK_SECONDS)
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await anext(live)
 
     def _soon(self, work: Coroutine[Any, Any, None]) -> None:
         """Do what no decision waits for; a failure of it is a warning."""

@@ -134,7 +134,8 @@ class Repl:
             if not self._reader.interactive:
                 self._tally.failed += 1
             with contextlib.suppress(TimeoutError):  # an agent of another loop ends it there
-                await asyncio.wait_for(ended.wait(), _END_SECONDS if seen else 0)
+                async with asyncio.timeout(_END_SECONDS if seen else 0):
+                    await ended.wait()
             self._say(live, lambda: self._show_stopped(seen))
         except DelfError as error:
             failure = error

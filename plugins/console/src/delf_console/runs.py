@@ -273,7 +273,8 @@ async def events_of(journal: SharedJournal, name: str, *, follow: bool) -> Async
     while follow:
         state = (await journal.task(name)).state
         try:
-            event = await asyncio.wait_for(anext(live), LOOK_SECONDS)
+            async with asyncio.timeout(LOOK_SECONDS):
+                event = await anext(live)
         except TimeoutError:
             if state is TaskState.INTERRUPTED:
                 click.echo("interrupted: the process that worked on it is gone", err=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-import threading
 from collections.abc import (
     AsyncGenerator,
     Callable,
@@ -381,10 +380,7 @@ class Agent(FixedAttributes, Generic[T]):
             AgentStateError: When called from the event loop that the agent works on.
         """
         UnknownKeywordError.check("run", given, RUN)
-        elsewhere = threading.current_thread() is not threading.main_thread()
-        request = self._requests.make(
-            task, timeout, patient=elsewhere, bounded=timeout is not None, **given
-        )
+        request = self._requests.make(task, timeout, bounded=timeout is not None, **given)
         return self._home.call(lambda runtime: self._run(runtime, request))
 
     @overload

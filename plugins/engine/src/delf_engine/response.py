@@ -190,20 +190,20 @@ def _object(plain: Any, output: Output[Any] | None) -> Any:
     return plain if output is None or plain is None else output.value(plain)
 
 
-def left_response(events: Sequence[Event], why: str) -> Response[Any]:
+def left_response(events: Sequence[Event], why: str, seconds: float) -> Response[Any]:
     """The response of a task that has no end, from its events.
 
     Args:
         events: All of them.
         why: Why it did not go on.
+        seconds: How long it was worked on; its last event may be much older than its end.
     """
-    took = events[-1].at - events[0].at
     return Response(
         text="",
         status=False,
         error=why,
         cost_usd=cost_of(events),
-        duration_ms=round(took * 1000),
+        duration_ms=round(seconds * 1000),
         events=events,
         files={},
         exception=None,

@@ -51,7 +51,8 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
                 hint="it will as soon as it can; delf runs show tells",
             )
         try:
-            await asyncio.wait_for(anext(coming), _LOOK_SECONDS)
+            async with asyncio.timeout(_LOOK_SECONDS):
+                await anext(coming)
         except TimeoutError:
             continue  # perhaps its process is gone, and nobody has it in hand any more
     return record.state is TaskState.STOPPED

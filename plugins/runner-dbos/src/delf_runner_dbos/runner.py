@@ -148,7 +148,8 @@ class Runner:
     async def _pause(self, seconds: float) -> None:
         """Wait for so long, or until it is to end."""
         try:
-            await asyncio.wait_for(self._end.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._end.wait()
         except TimeoutError:
             return
 
@@ -187,7 +188,8 @@ class Runner:
     async def _permit(self) -> AsyncGenerator[bool]:
         """A place among the tasks that this runner does at once, if there is one soon."""
         try:
-            await asyncio.wait_for(self._permits.acquire(), PERMIT_SECONDS)
+            async with asyncio.timeout(PERMIT_SECONDS):
+                await self._permits.acquire()
         except TimeoutError:
             yield False
             return

@@ -311,8 +311,8 @@ class MontySession:
     def _caller(self, connection: str, method: str) -> Callable[..., Any]:
         async def call(*args: Any, **kwargs: Any) -> Any:
             timeout = kwargs.pop("__delf_timeout__", None)
-            making = self._call(connection, method, args, kwargs)
-            return await (making if timeout is None else asyncio.wait_for(making, timeout))
+            async with asyncio.timeout(timeout):
+                return await self._call(connection, method, args, kwargs)
 
         call.__name__ = method or connection
         return call

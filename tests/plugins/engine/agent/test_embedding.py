@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -30,10 +31,10 @@ def recorded(tmp_path, *scripts: str) -> str:
 def test_run_in_one_thread_and_approve_in_another(tmp_path):
     with Agent([pay], llm=recorded(tmp_path, PAY), sandbox="local") as agent:
         done = []
+        assert agent.get_pending_approvals() == []  # from now on, calls wait for this program
         thread = threading.Thread(target=lambda: done.append(agent.run("x", timeout=30)))
         thread.start()
-        while not (waiting := agent.get_pending_approvals()) and thread.is_alive():
-            time.sleep(0.01)
+        waiting = until_now(agent.get_pending_approvals)
         assert agent.approve(waiting[0]["request_id"])
         thread.join()
     assert done[0].text.strip() == "paid 3"
@@ -52,11 +53,17 @@ def test_the_main_thread_may_run_while_another_decides(tmp_path):
         assert agent.run("x", timeout=30).text.strip() == "paid 3"
 
 
-def test_where_nobody_looks_a_call_is_turned_down_at_once(tmp_path):
+@pytest.mark.parametrize("where", ["the main thread", "a thread of a web framework"])
+def test_where_nobody_looks_a_call_is_turned_down_at_once(tmp_path, where):
     model = recorded(tmp_path, PAY)
     with Agent([pay], llm=model, sandbox="local", retry_count=0) as agent:
-        response = agent.run("x")
+        if where == "the main thread":
+            response = agent.run("x")
+        else:
+            with ThreadPoolExecutor(1) as pool:
+                response = pool.submit(agent.run, "x").result(30)
     assert "nobody could be asked" in str(response.error)
+    assert "on_confirm=… or wait_approvals=True" in str(response.error)
     assert response.duration_ms < 20_000
 
 

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _UNASKED: Final = "it needs a person's approval and nobody could be asked"
 _TO_DO: Final = (
     "run it on a terminal, let it wait for `delf approvals` (--wait-approvals), allow it "
-    "(--approve all), or give a program on_confirm"
+    "(--approve all); a program gives on_confirm=… or wait_approvals=True"
 )
 NOBODY: Final = f"{_UNASKED}; {_TO_DO}"
 

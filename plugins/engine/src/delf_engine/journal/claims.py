@@ -59,10 +59,15 @@ class Claims:
         self.before.pop(task_id, None)
         if isinstance(journal, SharedJournal):
             try:
-                await to_its_end(asyncio.wait_for(journal.release(task_id), _RELEASE_SECONDS))
+                await to_its_end(self._release(journal, task_id))
             except (DelfError, TimeoutError) as error:
                 why = str(error) or "the journal does not answer"
                 _log.warning("task %s is not free for others yet: %s", task_id, why)
+
+    @staticmethod
+    async def _release(journal: SharedJournal, task_id: str) -> None:
+        async with asyncio.timeout(_RELEASE_SECONDS):
+            await journal.release(task_id)
 
     async def take_up(
         self, journal: Journal, task_id: str, *, past_limit: bool = False

@@ -179,7 +179,8 @@ async def _close(server: asyncio.Server) -> None:
 
 
 def _start(environ: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([own_python(), *_CANARY], stdin=subprocess.PIPE, env=environ)  # noqa: S603
+    command = [own_python(), *_CANARY]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, env=environ, process_group=0)  # noqa: S603
 
 
 async def _end(process: subprocess.Popen[bytes]) -> None:

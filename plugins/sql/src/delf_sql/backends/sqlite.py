@@ -113,7 +113,13 @@ class _Child:
         # Without site-packages it starts sooner, and runs nobody's .pth files.
         command = [own_python(), "-I", "-S", sqlite_child.__file__]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=kept)  # noqa: S603 - ours
+        self._process = subprocess.Popen(  # noqa: S603 - ours
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            env=kept,
+            process_group=0,  # the terminal's Ctrl-C is for the program, which ends its children
+        )
         self._idle = threading.Event()
         try:
             (self.passed_over,) = self._ask(tuple(opening))
