@@ -367,7 +367,7 @@ def test_json_of_conversations_and_of_the_demo(here):
     deleted = written(here, "chat", "delete", name, "--json")
     checked("delf chat delete", [deleted])
     assert (deleted["conversations"], deleted["messages"]) == (listed, 4)
-    lines = delf("demo", "--recorded", "--approve", "all", "--json", cwd=here).stdout.splitlines()
+    lines = delf("demo", "--approve", "all", "--json", cwd=here).stdout.splitlines()
     assert len(lines) == 2
     checked("delf demo", map(json.loads, lines))
 

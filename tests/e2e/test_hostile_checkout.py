@@ -180,7 +180,7 @@ AS_TYPED = (
     ("plugins",),
     ("plugins", "install", "no-such-plugin-at-all"),
     ("run", "say hi", "--llm", "gpt-4o"),
-    ("demo", "--recorded", "--approve", "none"),
+    ("demo", "--approve", "none"),
 )
 
 

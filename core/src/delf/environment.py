@@ -1,4 +1,4 @@
-"""The environment that settings are read from: the process's own over a ``.env`` file.
+"""The environment that settings are read from: the process's own over ``.env`` over kept keys.
 
 Nothing here writes to ``os.environ``: two projects in one process keep their own variables. A
 ``.env`` file counts once its folder is trusted, see :mod:`delf.trust.decisions`.
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, Literal, ParamSpec, Self, TypeAlias, TypeVar
 
 from delf.errors import ConfigurationError
+from delf.machine.kept_keys import own_variables
 from delf.records import dataclass
 from delf.trust.decisions import Trust
 from delf.trust.folders import ENV_FILE, project_folder, read_file, working_folder
@@ -178,12 +179,12 @@ def current_environ() -> Mapping[str, str]:
     """The environment that settings are read from.
 
     Inside :func:`using_environ` the one given there, else the process's own over the
-    ``.env`` of the working directory, where that is trusted.
+    ``.env`` of the working directory, where that is trusted, over the keys of `delf keys`.
     """
     place = _current.get()
     if place is not None:
         return place.environ
-    return {**_own_variables(), **os.environ}
+    return {**own_variables(), **_of_env_file(), **os.environ}
 
 
 def current_folder() -> Path:
@@ -202,7 +203,7 @@ def current_trust() -> Trust:
     return Trust.here()
 
 
-def _own_variables() -> dict[str, str]:
+def _of_env_file() -> dict[str, str]:
     path = Path(ENV_FILE)
     if not path.exists():
         return {}

@@ -54,7 +54,7 @@ class DelfError(Exception):
         """Rebuild the error from its state, without ``__init__``, whose arguments differ by class.
 
         So every error can be pickled and copied: a process pool sends it to its parent, which
-        would wait for ever for an error that cannot be made there.
+        would wait forever for an error that cannot be made there.
         """
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__
 
@@ -124,8 +124,13 @@ class EnvironmentKeyError(ConfigurationError):
     code = "ERR-ENV-001"
 
     def __init__(self, message: str, *, variable: str, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint or f"set {variable} in the environment or in .env")
+        super().__init__(message, hint=hint or key_hint(variable))
         self.variable = variable
+
+
+def key_hint(variable: str) -> str:
+    """Return what to do where a variable is missing."""
+    return f"delf keys set {variable}, which asks for it and keeps it; or export {variable}=…"
 
 
 class ConnectionConfigurationError(ConfigurationError):
@@ -138,7 +143,10 @@ class ConnectionFileNotFoundError(ConfigurationError):
     """A file that a connection needs (credentials, a specification) does not exist."""
 
     code = "ERR-CONN-002"
-    default_hint = "a relative path starts at the working folder"
+    default_hint = (
+        "put the file there, or correct its path; in delf.toml a relative path starts at the "
+        "folder of delf.toml"
+    )
 
 
 class ToolDefinitionError(ConfigurationError):

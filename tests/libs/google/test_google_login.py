@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 import urllib.parse
 import urllib.request
@@ -144,6 +145,10 @@ def test_without_a_project(google: GoogleServer, project: DelfProject) -> None:
     wrong = project.run("google", "login", "-c", "docs")
     assert wrong.exit_code == 2
     assert "no OAuth client is named" in wrong.stderr
+    typed = shlex.split(wrong.stderr.partition("hint: give its file: ")[2].strip())
+    nowhere = project.run(*typed[1:])
+    assert "'FILE.json' cannot be read" in nowhere.stderr
+    assert "https://console.cloud.google.com/apis/credentials" in nowhere.stderr
 
 
 def test_a_wider_login_is_enough(google: GoogleServer, project: DelfProject) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from delf.machine.kept_keys import KeptKeys
 from delf_demo import command
 from delf_demo.shop import make_shop
-from delf_model_providers.families import SPOKEN
 from support.program import DELF, delf, environment
 from support.terminal import TerminalProcess
 
@@ -88,31 +88,18 @@ def test_a_folder_with_odd_characters(tmp_path):
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize(
-    ("environ", "recorded", "model"),
-    [
-        ({}, False, "recorded:"),
-        ({"OPENAI_API_KEY": "k"}, False, "gpt-"),
-        ({"ANTHROPIC_API_KEY": "k"}, False, "claude-"),
-        ({"GEMINI_API_KEY": "k"}, False, "gemini-"),
-        ({"OPENAI_API_KEY": "k"}, True, "recorded:"),
-        ({"OPENAI_API_KEY": ""}, False, "recorded:"),
-    ],
-)
-def test_which_model(monkeypatch, environ, recorded, model):
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    chosen, why = command.choose_model(None, SPOKEN, recorded=recorded)
-    assert chosen.startswith(model)
-    assert "k" not in why.split()
+@pytest.mark.parametrize("key", ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "DELF_API_KEY"])
+def test_the_recording_is_used_whatever_keys_there_are(monkeypatch, key):
+    monkeypatch.setenv(key, "sk-secret")
+    KeptKeys.here().keep("GEMINI_API_KEY", "sk-kept")
+    assert command.choose_model(None)[0].startswith("recorded:")
 
 
 def test_a_given_model(tmp_path):
-    assert command.choose_model("m", SPOKEN, recorded=False)[0] == "m"
+    assert command.choose_model("m")[0] == "m"
     result = delf("demo", "--llm", "recorded:nope.jsonl", cwd=tmp_path)
     assert result.returncode == 2
     assert "there is no recording" in result.stderr
-    assert delf("demo", "--llm", "m", "--recorded", cwd=tmp_path).returncode == 2
 
 
 def test_the_recording_says_that_it_is_written_by_hand():
@@ -121,7 +108,7 @@ def test_the_recording_says_that_it_is_written_by_hand():
 
 
 def test_a_model_that_is_set_for_other_tasks_is_not_asked(tmp_path):
-    result = delf("demo", "--recorded", cwd=tmp_path, env={"DELF_LLM": "gpt-4o-mini"})
+    result = delf("demo", cwd=tmp_path, env={"DELF_LLM": "gpt-4o-mini"})
     assert result.returncode == 0, result.stderr
     assert "OPENAI_API_KEY" not in result.stderr
 
@@ -155,7 +142,7 @@ def test_a_shop_to_try_tasks_on(tmp_path):
 
 
 def test_at_eighty_columns_nothing_is_wrapped_by_the_terminal(tmp_path):
-    command = [DELF, "demo", "--recorded", "--approve", "all"]
+    command = [DELF, "demo", "--approve", "all"]
     with TerminalProcess(
         command, env=environment(COLUMNS="80"), cwd=tmp_path, columns=80
     ) as terminal:

@@ -228,3 +228,20 @@ def test_clients_of_vaults_among_settings_are_asked_nothing():
         _cache: dict[str, str] = PrivateAttr(default_factory=lambda: {"a": "b"})
 
     assert list(secrets_of_settings(Held())) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["client_secrets.json", "keys/sa.json", "/srv/keys/x.pem", "~/.ssh/id.key", "{here}"]
+)
+def test_the_path_of_a_secret_is_none(tmp_path, path):
+    path = path.format(here=tmp_path)
+    options = {"credentials": path, "private_key": path, "oauth_token": [path]}
+    assert set(secrets_of_options(options)) == set()
+    assert set(secrets_of_environ({"MY_SECRET_KEY": path})) == set()
+
+
+@pytest.mark.parametrize(
+    "secret", ["/9j+Zm9vYmFy/QUJDREVG", "hunter2.secret", "a/b/c.jsonx", "~nobody1"]
+)
+def test_a_secret_that_looks_like_a_path_is_one(secret):
+    assert secret in set(secrets_of_options({"credentials": secret}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delf.errors import FolderNotTrustedError
+from delf.machine.kept_keys import own_variables
 from delf_cli import colours
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ class State:
             from delf_engine.redact import Redactor
             from delf_engine.secrets import secrets_of_environ
 
-            self.redactor = Redactor(secrets_of_environ(os.environ))
+            self.redactor = Redactor(secrets_of_environ(own_variables()))
             try:
                 keys = self.discover().providers.keys
-                self.redactor.learn("keys", [*secrets_of_environ(os.environ, keys)])
+                self.redactor.learn("keys", [*secrets_of_environ(own_variables(), keys)])
                 found = tuple(self.load_project(ask=False).secrets())
             except Exception:  # whatever it is, it is told already: this serves to tell of failures
                 return self.redactor
@@ -118,7 +118,7 @@ class State:
         from delf.plugins import discovery
         from delf.plugins.host import PluginHost
 
-        variables = dict(os.environ if environ is None else environ)
+        variables = dict(own_variables() if environ is None else environ)
         asked = (self.no_plugins, self.plugin, variables, discovery.installed())
         if self.found is None or self.found[0] != asked:
             extra = [discovery.from_file(path) for path in self.plugin]

@@ -12,6 +12,7 @@ import click
 from delf.errors import ConfigurationError
 from delf_google.connection import SCOPES, GoogleConnection
 from delf_google.credentials import client_of, is_login, read_json
+from delf_google.errors import LOGIN
 from delf_google.login import can_browse, revoke, sign_in
 from delf_google.store import TokenStore
 
@@ -27,7 +28,6 @@ connections_option = click.option(
 )
 credentials_option = click.option(
     "--credentials",
-    type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
     help="The OAuth client (client_secrets.json), if no connection names it.",
 )
@@ -194,7 +194,7 @@ def _logins(
         if path is None:
             raise ConfigurationError(
                 f"{connection.name}: no OAuth client is named",
-                hint="set oauth_credentials, or give --credentials client_secrets.json",
+                hint=f"give its file: {LOGIN} -c {connection.name} --credentials FILE.json",
             )
         info = read_json(path, connection.name)
         if is_login(info):

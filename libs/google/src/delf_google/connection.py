@@ -15,7 +15,7 @@ from delf.tools.action import actions_of
 from delf.tools.connection import Connection
 from delf.tools.permissions import is_allowed, needs_confirmation
 from delf_google.credentials import Tokens
-from delf_google.errors import LOGIN
+from delf_google.errors import GET_CREDENTIALS, LOGIN
 from delf_google.settings import GoogleOptions, GoogleSettings
 from delf_google.transport import Transport
 
@@ -51,7 +51,7 @@ class GoogleConnection(Connection):
         for path in (own.oauth_credentials, own.service_account):
             if path is not None and not Path(path).expanduser().is_file():
                 raise ConnectionFileNotFoundError(
-                    f"{self.name}: there is no file of credentials {path!r}"
+                    f"{self.name}: there is no file of credentials {path!r}", hint=GET_CREDENTIALS
                 )
         needed = self.needed_scopes()
         tokens = Tokens(self.name, own, needed, self.keep_secret, self._login_command())

@@ -17,7 +17,7 @@ from delf.errors import (
     ConnectionUnavailableError,
     KeyAddressError,
 )
-from delf_google.errors import LOGIN, LoginError
+from delf_google.errors import GET_CREDENTIALS, LOGIN, LoginError
 from delf_google.settings import GoogleSettings
 from delf_google.store import TokenStore
 
@@ -223,7 +223,8 @@ def read_json(path: str, name: str) -> dict[str, Any]:
         found: Any = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
         raise ConnectionFileNotFoundError(
-            f"{name}: the credentials {path!r} cannot be read: {error.strerror}"
+            f"{name}: the credentials {path!r} cannot be read: {error.strerror}",
+            hint=GET_CREDENTIALS,
         ) from None
     except ValueError:
         found = None

@@ -9,6 +9,10 @@ from typing import Any, Final, cast
 from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
 
 LOGIN: Final = "delf google login"
+GET_CREDENTIALS: Final = (
+    "make one at https://console.cloud.google.com/apis/credentials (OAuth client ID, Desktop app) "
+    "and download it as JSON; or give the path where it is"
+)
 _MISSING_SCOPE: Final = {"insufficientPermissions", "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}
 _RATES: Final = {
     "rateLimitExceeded",

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from delf.environment import Source, SourcedText, source_of
-from delf.errors import EnvironmentKeyError, KeyAddressError, ModelConfigurationError
+from delf.errors import EnvironmentKeyError, KeyAddressError, ModelConfigurationError, key_hint
 from delf.llm import AUTO, LLMConfig
 from delf.protocols.model import ModelContext
 from delf.providers import Providers
@@ -96,8 +96,7 @@ class Endpoint:
             raise EnvironmentKeyError(
                 f"the model {self.model!r} needs a key: {self.missing} is not set",
                 variable=self.missing,
-                hint=f"set {self.missing} in the environment or in .env, "
-                f"or give LLMConfig(api_key=…) or providers={{{self.provider!r}: …}}",
+                hint=f"{key_hint(self.missing)}; a program can give LLMConfig(api_key=…)",
             )
 
 

@@ -156,6 +156,8 @@ def by_status(
     if status == 401 or (status in (400, 403) and _BAD_KEY.search(said)):
         message = f"{who} rejected the key ({endpoint.key_source}): {said}"
         hint = "check the key; it may be mistyped, expired or of another provider"
+        if endpoint.key_source.isupper():
+            hint += f"; delf keys set {endpoint.key_source} keeps another one"
     elif status == 403:
         message = f"{who} refuses access to {model!r}: {said}"
         hint = "check what this key may use, and whether the provider serves this country"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from delf.errors import ConfigurationError
+from delf.machine.kept_keys import KeptKeys
 from delf_cli.complete import completes, document
 from delf_cli.lazy import BareGroup
 from delf_cli.state import state_of
@@ -169,10 +170,17 @@ def _given(project: Project) -> Iterator[tuple[str, Any, str]]:
 def _variables(project: Project, section: str, name: str) -> Iterator[tuple[str, Any, str]]:
     """The settings that come from variables of a connection's or a plugin's own."""
     prefix = f"DELF_{name.upper().replace('-', '_')}_"
+    kept = KeptKeys.here().values(os.environ)
     for variable, value in sorted(project.environ.items()):
         if variable.startswith(prefix) and value:
-            origin = variable if variable in os.environ else f".env: {variable}"
+            origin = _origin_of(variable, is_kept=kept.get(variable) == value)
             yield f"{section}.{variable.removeprefix(prefix).lower()}", value, origin
+
+
+def _origin_of(variable: str, *, is_kept: bool) -> str:
+    if variable in os.environ:
+        return variable
+    return f"{'delf keys' if is_kept else '.env'}: {variable}"
 
 
 def _value(project: Project, key: str) -> Any:

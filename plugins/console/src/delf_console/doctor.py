@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import platform
 import shlex
 import sys
@@ -17,6 +16,7 @@ import click
 from delf import __version__
 from delf.errors import ConfigurationError, DelfError, JournalUnavailableError
 from delf.hookspecs import DISTRIBUTION
+from delf.machine.kept_keys import own_variables
 from delf.packages import namesake
 from delf.packages.official import how_to_install, packages, usual
 from delf.specs import (
@@ -160,7 +160,7 @@ def _examine(state: State) -> Iterator[Finding]:
     except DelfError as error:
         yield Finding(area="config", status="problem", text=error.message, hint=error.hint)
         host = state.discover()
-        yield from (*_plugins(host), *_keys(host, os.environ))
+        yield from (*_plugins(host), *_keys(host, own_variables()))
         return
     host = state.discover(project.environ)
     found = [*_plugins(host), *asyncio.run(_sandboxes(host, project, config))]

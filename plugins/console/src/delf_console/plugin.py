@@ -13,6 +13,7 @@ _COMMANDS: Final = (
     ("runs", "Look at the tasks in the journal.", "runs:runs"),
     ("journal", "Manage the journal: its size, old tasks, copies.", "journal:journal"),
     ("quickstart", "Ask three questions and write delf.toml.", "quickstart:quickstart"),
+    ("keys", "Keep keys of model providers for yourself.", "keys:keys"),
     ("config", "Show the configuration, and change it.", "config:config"),
     ("doctor", "Check whether tasks can run on this machine.", "doctor:doctor"),
     ("inspect", "Show what a connection can do.", "inspect:inspect"),

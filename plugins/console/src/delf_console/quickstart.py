@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import os
 import shlex
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from delf.errors import ConfigurationError, DelfError, LLMExecutionError
+from delf.errors import ConfigurationError, DelfError, EnvironmentKeyError, LLMExecutionError
+from delf.machine.kept_keys import KeptKeys, own_variables
 from delf.machine.own_files import write_private
 from delf.providers import Providers
 from delf_cli import errors
@@ -82,7 +83,11 @@ def quickstart(
         chosen = _chosen(typed, offered, base_url)
         if not no_call:
             click.echo(f"asking {chosen.model} …", err=True)
-            asyncio.run(_call(state, chosen))
+            try:
+                asyncio.run(_call(state, chosen))
+            except EnvironmentKeyError as missing:
+                _keep_key(missing)
+                asyncio.run(_call(state, chosen))
             click.echo(f"{chosen.model} answers", err=True)
         return chosen
 
@@ -106,6 +111,22 @@ def quickstart(
         click.echo(f"  cd {shlex.quote(str(folder))}")
     task = "Which tables are there, and how many rows has each?" if section else "What day is it?"
     click.echo(f'  delf run "{task}"')
+
+
+def _keep_key(missing: EnvironmentKeyError) -> None:
+    """Ask for a key that is missing, and keep it as `delf keys` does.
+
+    Raises:
+        EnvironmentKeyError: When nobody can be asked.
+    """
+    if not sys.stdin.isatty():
+        raise missing
+    click.echo(missing.message, err=True)
+    question = f"{missing.variable} (not shown; it is kept for you, outside of the project)"
+    place = KeptKeys.here().keep(
+        missing.variable, click.prompt(question, hide_input=True, err=True)
+    )
+    click.echo(f"{missing.variable} is kept in {place}", err=True)
 
 
 def _ask(what: str, read: Callable[[str], T], default: str | None, **options: Any) -> T:
@@ -147,7 +168,9 @@ def _ask_model(usable: Callable[[str], _Found], offered: Sequence[_Found]) -> _F
     for number, item in enumerate(offered, 1):
         click.echo(f"  {number}  {item.model}, {item.why}", err=True)
     if not offered:
-        click.echo("no key is in the environment, and no local server answers", err=True)
+        click.echo(
+            "no key is known and no local server answers; name a model: gpt-4o-mini", err=True
+        )
     return _ask("Which model? A number or a name", usable, "1" if offered else None)
 
 
@@ -174,7 +197,7 @@ def _offered(base_url: str | None, providers: Providers) -> Iterator[_Found]:
         for model in _models_at(base_url):
             yield _Found(model=model, base_url=base_url, why=f"of {base_url}")
         return
-    for model, key in providers.suggested(os.environ):
+    for model, key in providers.suggested(own_variables()):
         yield _Found(model=model, why=f"as {key} is set")
     urls = {server: f"http://127.0.0.1:{port}/v1" for server, port in SERVERS.items()}
     with ThreadPoolExecutor(max(1, len(urls))) as pool:
@@ -209,7 +232,7 @@ async def _call(state: State, found: _Found) -> None:
     from delf_engine.models.pool import ModelPool
 
     config = LLMConfig(model=found.model, base_url=found.base_url)
-    pool = ModelPool(state.discover(), ModelContext(environ=dict(os.environ)))
+    pool = ModelPool(state.discover(), ModelContext(environ=own_variables()))
     try:
         await pool.check(config)
         request = ModelRequest(messages=(user("Answer with the word ok."),), settings={})

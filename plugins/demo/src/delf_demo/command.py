@@ -17,9 +17,7 @@ import click
 
 from delf import ConfigurationError
 from delf.machine.own_files import make_private_folder, write_private
-from delf.providers import Providers
 from delf.trust.decisions import Trust, items_of, whole
-from delf_cli.state import state_of
 from delf_cli.streams import answers
 from delf_demo.shop import make_shop
 
@@ -39,7 +37,6 @@ CHANGE: Final = (
 
 @click.command("demo")
 @click.option("--llm", metavar="MODEL", help="The model that writes the scripts.")
-@click.option("--recorded", is_flag=True, help="Use the recording, even if you have a key.")
 @click.option(
     "--approve",
     type=click.Choice(("ask", "all", "none")),
@@ -75,7 +72,6 @@ CHANGE: Final = (
 def demo(
     ctx: click.Context,
     llm: str | None,
-    recorded: bool,
     approve: str,
     keep: Path | None,
     make: Path | None,
@@ -89,8 +85,7 @@ def demo(
     The first is a question that takes several queries. The second changes data, so it asks
     first: on a terminal you decide, elsewhere it is rejected.
     """
-    providers = state_of(ctx).discover().providers
-    model, why = choose_model(llm, providers, recorded=recorded)
+    model, why = choose_model(llm)
     kept = make or keep
     with _folder(kept) as folder:
         tables, rows = make_shop(folder / "shop.db")
@@ -174,16 +169,10 @@ def _delf(ctx: click.Context, arguments: list[str]) -> int:
     return int(program.main([*debug, *arguments], standalone_mode=False) or 0)
 
 
-def choose_model(llm: str | None, providers: Providers, *, recorded: bool) -> tuple[str, str]:
-    """The model's name, and who it is in words."""
-    if llm and recorded:
-        raise click.UsageError("--llm and --recorded cannot be used together")
+def choose_model(llm: str | None) -> tuple[str, str]:
+    """The model's name, and who it is in words: whatever keys there are, no model unless named."""
     if llm:
         return llm, llm
-    usual = next(providers.suggested(os.environ), None)
-    if usual is not None and not recorded:
-        model, key = usual
-        return model, f"{model}, as {key} is set (--recorded asks no model)"
     return f"recorded:{RECORDING}", "a recording made by hand (--llm MODEL asks a model)"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
@@ -43,6 +44,10 @@ _LOGIN: Final = re.compile(r"(?:://|,)([^:/@\s,]*):([^@\s]+)@")
 """A user and password, as SQLAlchemy reads them, with any ``/``; several hosts have one each."""
 _SCHEME: Final = re.compile(
     r"(?:api-?key|basic|bearer|digest|dpop|key|oauth|token) +", re.IGNORECASE
+)
+_FILE: Final = re.compile(
+    r"(?:[\w.~ @+\-]*/)*[\w. @+\-]+\.(?:json|pem|key|crt|cer|p12|pfx|jks|txt|toml|ya?ml|ini|cfg)",
+    re.IGNORECASE,
 )
 _FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
 _PLAIN_HEADERS: Final = re.compile(
@@ -244,7 +249,16 @@ def secrets_of_options(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_named(name: str, value: str) -> Iterator[str]:
-    yield from _declared(value) if _NAME.search(name) else secrets_in(value)
+    is_secret = _NAME.search(name) and not _is_path(value)
+    yield from _declared(value) if is_secret else secrets_in(value)
+
+
+def _is_path(text: str) -> bool:
+    """Tell whether a text is where a secret is, as ``credentials = "keys/client.json"``."""
+    if _FILE.fullmatch(text):
+        return True
+    # Not pathlib: it raises for a name that is too long, and for the home of nobody.
+    return text.startswith(("/", "~")) and os.path.exists(os.path.expanduser(text))  # noqa: PTH110, PTH111
 
 
 def _declared(text: str) -> Iterator[str]:

@@ -72,7 +72,7 @@ def uri_of(spec: str) -> str:
     if not path.is_file():
         raise ConnectionFileNotFoundError(
             f"there is no specification {spec!r}",
-            hint="spec is a path from the current folder, or a URL",
+            hint="spec is a URL or a path; in delf.toml a path starts at the file's folder",
         )
     return path.resolve().as_uri()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from importlib.resources import files
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Final
 
 import click
 
+from delf.machine.kept_keys import own_variables
 from delf.machine.own_files import write_private
 from delf_cli import errors
 from delf_cli.state import state_of
@@ -56,7 +56,7 @@ def init(ctx: click.Context, folder: str, llm: str | None) -> None:
     from delf.trust.decisions import Trust, items_of
 
     host = state_of(ctx).discover()
-    known = dict(host.providers.suggested(os.environ))
+    known = dict(host.providers.suggested(own_variables()))
     unset = next((each for each in host.providers.all if each.suggested), None)
     model = llm or next(iter(known), None) or (unset and unset.suggested) or "MODEL"
     installed = {spec.name for spec in host.specs(ConnectionSpec)}

@@ -197,6 +197,13 @@ def test_an_unknown_type_is_named_with_its_section(host, project):
         found.connector(host)("shop")
 
 
+def test_a_section_without_a_type_says_what_to_write(host, project):
+    found = project("[connections.store]\nurl = 'sqlite:///x.db'\n")
+    with pytest.raises(PluginError, match=r"\[connections\.store\]") as caught:
+        found.connector(host)("store")
+    assert caught.value.hint.startswith('say what it is, as type = "sql"; installed: ')
+
+
 def test_a_connection_with_a_constructor_of_its_own(host, project):
     found = project(
         "[connections.api]\ntype = 'custom'\nspec = 'x.json'\ndepth = 2\nallow = false\n"

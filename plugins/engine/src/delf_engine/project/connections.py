@@ -18,6 +18,7 @@ from delf.errors import (
     PluginError,
     did_you_mean,
 )
+from delf.packages.official import package_of
 from delf.plugins.host import PluginHost
 from delf.plugins.loader import explain
 from delf.records import dataclass
@@ -116,7 +117,10 @@ def _of_type(host: PluginHost, entry: ConnectionEntry) -> Connection:
     try:
         spec = host.spec(ConnectionSpec, entry.type)
     except PluginError as error:
-        raise PluginError(f"{entry.where}: {error.message}", hint=error.hint) from None
+        hint = error.hint
+        if entry.type == entry.name and package_of("connection", entry.type) is None:
+            hint = f'say what it is, as type = "sql"; {hint}'
+        raise PluginError(f"{entry.where}: {error.message}", hint=hint) from None
     return _of_spec(host, spec, entry)
 
 

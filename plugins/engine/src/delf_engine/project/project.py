@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf.environment import Source, beside, source_of
 from delf.errors import ConfigurationError
+from delf.machine.kept_keys import KeptKeys
 from delf.packages.official import PLUGIN_PREFIX, packages, usual
 from delf.records import dataclass
 from delf.trust.decisions import Trust
@@ -172,7 +173,7 @@ def load_project(
             the working directory when omitted.
         overrides: ``KEY=VALUE`` texts, as from ``--set``.
         flags: Fields of ``AgentConfig``, as from the command line; None means not given.
-        environ: The process's environment; ``os.environ`` when omitted.
+        environ: The process's environment; ``os.environ`` over kept keys when omitted.
         file: The file to use instead of searching.
         trust: Vouch for the folder: it is the program's own. Else the person has trusted it, by
             `delf trust` or ``DELF_TRUST``.
@@ -184,12 +185,13 @@ def load_project(
     """
     begin = _directory(start)
     process = dict(os.environ if environ is None else environ)
+    kept = KeptKeys.here().values(process) if environ is None else {}
     given = Path(file).expanduser().absolute() if file is not None else None
     folder = read_folder(begin, given, process, host)
     if not isinstance(trust, Trust):
         trust = Trust.here(*([folder.root] if trust else []))
     trust.check(folder.root, folder.items)
-    merged = {**folder.env.variables(process), **process}
+    merged = {**kept, **folder.env.variables({**kept, **process}), **process}
     document = {name: dict(section) for name, section in folder.document.items()}
     _place_journal(folder.file, document)
     if prefer := document.get("plugins", {}).pop(PREFER, None):

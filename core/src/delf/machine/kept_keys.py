@@ -1,0 +1,166 @@
+"""Keys that the user keeps on this machine: `delf keys` writes them, and every start reads them.
+
+They are variables, as ``OPENAI_API_KEY``, that count where neither the process nor a ``.env`` sets
+them. A value lies in the system's keyring where there is one, else in the file, which is the
+user's alone; the file always has the names.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from delf.errors import ConfigurationError
+from delf.machine.own_files import read_own, write_private
+from delf.records import dataclass
+
+SERVICE: Final = "delf"
+"""The name of delf's entries in a keyring."""
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class KeptKeys:
+    """The kept variables.
+
+    Args:
+        file: Where they are.
+    """
+
+    file: Path
+
+    @classmethod
+    def here(cls) -> KeptKeys:
+        """Return those of this user."""
+        from platformdirs import user_config_path
+
+        return cls(user_config_path("delf", appauthor=False) / "keys.json")
+
+    def names(self) -> dict[str, bool]:
+        """Return the names, each with True if its value is in the keyring."""
+        return {name: value is None for name, value in self._read().items()}
+
+    def values(self, without: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables; the keyring is opened only for values that are needed.
+
+        Args:
+            without: Variables that are set already.
+        """
+        found = {name: value for name, value in self._read().items() if name not in without}
+        if None in found.values():
+            ring = _keyring()
+            for name in [name for name, value in found.items() if value is None]:
+                found[name] = None if ring is None else _from_ring(ring, name)
+        return {name: value for name, value in found.items() if value is not None}
+
+    def keep(self, name: str, value: str) -> str:
+        """Keep a variable.
+
+        Returns:
+            Where: ``the system's keyring``, or the file.
+
+        Raises:
+            ConfigurationError: When name or value cannot be one, or nothing can be written.
+        """
+        if not _NAME.fullmatch(name):
+            raise ConfigurationError(
+                f"{name!r} is not the name of a variable",
+                hint="letters, digits and _, as MY_API_KEY",
+            )
+        value = value.strip()
+        if not value or not (value.isascii() and value.isprintable()):
+            raise ConfigurationError(
+                f"the value for {name} is empty or has an invalid character",
+                hint="copy the key again: letters, digits and plain punctuation",
+            )
+        ring = _keyring()
+        in_ring = ring is not None and _into_ring(ring, name, value)
+        self._write({**self._read(), name: None if in_ring else value})
+        return "the system's keyring" if in_ring else str(self.file)
+
+    def remove(self, name: str) -> bool:
+        """Remove a variable; False if it was not kept."""
+        kept = self._read()
+        if name not in kept:
+            return False
+        ring = _keyring() if kept.pop(name) is None else None
+        if ring is not None:
+            try:
+                ring.delete_password(SERVICE, name)
+            except Exception as error:  # of whatever keyring this is; the name is removed anyway
+                _log.warning("the keyring did not remove %s: %s", name, error)
+        self._write(kept)
+        return True
+
+    def _read(self) -> dict[str, str | None]:
+        content = read_own(self.file)
+        if content is None:
+            if self.file.exists():
+                _warn(f"{self.file} is not read: others can read it (chmod 600 {self.file})")
+            return {}
+        try:
+            data: Any = json.loads(content)
+            return {str(name): None if v is None else str(v) for name, v in data.items()}
+        except (ValueError, AttributeError):
+            _warn(
+                f"{self.file} is not read: it is not a JSON object; delete it, and keep keys again"
+            )
+            return {}
+
+    def _write(self, kept: Mapping[str, str | None]) -> None:
+        try:
+            write_private(self.file, json.dumps(kept, indent=1).encode())
+        except OSError as error:
+            raise ConfigurationError(f"{self.file} cannot be written: {error.strerror}") from error
+
+
+def own_variables() -> dict[str, str]:
+    """Return the variables of this process, over those that the user keeps."""
+    process = dict(os.environ)
+    return {**KeptKeys.here().values(process), **process}
+
+
+@cache
+def _warn(text: str) -> None:
+    """Say it once in a process."""
+    _log.warning("%s", text)
+
+
+def _keyring() -> Any:
+    """The keyring, if the package ``keyring`` is installed and finds a real one."""
+    try:
+        import keyring  # where it is installed, it is needed only for keys that lie in it
+    except ImportError:
+        return None
+    try:
+        backend = keyring.get_keyring()
+        usable = backend.priority >= 1
+    except Exception as error:  # of whatever system this is
+        _log.debug("no keyring can be used: %s", error)
+        return None
+    return backend if usable else None
+
+
+def _from_ring(ring: Any, name: str) -> str | None:
+    try:
+        return ring.get_password(SERVICE, name)
+    except Exception as error:  # it is locked, or gone
+        _warn(f"the keyring does not give {name}: {error}")
+        return None
+
+
+def _into_ring(ring: Any, name: str, value: str) -> bool:
+    """Tell whether a keyring took a value; else it goes into the file."""
+    try:
+        ring.set_password(SERVICE, name, value)
+        return ring.get_password(SERVICE, name) == value
+    except Exception as error:  # it is locked, or read-only
+        _log.debug("the keyring does not take %s: %s", name, error)
+        return False

@@ -1,0 +1,131 @@
+"""``delf keys``: keys that are kept for this user, as those of model providers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+import click
+
+from delf.errors import ConfigurationError
+from delf.machine.kept_keys import KeptKeys
+from delf_cli import errors
+from delf_cli.output import json_text
+from delf_cli.state import state_of
+
+_SECRET: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+
+
+@click.group("keys")
+def keys() -> None:
+    """Keep keys of model providers and of services for yourself, outside of every project.
+
+    \b
+    delf keys set openai
+    delf keys set DELF_SHOP_TOKEN < token.txt
+    delf keys list
+    """  # noqa: D301 - click's mark for lines that stay as they are
+
+
+@keys.command("set")
+@click.argument("name")
+@click.option("--base-url", metavar="URL", help="Keep the address of the provider's server, too.")
+@click.option("--json", "as_json", is_flag=True, help="Write where they are as JSON.")
+@click.pass_context
+def set_command(ctx: click.Context, name: str, base_url: str | None, as_json: bool) -> None:
+    """Ask for the key of a provider, such as openai, or for a variable, and keep it.
+
+    It is kept in the system's keyring if there is one (with the package keyring), else in a file
+    that only you can read. Variables of the shell and of a project's .env win over it. A key on
+    the standard input is read from there.
+    """
+    variable, address = _variables(ctx, name)
+    if base_url is not None and "://" not in base_url:
+        raise ConfigurationError(
+            f"--base-url {base_url!r} is no address", hint="such as http://localhost:8000/v1"
+        )
+    value = _ask(variable)
+    kept = KeptKeys.here()
+    places = {variable: kept.keep(variable, value)}
+    if base_url is not None:
+        places[address] = kept.keep(address, base_url)
+    if as_json:
+        click.echo(json_text({"kept": places}))
+    for name_, place in places.items():
+        errors.say("", f"{name_} is kept in {place}")
+        if os.environ.get(name_):
+            errors.say("warning", f"{name_} is set in this shell, too, and wins: unset {name_}")
+
+
+@keys.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+def list_command(as_json: bool) -> None:
+    """List the names of kept keys, and where each is; never a value."""
+    kept = KeptKeys.here()
+    places = {
+        name: "keyring" if in_ring else "file" for name, in_ring in sorted(kept.names().items())
+    }
+    if as_json:
+        click.echo(json_text({"file": str(kept.file), "keys": places}))
+        return
+    if not places:
+        click.echo("no keys are kept; delf keys set openai keeps one", err=True)
+    for name, place in places.items():
+        where = "in the system's keyring" if place == "keyring" else f"in {kept.file}"
+        over = " (the shell's own wins)" if os.environ.get(name) else ""
+        click.echo(f"{name}  {where}{over}")
+
+
+@keys.command("remove")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Write what was removed as JSON.")
+@click.pass_context
+def remove(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Forget a kept key, with the address that was kept for it."""
+    kept = KeptKeys.here()
+    variable, address = _variables(ctx, name)
+    if not kept.remove(variable):
+        known = ", ".join(sorted(kept.names())) or "none"
+        raise ConfigurationError(f"{variable} is not kept", hint=f"kept are: {known}")
+    removed = [variable, *([address] if kept.remove(address) else [])]
+    if as_json:
+        click.echo(json_text({"removed": removed}))
+        return
+    errors.say("", f"{' and '.join(removed)} {'is' if len(removed) == 1 else 'are'} forgotten")
+
+
+def _ask(variable: str) -> str:
+    """Return what is typed unseen, or what the standard input holds."""
+    if not sys.stdin.isatty():
+        text = sys.stdin.read().strip()
+        if not text:
+            raise ConfigurationError(
+                f"there is no value for {variable} on the standard input",
+                hint=f"at a terminal, delf keys set {variable} asks for it",
+            )
+        return text
+    secret = variable.upper().endswith(_SECRET)
+    return click.prompt(
+        f"{variable} (not shown)" if secret else variable, hide_input=secret, err=True
+    )
+
+
+def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
+    """Return the variables for the key and the address of a provider.
+
+    Args:
+        ctx: The command.
+        name: A provider, as ``openai``, or the variable of its key.
+    """
+    providers = state_of(ctx).discover().providers
+    provider = providers.named(name.replace("-", "_")) or providers.named(name)
+    provider = provider or next((each for each in providers.all if name in each.keys), None)
+    stem = name.upper().replace("-", "_").removesuffix("_API_KEY")
+    key = name if name.isupper() else f"{stem}_API_KEY"
+    if provider is not None and not name.isupper() and provider.keys:
+        key = provider.keys[0]
+    address = f"{stem}_API_BASE"
+    if provider is not None and provider.addresses:
+        address = provider.addresses[0]
+    return key, address

@@ -1,0 +1,127 @@
+"""``delf keys``: a key has a place, and every start finds it there."""
+
+import json
+import sys
+import types
+
+import pytest
+
+from delf.environment import current_environ
+from delf.errors import ConfigurationError, EnvironmentKeyError
+from delf.machine.kept_keys import KeptKeys, own_variables
+from delf_engine.project.project import load_project
+from support.program import delf
+
+KEY = "sk-a-key-to-keep-1234"
+
+
+@pytest.fixture
+def ring(monkeypatch):
+    """A keyring that works, in place of the system's."""
+    kept, module = {}, types.ModuleType("keyring")
+
+    class Ring:
+        priority = 5
+
+        def set_password(self, service, name, value):
+            if "locked" in kept:
+                raise RuntimeError("it is locked")
+            kept[service, name] = value
+
+        def get_password(self, service, name):
+            return kept.get((service, name))
+
+        def delete_password(self, service, name):
+            del kept[service, name]
+
+    module.get_keyring = Ring
+    module.__spec__ = types.SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "keyring", module)
+    return kept
+
+
+def test_a_kept_key_is_found_by_commands_and_programs(tmp_path):
+    done = delf("keys", "set", "openai", "--json", cwd=tmp_path, stdin=f"{KEY}\n")
+    assert done.returncode == 0, done.stderr
+    assert KEY not in done.stdout + done.stderr
+    (place,) = json.loads(done.stdout)["kept"].values()
+    assert KeptKeys.here().file.stat().st_mode & 0o777 == 0o600
+    assert str(KeptKeys.here().file) == place
+    assert current_environ()["OPENAI_API_KEY"] == KEY
+    assert load_project(tmp_path).environ["OPENAI_API_KEY"] == KEY
+    doctor = delf("doctor", "--json", cwd=tmp_path)
+    assert KEY not in doctor.stdout
+    assert "keys: OPENAI_API_KEY" in doctor.stdout
+    listed = delf("keys", "list", cwd=tmp_path)
+    assert listed.stdout == f"OPENAI_API_KEY  in {place}\n"
+    removed = delf("keys", "remove", "openai", cwd=tmp_path)
+    assert removed.stderr == "OPENAI_API_KEY is forgotten\n"
+    assert "OPENAI_API_KEY" not in current_environ()
+
+
+def test_the_shell_wins_over_a_project_and_that_over_kept_keys(tmp_path, monkeypatch):
+    for name in ("A_KEY", "B_KEY", "C_KEY"):
+        KeptKeys.here().keep(name, "kept")
+    (tmp_path / ".env").write_text("B_KEY=project\nC_KEY=project\nD_KEY=${A_KEY}\n")
+    monkeypatch.setenv("C_KEY", "shell")
+    environ = load_project(tmp_path, trust=True).environ
+    found = {name: str(environ[name]) for name in ("A_KEY", "B_KEY", "C_KEY", "D_KEY")}
+    assert found == {"A_KEY": "kept", "B_KEY": "project", "C_KEY": "shell", "D_KEY": "kept"}
+
+
+def test_a_keyring_is_used_where_there_is_one(ring):
+    keys = KeptKeys.here()
+    assert keys.keep("X_KEY", KEY) == "the system's keyring"
+    assert ring == {("delf", "X_KEY"): KEY}
+    assert KEY not in keys.file.read_text()
+    assert own_variables()["X_KEY"] == KEY
+    assert keys.remove("X_KEY")
+    assert (ring, keys.names()) == ({}, {})
+
+
+def test_a_locked_keyring_leaves_the_file(ring):
+    ring["locked"] = True
+    assert KeptKeys.here().keep("X_KEY", KEY) == str(KeptKeys.here().file)
+    assert own_variables()["X_KEY"] == KEY
+
+
+def test_the_keyring_is_not_opened_for_what_the_shell_has(ring, monkeypatch):
+    KeptKeys.here().keep("X_KEY", KEY)
+    monkeypatch.setenv("X_KEY", "other")
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    assert own_variables()["X_KEY"] == "other"
+
+
+@pytest.mark.parametrize("value", ["", " ", "sk-\u2026", "a\nb"])
+def test_what_is_no_key_is_not_kept(value):
+    with pytest.raises(ConfigurationError, match="empty or has an invalid character"):
+        KeptKeys.here().keep("X_KEY", value)
+    with pytest.raises(ConfigurationError, match="not the name of a variable"):
+        KeptKeys.here().keep("X KEY", KEY)
+
+
+def test_a_file_that_others_can_read_is_not_believed(caplog):
+    KeptKeys.here().keep("X_KEY", KEY)
+    KeptKeys.here().file.chmod(0o644)
+    assert "X_KEY" not in own_variables()
+    assert "chmod 600" in caplog.text
+
+
+def test_an_address_is_kept_with_its_key(tmp_path):
+    url = "http://127.0.0.1:9/v1"
+    done = delf("keys", "set", "openai", "--base-url", url, cwd=tmp_path, stdin=KEY)
+    assert done.returncode == 0, done.stderr
+    assert KeptKeys.here().values({}) == {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": url}
+    assert delf("keys", "remove", "openai", cwd=tmp_path).returncode == 0
+    assert KeptKeys.here().names() == {}
+
+
+def test_every_missing_variable_names_the_command():
+    hint = EnvironmentKeyError("no key", variable="OPENAI_API_KEY").hint
+    assert hint.startswith("delf keys set OPENAI_API_KEY, ")
+
+
+def test_a_missing_key_is_named_where_it_is_asked_for(tmp_path):
+    done = delf("run", "What day is it?", "--llm", "gpt-4o-mini", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "hint: delf keys set OPENAI_API_KEY" in done.stderr
