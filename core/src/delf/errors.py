@@ -8,7 +8,6 @@ next, ``for_model()`` is the text that a model may read. No message holds a secr
 
 from __future__ import annotations
 
-import copyreg
 import difflib
 import shlex
 import sys
@@ -56,7 +55,7 @@ class DelfError(Exception):
         So every error can be pickled and copied: a process pool sends it to its parent, which
         would wait forever for an error that cannot be made there.
         """
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__
+        return _rebuilt, (type(self), self.args), self.__dict__
 
     def for_model(self) -> str:
         """The error as a model may read it: the message, without codes or user hints."""
@@ -66,6 +65,11 @@ class DelfError(Exception):
         """The error in one line for people: code, message and hint."""
         text = f"{self.code}: {self.message}"
         return f"{text} (hint: {self.hint})" if self.hint else text
+
+
+def _rebuilt(kind: type[DelfError], arguments: tuple[Any, ...]) -> DelfError:
+    """Make an error without its ``__init__``; its attributes are set afterwards."""
+    return kind.__new__(kind, *arguments)
 
 
 class ConfigurationError(DelfError):
