@@ -134,7 +134,7 @@ def test_an_answer_is_data_of_a_schema(here):
     schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
     (here / "sum.json").write_text(json.dumps(schema))
     llm = model(here, *["print('so')\nawait answer({'sum': await add(2, 3)})"] * 2)
-    given = ("run", "add up", "--tools", "tools.py", "--llm", llm, "--output", "sum.json")
+    given = ("run", "add up", "--tools", "tools.py", "--llm", llm, "--schema", "sum.json")
     result = delf(*given, cwd=here)
     assert (result.returncode, json.loads(result.stdout)) == (0, {"sum": 5})
     data = json.loads(delf(*given, "--json", cwd=here).stdout)
@@ -143,9 +143,9 @@ def test_an_answer_is_data_of_a_schema(here):
         (here / "sum.json").write_text(text)
         result = delf(*given, cwd=here)
         assert (result.returncode, result.stdout) == (2, "")
-        assert "output" in result.stderr
+        assert "schema" in result.stderr.lower()
     (here / "sum.json").unlink()
-    assert "--output sum.json: No such file" in delf(*given, cwd=here).stderr
+    assert "--schema sum.json: No such file" in delf(*given, cwd=here).stderr
 
 
 def test_events_come_before_the_task_is_over(here):

@@ -193,9 +193,9 @@ class FolderNotTrustedError(ConfigurationError):
     def __init__(self, folder: Path, files: tuple[str, ...], *, changed: bool) -> None:
         shown = ", ".join(files[:_MOST_FILES])
         more = f" and {len(files) - _MOST_FILES} more" if len(files) > _MOST_FILES else ""
-        why = "is not as it was when you trusted it" if changed else "is not trusted yet"
+        why = "has changed since you trusted it" if changed else "is not trusted yet"
         super().__init__(
-            f"{folder} {why}, and what its files say has no effect: {shown}{more}",
+            f"{folder} {why}, so its files have no effect: {shown}{more}",
             hint=f"look at it with: delf trust {shlex.quote(str(folder))}; for one process "
             f"DELF_TRUST={shlex.quote(str(folder))}",
         )

@@ -68,3 +68,13 @@ def test_what_is_no_duration_is_a_usage_error(text):
 def test_a_command_that_prunes_is_given_what_to_forget(options, pruning):
     result = CliRunner().invoke(prune, ["x", *options])
     assert result.stdout == f"{('x', *pruning)}\n"
+
+
+@pytest.mark.parametrize(("typed", "forgets"), [("y\n", True), ("n\n", False), ("", False)])
+def test_at_a_terminal_a_prune_asks_first(monkeypatch, typed, forgets):
+    monkeypatch.setattr("delf_cli.pruning.can_ask", lambda: True)
+    result = CliRunner().invoke(prune, ["x", "--keep", "3"], input=typed)
+    assert "Remove all but the newest 3? There is no way back" in result.stderr
+    assert bool(result.stdout) is forgets
+    assert CliRunner().invoke(prune, ["x", "--keep", "3", "--yes"]).stdout
+    assert CliRunner().invoke(prune, ["x", "--keep", "3", "--dry-run"]).stdout

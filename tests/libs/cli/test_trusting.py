@@ -54,7 +54,7 @@ def test_trusting_showing_changing_listing_revoking(here, run):
     assert "is trusted" in run("trust").stdout
     (here / "delf.toml").write_text(TOML.replace("evil", "worse"))
     changed = run("trust", "--show").stdout
-    assert "is not as it was when you trusted it" in changed
+    assert "has changed since you trusted it" in changed
     assert "delf.toml: agent.llm.base_url (changed)" in changed
     assert "http://worse.test" in changed
     assert run("config", "show").exit_code == 2
@@ -168,7 +168,7 @@ def test_a_file_that_changes_after_the_question_is_asked_about_again(here):
         (here / "delf.toml").write_text(TOML.replace("evil", "worse"))
         terminal.send("y\n")
         again = terminal.expect("[y/N]:")
-        assert "is not as it was when you trusted it" in again
+        assert "has changed since you trusted it" in again
         assert "agent.llm.base_url (changed)" in again
         assert "worse.test" in again
         terminal.send("n\n")

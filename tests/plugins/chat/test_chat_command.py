@@ -119,6 +119,13 @@ class TestTasks:
         assert chat.text.count("warning:") <= 1  # each is said once a session
         assert typed(here) == ["I am Ada", "who am I?"]
 
+    @pytest.mark.parametrize("word", ["exit", "Quit"])
+    def test_a_word_for_leaving_is_no_task(self, talk, here, word):
+        chat = talk("print('one')")
+        chat.send(f"{word}{ENTER}")
+        assert chat.terminal.wait() == 0
+        assert "0 tasks" in chat.text
+
     def test_the_history_is_private_and_comes_back_with_up(self, talk, here):
         chat = talk("print('one')")
         chat.say("say it", "done · ")

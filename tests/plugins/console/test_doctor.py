@@ -1,5 +1,6 @@
 import contextlib
 import json
+import socket
 import sqlite3
 from typing import Any
 
@@ -209,3 +210,23 @@ def test_a_key_that_is_missing(run, here, command, monkeypatch):
     told = problems(json.loads(found.stdout))
     assert "OPENAI_API_KEY is not set" in " ".join(told)
     assert "unknown strategy 'x'" in told, "all of them are told at once"
+
+
+@pytest.fixture
+def a_server():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+def test_the_server_of_a_model_is_connected_to(doctor, here, a_server):
+    place = f"127.0.0.1:{a_server.getsockname()[1]}"
+    (here / "delf.toml").write_text(
+        f'[agent.llm]\nmodel = "llama3"\nbase_url = "http://{place}/v1"\n'
+    )
+    status, data = doctor()
+    assert (status, data["ok"]) == (0, True)
+    assert f"llama3 could be asked at {place}" in notes(data, "model")
+    a_server.close()
+    status, data = doctor()
+    assert (status, data["ok"]) == (1, False)
+    assert f"llama3: its server {place} is not reachable" in notes(data, "server")

@@ -80,7 +80,7 @@ async def test_a_text_that_instructions_take_in_is_trusted_with_the_folder(bench
     rules.write_text("Be kind.")
     assert "workers/RULES.md" in read_folder(bench.folder, None, {}).items
     trust(bench, worker)
-    assert "is not as it was when you trusted it" in (await bench.run(CALL, Workers())).text
+    assert "has changed since you trusted it" in (await bench.run(CALL, Workers())).text
     trust(bench, rules)
     bench.answers("Be kind.", "print('kind')")
     assert (await bench.run(CALL, Workers())).text == "kind"
@@ -93,7 +93,7 @@ async def test_a_file_that_changed_since_is_not_used(bench, canary, changed):
     path = worker if changed == "worker" else tools
     path.write_text(path.read_text() + "\n# another\n")
     response = await bench.run(CALL, Workers())
-    assert "is not as it was when you trusted it" in response.text
+    assert "has changed since you trusted it" in response.text
     assert not canary.exists()
 
 

@@ -15,7 +15,7 @@ HANDING: Final = ("queue", "key", "retries", "retry_after")
 _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
 _OPTIONS: Final = (
     click.Option(
-        ["--llm"],
+        ["llm", "--llm", "--model"],
         metavar="MODEL",
         shell_complete=complete.models,
         help="The model, such as gpt-4o-mini or recorded:FILE.",

@@ -18,6 +18,7 @@ from delf.types import TaskState
 from delf.values.encoding import UnsupportedValueError, to_jsonable
 from delf_cli import colours
 from delf_cli.errors import say
+from delf_cli.script_view import script_lines, scripts_of
 from delf_cli.story import cut, printed_so_far
 from delf_cli.streams import answers, wrapped
 
@@ -120,6 +121,8 @@ def show_end(response: Response, screen: Screen) -> None:
     ]
     if response.status and not (response.used_tools or trace.scripts):
         parts[-1] = "answered without tools"
+    elif response.status and not response.changes:
+        parts.append("nothing changed")
     screen.line(f"{response.state} · {' · '.join(parts)}", "dim")
 
 
@@ -146,6 +149,10 @@ def show_printed(response: Response, screen: Screen) -> None:
 def show_failure(response: Response, screen: Screen) -> None:
     """Write why a task failed, and what its script had printed."""
     show_printed(response, screen)
+    scripts = scripts_of(response.events, screen.width)
+    if scripts and scripts[-1].status != "done":
+        lines = script_lines(scripts[-1], of=len(scripts), whole=False, width=screen.width)
+        screen.line("\n".join(lines))
     if response.exception is None:
         say("error", response.error or "the task failed")
 

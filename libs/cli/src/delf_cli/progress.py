@@ -14,6 +14,7 @@ from delf.machine.own_files import make_private_folder
 from delf.terminal import visible
 from delf_cli.errors import say
 from delf_cli.output import Screen, counted
+from delf_cli.script_view import folded
 from delf_cli.story import call_line, cut, printed_lines, purpose, story
 from delf_cli.streams import wrapped
 
@@ -88,6 +89,9 @@ class Narrator:
                 self._scripts += 1
                 if self._verbose:
                     self._screen.script(event.code, self._scripts)
+                elif self._screen.console is not None:
+                    text = folded(event.code, self._scripts)
+                    self._screen.line(f"  {text} (delf runs code {event.task_id[5:12]})", "dim")
             case ev.ApprovalRequested() if self._waits and (self._asks or event.outcome_unknown):
                 name = event.request_id
                 say("approval needed", f"{event.action}; delf approvals show {name}")

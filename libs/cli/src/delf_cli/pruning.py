@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,8 +80,21 @@ class Pruning:
     dry_run: bool
 
 
+def can_ask() -> bool:
+    """Tell whether a person is at the terminal."""
+    return sys.stdin.isatty()
+
+
+def _in_days(seconds: float) -> str:
+    """A duration in the unit that suits it."""
+    for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= length:
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} seconds"
+
+
 def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]], Any]:
-    """Give a command the options ``--older-than``, ``--keep`` and ``--dry-run``.
+    """Give a command the options ``--older-than``, ``--keep``, ``--dry-run`` and ``--yes``.
 
     The command gets them as one keyword argument, ``pruning``: a :class:`Pruning`. Without
     ``--older-than`` and without ``--keep`` it is what is older than 30 days.
@@ -96,16 +110,26 @@ def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]
     def decorate(command: Callable[..., Any]) -> Any:
         @functools.wraps(command)
         def pruned(
-            *args: Any, older_than: float | None, keep: int | None, dry_run: bool, **more: Any
+            *args: Any,
+            older_than: float | None,
+            keep: int | None,
+            dry_run: bool,
+            yes: bool,
+            **more: Any,
         ) -> Any:
             age = older_than
             if age is None and keep is None:
                 age = DURATION.convert(_DEFAULT_AGE, None, None)
+            if not (dry_run or yes) and can_ask():
+                left = "all" if age is None else f"all that is older than {_in_days(age)}"
+                but = f" but the newest {keep}" if keep else ""
+                click.confirm(f"Remove {left}{but}? There is no way back", abort=True, err=True)
             what = Pruning(older_than=age, keep=keep or 0, dry_run=dry_run)
             return command(*args, pruning=what, **more)
 
         decorated: Any = pruned
         for option in (
+            click.option("--yes", is_flag=True, help="Do not ask at a terminal."),
             click.option(
                 "--dry-run", is_flag=True, help="Show what would be removed; change nothing."
             ),

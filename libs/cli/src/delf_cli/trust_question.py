@@ -87,7 +87,7 @@ def lines(folder: Folder, clean: Callable[[str], str], *, everything: bool) -> I
     if changes is None:
         yield f"{where} has files that decide what delf does here, and you have not trusted them:"
     elif changes:
-        yield f"{where} is not as it was when you trusted it:"
+        yield f"{where} has changed since you trusted it:"
     else:
         yield f"{where} is trusted:"
     names = list(folder.items)

@@ -61,6 +61,11 @@ class EndpointModel(ABC):
         """All providers have them; a server may answer that its model has not."""
         return True
 
+    @property
+    def address(self) -> str | None:
+        """The address of the user's own server; None for that of the provider."""
+        return self._endpoint.base_url if self._endpoint.custom else None
+
     async def check(self) -> None:
         """Look whether it has the key that it needs. Asks nobody.
 

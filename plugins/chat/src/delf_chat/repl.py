@@ -17,7 +17,7 @@ from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished
 from delf_chat.chat import Chat, chat_of
 from delf_chat.lines import LineReader, history_file, open_reader
-from delf_chat.slash import COMMANDS, Tally, is_command, obey
+from delf_chat.slash import COMMANDS, LEAVING, Tally, is_command, obey
 from delf_cli import errors, output
 from delf_cli.interrupt import run_until_done
 from delf_cli.progress import LiveStatus, Narrator
@@ -77,6 +77,8 @@ class Repl:
             text = text.strip()
             if not text:
                 continue
+            if text.lower() in LEAVING and self._reader.interactive:
+                break
             if is_command(text):
                 if not await obey(text, self._agent, self._screen, self._tally):
                     break
@@ -94,7 +96,9 @@ class Repl:
             kept = "" if chat.persist else " (in memory)"
             where = f" · conversation {chat.conversation_id}{kept}"
         self._screen.line(f"delf · {model} · {named_tools(agent)}{where}", "dim")
-        self._screen.line("/help shows the commands; Ctrl-C stops a task, Ctrl-D leaves", "dim")
+        self._screen.line(
+            "/help shows the commands; Ctrl-C stops a task, Ctrl-D or exit leaves", "dim"
+        )
 
     async def _do(self, task: str) -> None:
         """Do a task; only the end of the session itself ends it from outside."""

@@ -32,6 +32,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "/exit": "leave, as Ctrl-D does",
 }
 _SAME: Final = {"/quit": "/exit", "/?": "/help"}
+LEAVING: Final = frozenset({"exit", "quit", "exit()", "quit()", "bye", ":q"})
+"""Words that people type to leave, and that are no tasks."""
 _COMMAND: Final = re.compile(r"/(?:\?|[a-z]+)(?:\s|$)")
 _KEYS: Final = (
     "Enter sends. Alt-Enter, or \\ and Enter, begins another line. Up brings earlier lines back.\n"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlsplit
 
 import click
 
@@ -45,6 +46,11 @@ _WITH_OPTIONS: Final = frozenset(
 )
 _READ_WHOLE: Final = 20_000_000
 """Bytes of a journal that is read whole: a tenth of a second."""
+_SERVER: Final = "server"
+"""The area of models' servers: unlike a missing key, one that is away is no matter of a start."""
+_REACH_SECONDS: Final = 5.0
+_HERE: Final = ("localhost", "127.0.0.1", "::1")
+_PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,8 +220,8 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
                 )
                 found += [] if problem in found else [problem]
             else:
-                text = f"{model.model} could be asked"
-                found.append(Finding(area="model", status="ok", text=text))
+                address: str | None = getattr(pool.get(model), "address", None)
+                found.append(await _reached(model.model, address, project.environ))
     except DelfError as error:
         found.append(Finding(area="model", status="problem", text=error.message, hint=error.hint))
     finally:
@@ -223,18 +229,41 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
     return found
 
 
+async def _reached(model: str, address: str | None, environ: Mapping[str, str]) -> Finding:
+    """Tell whether the server of a model takes a connection; nothing is asked there."""
+    text = f"{model} could be asked"
+    parts = urlsplit(address or "")
+    proxied = parts.hostname not in _HERE and any(environ.get(name) for name in _PROXIES)
+    if not parts.hostname or proxied:
+        return Finding(area="model", status="ok", text=text)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    place = f"{parts.hostname}:{port}"
+    try:
+        async with asyncio.timeout(_REACH_SECONDS):
+            _, writer = await asyncio.open_connection(parts.hostname, port)
+    except (OSError, TimeoutError) as error:
+        why = getattr(error, "strerror", None) or "no answer in time"
+        text = f"{model}: its server {place} is not reachable ({why})"
+        hint = "start the server, or correct its address: --base-url, base_url, OPENAI_BASE_URL"
+        return Finding(area=_SERVER, status="problem", text=text, hint=hint)
+    writer.close()
+    return Finding(area="model", status="ok", text=f"{text} at {place}")
+
+
 def _as_a_task_finds_it(
     state: State, host: PluginHost, project: Project, found: Sequence[Finding]
 ) -> list[Finding]:
     """Return what was found, and how a task ended: that alone says whether one can run.
 
-    What a task starts without is no problem, but for a journal in which something is damaged.
+    What a task starts without is no problem, but for a damaged journal and a server that is away.
     What it fails with is told once.
     """
     task = asyncio.run(_task(state, host, project))
     if task.status == "ok":
         passed = [
-            replace(f, status="note") if f.status == "problem" and f.area != "journal" else f
+            replace(f, status="note")
+            if f.status == "problem" and f.area not in ("journal", _SERVER)
+            else f
             for f in found
         ]
         return [*passed, task]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 import subprocess
@@ -108,10 +107,8 @@ def _tool() -> tuple[list[str], bool]:
             f"{sys.executable} is a frozen program: nothing can be installed into it",
             hint="build the program again with the package in it",
         )
-    made_by = Path(sys.prefix, "pyvenv.cfg")
-    of_uv = made_by.is_file() and re.search(r"^uv\s*=", made_by.read_text(), re.MULTILINE)
     uv = shutil.which("uv")
-    if uv and Path(uv).is_absolute() and (of_uv or find_spec("pip") is None):
+    if uv and Path(uv).is_absolute():
         return [uv, "pip"], True
     if find_spec("pip") is None:
         raise DelfError(

@@ -47,7 +47,9 @@ class _Found:
 
 
 @click.command("quickstart")
-@click.option("--llm", metavar="MODEL", help="The model, instead of asking for it.")
+@click.option(
+    "llm", "--llm", "--model", metavar="MODEL", help="The model, instead of asking for it."
+)
 @click.option(
     "--base-url", metavar="URL", help="The URL of an OpenAI-compatible server for this model."
 )

@@ -28,9 +28,9 @@ __all__ = ["run", "task_printer"]
 )
 @click.argument("words", metavar="TASK", nargs=-1, required=True)
 @click.option(
-    "--output",
+    "--schema",
     "schema",
-    metavar="SCHEMA.json",
+    metavar="FILE.json",
     type=click.Path(),
     help="A file with a JSON Schema: the answer is JSON data of this form.",
 )
@@ -110,11 +110,11 @@ def _schema_in(ctx: click.Context, path: Path) -> dict[str, Any]:
     try:
         schema: Any = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise click.UsageError(f"--output {path}: {error.strerror}", ctx) from None
+        raise click.UsageError(f"--schema {path}: {error.strerror}", ctx) from None
     except ValueError as error:
-        raise click.UsageError(f"--output {path} is not JSON: {error}", ctx) from None
+        raise click.UsageError(f"--schema {path} is not JSON: {error}", ctx) from None
     if not isinstance(schema, dict):
-        raise click.UsageError(f"--output {path} is not a JSON Schema: it is not an object", ctx)
+        raise click.UsageError(f"--schema {path} is not a JSON Schema: it is not an object", ctx)
     return cast("dict[str, Any]", schema)
 
 

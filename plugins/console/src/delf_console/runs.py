@@ -24,6 +24,7 @@ from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text, show_answer
 from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.routines import ROUTINES, TABLE
+from delf_cli.script_view import script_lines, scripts_of
 from delf_cli.state import state_of
 from delf_cli.story import printed_so_far, stopped_words
 from delf_cli.streams import answers, wrapped
@@ -113,7 +114,7 @@ async def _offers(ctx: click.Context, journal: SharedJournal) -> list[str]:
 @as_json_option
 @click.pass_context
 def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None:
-    """Show how a task went: steps, calls, tokens, cost, answer."""
+    """Show how a task went: its scripts with calls and prints, tokens, cost, answer."""
     from delf_engine.views.sources import sources_of
     from delf_engine.views.trace import Trace
 
@@ -144,6 +145,11 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     click.echo("")
     summary = summary_of(trace, calls=False, width=terminal_width())
     click.echo(wrapped(visible(summary)))
+    scripts = scripts_of(events, terminal_width())
+    for script in scripts:
+        click.echo("")
+        for line in script_lines(script, of=len(scripts), width=terminal_width()):
+            click.echo(line)
     rows = [
         (
             str(call.call_id),

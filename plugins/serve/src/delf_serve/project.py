@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from delf.errors import DelfError
+from delf_cli import errors
 from delf_serve.app import make_app
 from delf_serve.server import address_of, bind, serve
 from delf_serve.settings import NAME
@@ -45,10 +48,40 @@ def serve_project(
 
     log_to_stderr(state)
     app = make_application(state, options)
+    _warn_of_model(state, options)
     app.first_tasks = tuple(tasks)
     with bind(host, port) as listener:
         said = f"delf serves on {address_of(listener)} - Ctrl-C ends it"
         serve(app, listener, lambda: click.echo(said, err=True))
+
+
+def _warn_of_model(state: State, options: Options) -> None:
+    """Say at the start that no task can run, as without a key: else the first task says it."""
+    from delf.protocols.model import ModelContext
+    from delf_cli.session import Setup
+    from delf_engine.models.pool import ModelPool
+
+    setup = Setup.of(state, options)
+    config = setup.project.agent
+    context = ModelContext(
+        environ=setup.project.environ,
+        providers=config.providers,
+        api_key_for=config.api_key_for,
+    )
+
+    async def check() -> None:
+        pool = ModelPool(setup.host, context)
+        try:
+            await pool.check(config.main_llm)
+        finally:
+            await pool.aclose()
+
+    try:
+        asyncio.run(check())
+    except DelfError as error:
+        errors.say("warning", f"no task can run yet: {state.clean(error.message)}")
+        if error.hint:
+            errors.say("hint", state.clean(error.hint))
 
 
 def make_application(state: State, options: Options) -> Application:

@@ -30,6 +30,18 @@ def test_a_second_answer_in_prose_is_the_answer(make_agent, scripted_model, look
     assert response.to_dict()["used_tools"] is False
     assert not [event for event in response.events if isinstance(event, ScriptGenerated)]
     assert "prints just that" in scripted_model.prompts[1]
+    (warning,) = response.trace.warnings
+    assert "no tool was called" in warning
+    assert "try a stronger model (--llm MODEL)" in warning
+
+
+def test_a_task_without_tools_or_with_a_script_has_no_such_warning(
+    make_agent, scripted_model, look
+):
+    scripted_model.says("I think so.", PROSE)
+    assert make_agent().run("thanks").trace.warnings == []
+    scripted_model.says(script("print(6 * 7)"))
+    assert make_agent(look).run("six times seven").trace.warnings == []
 
 
 def test_one_try_for_a_script_may_bring_one(make_agent, scripted_model, look):
@@ -42,6 +54,7 @@ def test_in_a_conversation_prose_costs_one_call(make_agent, scripted_model, look
     scripted_model.says(PROSE)
     response = make_agent(look, chat=Chat()).run("what can you do?")
     assert (response.text, len(scripted_model.requests)) == (PROSE, 1)
+    assert response.trace.warnings == []
 
 
 def test_prose_is_no_answer_once_a_tool_was_used(make_agent, scripted_model, look):

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from delf.errors import (
     DelfError,
@@ -26,6 +26,7 @@ from delf.errors import (
     UnrecordedCallError,
 )
 from delf.events import (
+    ScriptGenerated,
     Step,
     StoppedBy,
     TaskFinished,
@@ -37,7 +38,7 @@ from delf.events import (
     cost_of,
 )
 from delf.protocols.strategy import Strategy, SupportsOwnTools, runs_scripts
-from delf_engine.changes import refusal_of
+from delf_engine.changes import refusal_of, used_tools
 from delf_engine.host import TaskHost
 from delf_engine.journal.retrying import next_try
 from delf_engine.kept_variables import keep_variables
@@ -61,6 +62,11 @@ _LAST_SECONDS = 5.0
 """Seconds that the end of a task which is cut short waits for the journal."""
 _SHARE = 0.25
 """The share of a task's time that its memory, or its prefilter, may take."""
+
+_UNUSED_TOOLS: Final = (
+    "no script ran and no tool was called: the answer is what the model says by itself; try a "
+    "stronger model (--llm MODEL), or say in the task what to look up or to do"
+)
 
 
 class TaskPipeline:
@@ -180,7 +186,16 @@ class TaskPipeline:
         if not isinstance(answer, str):
             given = f"{type(answer).__name__} in place of text"
             raise PluginError(f"the strategy {type(self._strategy).__name__} answered with {given}")
+        await self._warn_of_unused_tools()
         return answer
+
+    async def _warn_of_unused_tools(self) -> None:
+        """Warn where the answer rests on nothing but the model; in a conversation that is usual."""
+        run, events = self._run, self._log.events
+        if run.request.conversation is not None or not run.tools.own_count:
+            return
+        if not used_tools(events) and not any(isinstance(e, ScriptGenerated) for e in events):
+            await run.warn(_UNUSED_TOOLS)
 
     async def _result(self, work: asyncio.Future[str]) -> tuple[str, DelfError | None]:
         """The answer, or the error in its place."""

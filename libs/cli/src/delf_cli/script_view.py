@@ -1,0 +1,130 @@
+"""The scripts of a task with what each line did: its calls, the line that failed, the prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from delf import events as ev
+from delf.terminal import visible
+from delf_cli.story import call_line, purpose
+
+_AROUND: Final = 8
+"""Lines before and after the failing one, of a script that is too long to be shown whole."""
+_WHOLE: Final = 40
+_CALLS_OF_A_LINE: Final = 3
+_PRINTED: Final = 20
+"""Printed lines of a script that are shown: the last ones."""
+
+
+@dataclass(kw_only=True)
+class ScriptRun:
+    """A script and its course.
+
+    Args:
+        number: Its number in the task.
+        code: Its text.
+        calls: The calls by the line that they are written on, 0 where that is not known.
+        printed: What it printed.
+        status: How it ended; None if it did not.
+        failed_at: The line that failed, where that is known.
+        error: Why it failed.
+    """
+
+    number: int
+    code: str
+    calls: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    printed: list[str] = field(default_factory=list[str])
+    status: str | None = None
+    failed_at: int | None = None
+    error: str | None = None
+
+
+def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[ScriptRun]:
+    """Return the scripts of a task in order."""
+    found: list[ScriptRun] = []
+    begun: dict[int, tuple[int, str]] = {}
+    for event in events:
+        if isinstance(event, ev.ScriptGenerated):
+            found.append(ScriptRun(number=len(found) + 1, code=event.code))
+            continue
+        if not found:
+            continue
+        script = found[-1]
+        match event:
+            case ev.CallStarted():
+                begun[event.call_id] = event.line or 0, purpose(event)
+            case ev.CallFinished():
+                line, what = begun.pop(event.call_id, (0, ""))
+                told = call_line(event, what, None if width is None else width - 7)
+                script.calls.setdefault(line, []).append(told)
+            case ev.Printed():
+                script.printed.append(event.text)
+            case ev.ScriptFinished():
+                script.status, script.failed_at = event.status, event.line
+                script.error = event.error
+            case _:
+                pass
+    return found
+
+
+def script_lines(
+    script: ScriptRun, *, of: int, whole: bool = True, width: int | None = None
+) -> Iterator[str]:
+    """Write a script in lines, with numbers; cut where the terminal ends.
+
+    Args:
+        script: The script.
+        of: The number of scripts of the task.
+        whole: Write all of its lines, and what it printed; else the lines around the failing one
+            if it is long, and no prints.
+        width: The columns of the terminal; None where it is none.
+    """
+    head = f"script {script.number}" + (f" of {of}" if of > 1 else "")
+    yield head if script.status in (None, "done") else f"{head}, {script.status}"
+    code = visible(script.code.rstrip()).split("\n")
+    why = visible(script.error.strip().split("\n")[-1]) if script.error else None
+    shown = range(1, len(code) + 1)
+    at = script.failed_at
+    if not whole and len(code) > _WHOLE and at is not None:
+        shown = range(max(1, at - _AROUND), min(len(code), at + _AROUND) + 1)
+    if shown and shown[0] > 1:
+        yield f"      … {shown[0] - 1} lines before"
+    for number in shown:
+        mark = ">" if number == at else " "
+        yield _cut(f"{mark}{number:4d}  {code[number - 1]}", width)
+        yield from _calls(script.calls.get(number, ()))
+        if number == at and why:
+            yield _cut(f"       {why}", width)
+    if shown and shown[-1] < len(code):
+        yield f"      … {len(code) - shown[-1]} lines after"
+    yield from _calls(script.calls.get(0, ()))
+    if at is None and why:
+        yield _cut(f"       {why}", width)
+    if not whole:
+        return
+    printed = "".join(script.printed).rstrip("\n")
+    lines = visible(printed).split("\n") if printed else []
+    if len(lines) > _PRINTED:
+        yield f"  printed, the last {_PRINTED} of {len(lines):,} lines:"
+    for line in lines[-_PRINTED:]:
+        yield _cut(f"  | {line}", width)
+
+
+def _calls(told: Sequence[str]) -> Iterator[str]:
+    for line in told[:_CALLS_OF_A_LINE]:
+        yield f"       {line}"
+    if len(told) > _CALLS_OF_A_LINE:
+        yield f"       → and {len(told) - _CALLS_OF_A_LINE:,} more calls"
+
+
+def _cut(line: str, width: int | None) -> str:
+    """A line that the terminal does not break; its indentation stays."""
+    return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
+
+
+def folded(code: str, number: int) -> str:
+    """A script in one line: its number, and how long it is."""
+    lines = len(code.rstrip().split("\n"))
+    return f"script {number} · {lines} line{'' if lines == 1 else 's'}"

@@ -1,0 +1,75 @@
+"""A script is seen with what each line did, and where it failed."""
+
+from delf import events as ev
+from delf_cli.script_view import folded, script_lines, scripts_of
+
+CODE = "rows = await shop.query('SELECT 1')\nfor row in rows:\n    await shop.look(row)\nprint(row.nme)"
+
+
+def event(kind, seq, **fields):
+    return kind(task_id="task_1", seq=seq, at=float(seq), **fields)
+
+
+def call(number, line, action="shop.look", status="ok"):
+    common = {"call_id": number, "action": action}
+    yield event(
+        ev.CallStarted, number, **common, arguments={"n": 1}, effect="read", digest="", line=line
+    )
+    yield event(ev.CallFinished, number, **common, status=status, duration_ms=12.0)
+
+
+def course(code=CODE, at=4, calls=5):
+    yield event(ev.ScriptGenerated, 1, code=code, attempt=1)
+    yield from call(1, 1, "shop.query")
+    for number in range(2, 2 + calls):
+        yield from call(number, 3)
+    yield event(ev.Printed, 90, text="half\n")
+    error = "Traceback …\nAttributeError: no attribute 'nme'"
+    yield event(
+        ev.ScriptFinished, 91, status="failed", duration_ms=5.0, error=error, line=at, attempt=1
+    )
+
+
+def lines(events, **options):
+    scripts = scripts_of(events)
+    return list(script_lines(scripts[-1], of=len(scripts), **options))
+
+
+def test_calls_stand_beneath_their_lines_and_the_error_at_the_line_that_failed():
+    assert lines(course()) == [
+        "script 1, failed",
+        "    1  rows = await shop.query('SELECT 1')",
+        "       → shop.query · (n=1) · ok, 12 ms",
+        "    2  for row in rows:",
+        "    3      await shop.look(row)",
+        *["       → shop.look · (n=1) · ok, 12 ms"] * 3,
+        "       → and 2 more calls",
+        ">   4  print(row.nme)",
+        "       AttributeError: no attribute 'nme'",
+        "  | half",
+    ]
+
+
+def test_of_a_long_script_a_failed_task_shows_the_lines_around_the_failure():
+    code = "\n".join(f"x{n} = {n}" for n in range(1, 101))
+    shown = lines(course(code, at=50, calls=0), whole=False)
+    assert shown[1] == "      … 41 lines before"
+    assert ">  50  x50 = 50" in shown
+    assert shown[-1].strip().startswith("→") or shown[-1] == "      … 42 lines after"
+    assert len(shown) < 25
+    assert len(lines(course(code, at=50, calls=0))) > 100
+
+
+def test_nothing_is_wider_than_the_terminal_and_indentation_stays():
+    code = "if True:\n    " + "x = 1; " * 40
+    shown = lines(course(code, at=2), width=80)
+    assert max(map(len, shown)) == 80
+    assert shown[4].startswith(">   2      x = 1;") or any(
+        line.startswith(">   2      x = 1;") for line in shown
+    )
+
+
+def test_a_script_that_did_not_end_is_shown_too():
+    begun = [event(ev.ScriptGenerated, 1, code="await hold()", attempt=1)]
+    assert lines(begun) == ["script 1", "    1  await hold()"]
+    assert folded("a\nb\n", 2) == "script 2 · 2 lines"
