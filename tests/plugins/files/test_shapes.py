@@ -360,4 +360,5 @@ async def test_pages_without_text_are_told(files, tmp_path):
     (tmp_path / "scan.pdf").write_bytes(pdf_of("", ""))
     with notes_of_call() as notes:
         await files(tmp_path / "scan.pdf").read("scan.pdf")
-    assert [*notes] == ["scan.pdf: no page has text; its pages may be pictures"]
+    (told,) = notes
+    assert told.startswith("scan.pdf: 2 of 2 pages hold no text")

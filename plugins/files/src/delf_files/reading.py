@@ -94,10 +94,7 @@ def read_document(path: str, name: str, kind: str) -> str | list[str]:
             f"the text of {name} needs pypdf, which is not installed",
             package="delf-plugin-files[pdf]",
         )
-    texts = pdf_pages(path, name).texts
-    if not any(texts):
-        note(f"{name}: no page has text; its pages may be pictures")
-    return texts
+    return pdf_pages(path, name).texts
 
 
 def _parsed(
