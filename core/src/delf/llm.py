@@ -35,6 +35,7 @@ SETTINGS: Final = (
     "seed",
     "timeout",
     "live_model",
+    "system_role",
     "server_side_tools",
 )
 

@@ -110,6 +110,26 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(files: Filesystem, out: Pa
     assert os.listdir(out) == ["a.txt"]
 
 
+def test_edits_keep_the_ends_of_lines_and_the_mark_of_a_file(files: Filesystem, out: Path) -> None:
+    path = out / "a.txt"
+    path.write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    files.edit_file("out/a.txt", "one\ntwo", "1\n2")
+    files.edit_file("out/a.txt", "three", "3\n4")
+    assert path.read_bytes() == b"1\r\n2\r\n3\r\n4\r\n"
+    assert files.replace("2\n3", "x\ny", "out") == {"out/a.txt": 1}
+    assert path.read_bytes() == b"1\r\nx\r\ny\r\n4\r\n"
+    path.write_bytes(b"a\r\nb\nc\n")
+    files.edit_file("out/a.txt", "b\nc", "d\ne")
+    assert path.read_bytes() == b"a\r\nd\ne\n"
+    path.write_bytes(b"\xef\xbb\xbfold")
+    files.write_file("out/a.txt", "new")
+    assert path.read_bytes() == b"\xef\xbb\xbfnew"
+    files.write_file("out/a.txt", "\ufeffnewer")
+    assert path.read_bytes() == b"\xef\xbb\xbfnewer"
+    files.write_file("out/a.txt", b"bytes")
+    assert path.read_bytes() == b"bytes"
+
+
 def test_an_edit_matches_exactly_once(files: Filesystem, out: Path) -> None:
     (out / "a.txt").write_text("a b a")
     files.edit_file("out/a.txt", "b", "c")

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from delf.errors import ModelConfigurationError
+from delf.errors import DelfError, ModelConfigurationError
 from delf.messages import (
     FilePart,
     ImagePart,
@@ -234,3 +234,112 @@ async def test_a_server_that_never_streams(openai_server, make_model):
     assert "".join(texts) == reply.text == "hi there"
     assert [call.name for call in reply.calls] == ["f"]
     assert (reply.usage.input_tokens, reply.finish_reason) == (3, "stop")
+
+
+def _stream(*pieces, end="data: [DONE]\n\n"):
+    return "".join(f"data: {p if isinstance(p, str) else json.dumps(p)}\n\n" for p in pieces) + end
+
+
+def _delta(reason=None, **delta):
+    return {"choices": [{"delta": delta, "finish_reason": reason}]}
+
+
+async def test_calls_are_read_whatever_their_numbers_and_however_late_their_names(
+    openai_server, http_model
+):
+    first, second = {"index": 1, "id": "x"}, {"index": 2, "id": "y"}
+    body = events(
+        piece("add", '{"a"', **first), piece(None, ": 1}", index=1), piece("add", '{"a": 2}', **second),
+    )  # fmt: skip
+    late = events(piece(None, "", index=0, id="x"), piece("add", '{"a": 1}', index=0))
+    server = openai_server([Reply(body=body.encode()), Reply(body=late.encode())])
+    model = http_model(**at(server, "openai"))
+    _, reply = await read_stream(model, ask())
+    assert [(call.name, call.arguments) for call in reply.calls] == [
+        ("add", '{"a": 1}'),
+        ("add", '{"a": 2}'),
+    ]
+    _, reply = await read_stream(model, ask())
+    assert [(call.id, call.name, call.arguments) for call in reply.calls] == [
+        ("x", "add", '{"a": 1}')
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _stream(_delta(content="Hi"), "", " ", _delta("stop"), end="data:\n\ndata: [DONE] \n\n"),
+        "\ufeff" + _stream(_delta(content="Hi"), _delta("stop")),
+        "\ufeff"
+        + json.dumps({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}),
+    ],
+)
+async def test_empty_data_and_marks_are_no_part_of_an_answer(body, openai_server, http_model):
+    server = openai_server([Reply(body=body.encode()), Reply(body=body.encode())])
+    model = http_model(**at(server, "openai"))
+    assert (await read_stream(model, ask()))[1].text == "Hi"
+    assert (await model.complete(ask())).text == "Hi"
+
+
+_OWN_WORDS = "the GPU fell off the bus"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _stream(_delta(content="Hi"), {"error": {"message": _OWN_WORDS}}),
+        _stream({"choices": [{"delta": {}, "error": {"message": _OWN_WORDS, "code": 502}}]}),
+        _stream(
+            _delta(content="Hi"),
+            {"choices": [{"delta": {}, "finish_reason": "error", "message": _OWN_WORDS}]},
+        ),
+        _stream(_delta(content="Hi"), end=json.dumps({"error": {"message": _OWN_WORDS}}) + "\n\n"),
+        _stream(_delta(content="Hi"), _OWN_WORDS),
+        json.dumps({"choices": [{"error": {"message": _OWN_WORDS}, "message": {"content": ""}}]}),
+    ],
+)
+async def test_error_within_an_answer_keeps_the_words_of_the_server(
+    body, openai_server, http_model
+):
+    server = openai_server(lambda _: Reply(body=body.encode()))
+    model = http_model(**at(server, "openai"))
+    with pytest.raises(DelfError, match=_OWN_WORDS):
+        await read_stream(model, ask())
+
+
+async def test_script_in_the_reasoning_alone_is_the_answer(openai_server, http_model):
+    script = "First I look.\n```python\nprint(1)\n```"
+    for field in ("reasoning_content", "reasoning"):
+        body = _stream(_delta(**{field: script[:9]}), _delta(**{field: script[9:]}), _delta("stop"))
+        whole = json.dumps(
+            {"choices": [{"message": {"content": "", field: script}, "finish_reason": "stop"}]}
+        )
+        both = _stream(_delta(**{field: script}), _delta(content="Hi"), _delta("stop"))
+        server = openai_server([Reply(body=text.encode()) for text in (body, whole, both)])
+        model = http_model(**at(server, "openai"))
+        texts, reply = await read_stream(model, ask())
+        assert "".join(texts) == reply.text == script
+        assert (await model.complete(ask())).text == script
+        assert (await read_stream(model, ask()))[1].text == "Hi"
+
+
+async def test_instructions_for_models_without_a_system_role(openai_server, http_model):
+    server = openai_server(lambda _: "a")
+    request = ModelRequest(
+        messages=(
+            system("Be brief."),
+            user("look", (ImagePart(PNG, "image/png"),)),
+            system("Now."),
+            user("go"),
+        )
+    )
+    for role in ("user", "developer", None):
+        settings = {"system_role": role} if role else {}
+        await http_model(**at(server, "openai", settings=settings)).complete(request)
+    merged, renamed, usual = (sent["messages"] for sent in server.json)
+    assert [one["role"] for one in merged] == ["user", "user"]
+    assert merged[0]["content"][0] == {"type": "text", "text": "Be brief."}
+    assert merged[1]["content"] == "Now.\n\ngo"
+    assert [one["role"] for one in renamed] == ["developer", "user", "developer", "user"]
+    assert [one["role"] for one in usual] == ["system", "user", "system", "user"]
+    assert not any("system_role" in sent for sent in server.json)

@@ -16,12 +16,49 @@ from delf.messages import (
     ToolResult,
 )
 
+SYSTEM_ROLE: Final = "system_role"
+"""The setting for servers that take no message of the role "system"."""
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml")
 
 
-def messages(given: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages as chat completions take them."""
-    return [converted for message in given for converted in _message(message)]
+def messages(given: Sequence[Message], *, system_role: Any = None) -> list[dict[str, Any]]:
+    """Messages as chat completions take them.
+
+    Args:
+        given: The messages.
+        system_role: The role of instructions for models that know no "system", as "developer".
+            With "user" they stand in front of what the user says, as such models take no two
+            messages of one role in a row.
+    """
+    converted = [one for message in given for one in _message(message)]
+    if system_role in (None, "system"):
+        return converted
+    if system_role != "user":
+        return [
+            {**one, "role": system_role} if one["role"] == "system" else one for one in converted
+        ]
+    return _without_system(converted)
+
+
+def _without_system(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put instructions in front of the next message of the user."""
+    merged: list[dict[str, Any]] = []
+    waiting = ""
+    for one in given:
+        if one["role"] == "system":
+            waiting += f"{one['content']}\n\n"
+        elif waiting and one["role"] == "user":
+            merged.append({**one, "content": _after(waiting, one["content"])})
+            waiting = ""
+        else:
+            merged.append(one)
+    return [*merged, *([{"role": "user", "content": waiting.strip()}] if waiting else [])]
+
+
+def _after(first: str, content: Any) -> Any:
+    if isinstance(content, str):
+        return first + content
+    return [{"type": "text", "text": first.strip()}, *content]
 
 
 def _message(message: Message) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ from delf_model_providers.failures import (
 if TYPE_CHECKING:
     import httpx
 
+_SHOWN: Final = 200
 _TITLE: Final = re.compile(r"<title[^>]*>([^<]{1,200})", re.IGNORECASE)
 
 
@@ -79,10 +80,13 @@ def parsed(body: bytes | str) -> Any:
     except UnicodeDecodeError:
         raise UnreadableError("it is not UTF-8") from None
     try:
-        return json.loads(text)
+        return json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
-        what = "it is a web page" if text.lstrip().startswith("<") else "it is not JSON"
-        raise UnreadableError(what) from None
+        if text.lstrip().startswith("<"):
+            raise UnreadableError("it is a web page") from None
+        shown = " ".join(text.split())
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+        raise UnreadableError(f"it is not JSON: {shown!r}") from None
 
 
 def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure:

@@ -27,6 +27,8 @@ _RELATED: Final = re.compile(
 _SAME: Final = re.compile(r"(iso-?8859-1|ascii|windows-1252)", re.IGNORECASE)
 _WIDER: Final = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949"}
 
+_OTHER_IN_GREEK: Final = re.compile(rb"[\xa1\xa2\xa4\xa5\xaa\xb5\xb6]")
+"""The bytes that the two encodings of Greek read as different signs."""
 _NAMES: Final = {
     "cp932": "Shift-JIS (Japanese)",
     "euc_jp": "EUC-JP (Japanese)",
@@ -61,6 +63,8 @@ def guess(data: bytes) -> tuple[str, str]:
     except LookupError:
         return LATIN, _LATIN_NAME
     encoding = _WIDER.get(encoding, encoding)
+    if encoding == "iso8859-7" and not _OTHER_IN_GREEK.search(sample):
+        encoding = "cp1253"
     return encoding, _NAMES.get(encoding, name)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import note
+from delf_confined.words import shortened
 from delf_files.dialects import unique_folded
 from delf_files.forms import LOOKED_AT, check_form
 from delf_files.large import utf8_of, write_lines, write_table, write_values
@@ -75,7 +76,7 @@ async def answer(question: dict[str, Any]) -> dict[str, Any]:
     try:
         return _answer_of_lines(question)
     except duckdb.Error as error:
-        text = f"DuckDB: {_named(_first_lines(str(error)), question)}"
+        text = f"DuckDB: {shortened(_named(str(error), question))}"
     except (ValueError, OSError) as error:
         text = _named(str(error), question)
     raise ToolExecutionError(text)
@@ -464,8 +465,3 @@ def _named(message: str, question: dict[str, Any]) -> str:
         if "copy" in table:
             message = message.replace(table["copy"], table["names"][0])
     return message
-
-
-def _first_lines(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return "; ".join(line for line in lines if not line.startswith(("LINE ", "^")))[:600]

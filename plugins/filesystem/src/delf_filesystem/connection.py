@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -310,7 +311,8 @@ class Filesystem(Connection):
         counts: dict[str, int] = {}
         for change in self._approved("replace", arguments, context):
             change.write()
-            counts[str(change.place)] = (change.before or b"").count(old_text.encode())
+            before = change.before or b""
+            counts[str(change.place)] = before.count(_as_in(before, old_text.encode()))
         return counts
 
     def _approved(
@@ -339,27 +341,32 @@ class Filesystem(Connection):
                 path, old, new = (str(arguments[n]) for n in ("path", "old_text", "new_text"))
                 yield self._edited(path, old.encode(), new.encode())
             case _:
-                old, new = (str(arguments[n]).encode() for n in ("old_text", "new_text"))
-                if not old:
+                given = (str(arguments["old_text"]).encode(), str(arguments["new_text"]).encode())
+                if not given[0]:
                     raise ToolRefusedError("old_text is empty")
                 path, pattern = arguments.get("path", "."), arguments.get("pattern", "*")
                 for place in self._writable(str(path), str(pattern)):
                     content = self._content(place)
+                    old, new = _as_in(content, given[0]), _as_in(content, given[1])
                     if old in content and b"\0" not in content[:_LOOKED_AT]:
                         yield Change(place, content, (content.replace(old, new),))
 
     def _written(self, path: str, content: str | bytes) -> Change:
         place = self._roots.file(path, write=True)
         data = content.encode() if isinstance(content, str) else content
+        before = self._before(place)
+        if isinstance(content, str) and before is not None and before.startswith(codecs.BOM_UTF8):
+            data = codecs.BOM_UTF8 + data.removeprefix(codecs.BOM_UTF8)
         if len(data) > place.settings.max_file_bytes:
             raise _too_large(place, "write", "write less, or several files")
-        return Change(place, self._before(place), (data,))
+        return Change(place, before, (data,))
 
     def _edited(self, path: str, old: bytes, new: bytes) -> Change:
         place = self._roots.file(path, write=True)
         if not old:
             raise ToolRefusedError("old_text is empty; write_file writes a whole file")
         content = self._content(place)
+        old, new = _as_in(content, old), _as_in(content, new)
         at = content.find(old)
         if at < 0:
             raise ToolExecutionError(f"cannot edit {path!r}: old_text not found in file")
@@ -433,3 +440,10 @@ def _text(place: Place, content: bytes) -> str:
         raise ToolExecutionError(
             f"{str(place)!r} is not UTF-8 text; read_document reads documents, read_bytes its bytes"
         ) from None
+
+
+def _as_in(content: bytes, text: bytes) -> bytes:
+    """A text with the ends of lines that a file has: CRLF, where all of them are that."""
+    if b"\r" in text or content.count(b"\r\n") < content.count(b"\n") or b"\n" not in content:
+        return text
+    return text.replace(b"\n", b"\r\n")

@@ -16,6 +16,7 @@ MADE_UP: Final = "delf-"
 
 _MOST_CALLS: Final = 1000
 _LONGEST_ID: Final = 200
+_FENCE: Final = "```"
 
 
 class ToldError(Exception):
@@ -96,6 +97,8 @@ class Answer:
     searches: int = 0
     reply_id: str | None = None
     _texts: list[str] = field(default_factory=list[str])
+    _thoughts: list[str] = field(default_factory=list[str])
+    _places: dict[int, int] = field(default_factory=dict[int, int])
     _calls: list[_Call] = field(default_factory=list[_Call])
 
     def named(self, name: Any) -> None:
@@ -129,6 +132,26 @@ class Answer:
             return []
         self._texts.append(_text(text))
         return [ModelDelta(text)]
+
+    def think(self, text: str | None) -> None:
+        """Take a piece of the model's thinking, which is not part of the answer."""
+        if text:
+            self._thoughts.append(text)
+
+    def of_thinking(self) -> list[ModelDelta]:
+        """Take the thinking for the answer, where a script is in it and nowhere else."""
+        thoughts = "".join(self._thoughts)
+        return self.say(thoughts) if self.is_empty and _FENCE in thoughts else []
+
+    def place_of(self, index: int) -> int:
+        """Return the place of a call by its provider's number: some count from 1, or leave gaps."""
+        return self._places.setdefault(index, self.last_call + 1)
+
+    def name_call(self, place: int, name: Any) -> list[ModelDelta]:
+        """Take the name of a call that came after its beginning."""
+        if name and 0 <= place < len(self._calls) and not self._calls[place].name:
+            self._calls[place].name = _text(name)
+        return []
 
     def call(
         self, id_: Any, name: Any, arguments: Any = "", token: str | None = None
@@ -165,7 +188,9 @@ class Answer:
         """
         told: list[ModelDelta] = []
         for place, call in enumerate(self._calls):
-            if not call.is_told and (is_over or _is_json("".join(call.arguments))):
+            if is_over and not call.name:
+                raise UnreadableError("a call without a name")
+            if not call.is_told and call.name and (is_over or _is_json("".join(call.arguments))):
                 call.is_told = True
                 told.append(ModelDelta("", call=place, whole=call.whole))
         return told

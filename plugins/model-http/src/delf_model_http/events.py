@@ -54,13 +54,18 @@ class EventReader:
     def _line(self, line: bytes) -> str | None:
         line = line.rstrip(b"\r\n")
         if line:
+            if line.startswith(b"{"):  # an error in the midst, as no event
+                self._data.append(line)
+                self._size += len(line)
+                return self._whole()
             name, _, value = line.partition(b":")
             if name == b"data":
                 self._data.append(value.removeprefix(b" "))
                 self._size += len(line)
             return None
-        if not self._data:
-            return None
+        return self._whole() if self._data else None
+
+    def _whole(self) -> str:
         whole = b"\n".join(self._data)
         self._data, self._size = [], 0
         try:

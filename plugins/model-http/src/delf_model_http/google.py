@@ -139,6 +139,7 @@ def configured(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         _SETTINGS[name]: listed(value) if name == "stop" else value
         for name, value in settings.items()
+        if name in _SETTINGS
     }
 
 

@@ -61,6 +61,8 @@ _OWN: Final = frozenset({"timeout", "live_model", SERVER_SIDE_TOOLS})
 
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "delf"}
 _DONE: Final = "[DONE]"
+_BLANK: Final = b"\xef\xbb\xbf \t\r\n"
+"""What may stand before the first sign of a body: blanks, and the mark of UTF-8."""
 _STREAMED: Final = (b"data:", b"event:")
 """The start of a body that is streamed."""
 _USAGE: Final = 5.0
@@ -189,20 +191,24 @@ class HttpModel(EndpointModel):
             self._sent(request, stream=False) as response,
         ):
             body = await read(response, MAX_BYTES)
-        if body.lstrip().startswith(_STREAMED):
+        if body.lstrip(_BLANK).startswith(_STREAMED):
             return self._reply(self._of_events(body), request=request)
-        return self._reply(self._dialect.whole(parsed(body)), request=request)
+        answer = self._dialect.whole(parsed(body))
+        answer.of_thinking()
+        return self._reply(answer, request=request)
 
     def _of_events(self, body: bytes) -> Answer:
         """A streamed answer that was not asked for, out of its whole body."""
         answer, reader = Answer(), EventReader()
         for data in (*reader.feed(body), *reader.end()):
-            if data == _DONE:
+            if data.strip() == _DONE:
                 answer.ended = True
-            else:
+            elif data.strip():
                 self._dialect.event(parsed(data), answer)
         if not answer.ended:
             raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
+        answer.complete()
+        answer.of_thinking()
         return answer
 
     def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
@@ -213,11 +219,13 @@ class HttpModel(EndpointModel):
         answer = Answer()
         async with aclosing(self._received(request, deadline, answer)) as events:
             async for data in events:
-                if data == _DONE:
-                    answer.ended = answer.last = True
+                if isinstance(data, str) and data.strip() in ("", _DONE):
+                    if data.strip():
+                        answer.ended = answer.last = True
                     continue
                 if isinstance(data, bytes):
                     answer = self._dialect.whole(parsed(data))
+                    answer.of_thinking()
                     if answer.text:
                         yield ModelDelta(answer.text)
                     for piece in answer.complete():
@@ -229,6 +237,8 @@ class HttpModel(EndpointModel):
                     yield piece
         if not answer.ended:
             raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
+        for piece in answer.of_thinking():
+            yield piece
         yield self._reply(answer, request=request)
 
     async def _received(
@@ -258,7 +268,7 @@ class HttpModel(EndpointModel):
                     raise
                 if not begun and chunk.strip():
                     begun = True
-                    whole = bytearray() if chunk.lstrip().startswith(b"{") else None
+                    whole = bytearray() if chunk.lstrip(_BLANK).startswith(b"{") else None
                 if whole is not None:
                     whole += chunk
                     if len(whole) > MAX_BYTES:

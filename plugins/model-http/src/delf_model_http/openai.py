@@ -64,7 +64,9 @@ class ChatCompletions:
                 sent["max_completion_tokens"] = sent.pop("max_tokens")
         result: dict[str, Any] = {
             "model": endpoint.name,
-            "messages": chat.messages(request.messages),
+            "messages": chat.messages(
+                request.messages, system_role=sent.pop(chat.SYSTEM_ROLE, None)
+            ),
             **sent,
             **chat.tools(request.tools, must_call=request.must_call),
             **({} if search is None else searches.of_openai()),
@@ -83,8 +85,10 @@ class ChatCompletions:
         answer = Answer(tokens=_tokens(given), ended=True)
         answer.named(fields(given).get("id"))
         choice = (items(required(given, "choices")) or [None])[0]
+        _check_choice(choice)
         message = required(choice, "message")
         answer.say(_said(message))
+        answer.think(_thought(message))
         for call in items(fields(message).get("tool_calls")):
             function = required(call, "function")
             answer.call(
@@ -102,8 +106,10 @@ class ChatCompletions:
         answer.named(fields(given).get("id"))
         pieces: list[ModelDelta] = []
         for choice in items(fields(given).get("choices"))[:1]:
+            _check_choice(choice)
             delta = fields(fields(choice).get("delta"))
             pieces += answer.say(_said(delta))
+            answer.think(_thought(delta))
             for call in items(delta.get("tool_calls")):
                 pieces += _call(fields(call), answer)
             if reason := fields(choice).get("finish_reason"):
@@ -121,13 +127,13 @@ def _call(given: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
         function.get("name"),
         answer.last_call,
     )
-    if not isinstance(place, int):
-        place = last + 1 if known else last
+    begun = last + 1 if known else last
+    place = answer.place_of(place) if isinstance(place, int) else begun
     if place == last + 1 or (name and answer.is_another(place, known)):
-        return answer.call(known, required(function, "name"), arguments)
+        return answer.call(known, name or "", arguments)
     if 0 <= place < last and answer.is_told(place):
         place = last
-    return answer.argue(place, arguments)
+    return [*answer.name_call(place, name), *answer.argue(place, arguments)]
 
 
 def _arguments(function: Any) -> Any:
@@ -142,6 +148,21 @@ def _check(given: Any) -> None:
     if error:
         code = count(error, "code")
         raise ToldError(code if 400 <= code < 600 else 500, given)
+
+
+def _check_choice(choice: Any) -> None:
+    """Some tell of it in the one choice, or in its reason to finish."""
+    given = fields(choice)
+    _check(given)
+    if given.get("finish_reason") == "error":
+        raise ToldError(500, {"error": given.get("message") or given.get("native_finish_reason")})
+
+
+def _thought(message: Any) -> str | None:
+    """The thinking, as servers of open models name it."""
+    given = fields(message)
+    found = given.get("reasoning_content") or given.get("reasoning")
+    return found if isinstance(found, str) else None
 
 
 def _said(message: Any) -> str | None:

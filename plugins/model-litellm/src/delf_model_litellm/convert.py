@@ -15,9 +15,11 @@ _CACHE_FROM: Final = 4000
 """Characters from which a system message is worth Anthropic's prompt cache (1,024 tokens)."""
 
 
-def messages(given: Sequence[Message], endpoint: Endpoint) -> list[dict[str, Any]]:
+def messages(
+    given: Sequence[Message], endpoint: Endpoint, *, system_role: Any = None
+) -> list[dict[str, Any]]:
     """Messages as litellm takes them."""
-    result = chat.messages(given)
+    result = chat.messages(given, system_role=system_role)
     if endpoint.dialect == "anthropic":
         _mark_cached(result)
     return result
@@ -49,6 +51,7 @@ def settings(config: Mapping[str, Any], request: Mapping[str, Any], endpoint: En
     merged: dict[str, Any] = {k: v for k, v in {**config, **request}.items() if v is not None}
     merged.pop("timeout", None)
     merged.pop("live_model", None)
+    merged.pop(chat.SYSTEM_ROLE, None)
     merged.pop(SERVER_SIDE_TOOLS, None)
     if endpoint.provider == "openai" and not endpoint.custom:
         merged.pop("top_k", None)  # OpenAI itself refuses it; compatible servers know it

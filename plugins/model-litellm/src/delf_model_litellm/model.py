@@ -20,6 +20,7 @@ from delf_model_litellm.failures import explain
 from delf_model_litellm.providers import OTHERS
 from delf_model_litellm.streams import StreamedError, WholeError, wants_stream
 from delf_model_providers import searches
+from delf_model_providers.chat import SYSTEM_ROLE
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import BrokenStreamError, Failure, UnreadableError, chain
 from delf_model_providers.families import SPOKEN
@@ -135,9 +136,10 @@ class LiteLLMModel(EndpointModel):
         search = self._search_for(request)
         if search is not None and not _can_search(litellm, endpoint):
             raise searches.cannot(endpoint, "litellm knows no search of this provider")
+        role = {**self._settings, **request.settings}.get(SYSTEM_ROLE)
         arguments: dict[str, Any] = {
             "model": endpoint.name,
-            "messages": convert.messages(request.messages, endpoint),
+            "messages": convert.messages(request.messages, endpoint, system_role=role),
             "timeout": _limits(self._timeout(request), endpoint),
             "max_retries": 0,
             "num_retries": 0,

@@ -1,0 +1,35 @@
+"""Error messages of libraries in a form for scripts: short, without the host's folders."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+_MOST: Final = 600
+_TRACE: Final = re.compile(r"stack trace|traceback|this error signals", re.IGNORECASE)
+_POINTER: Final = ("LINE ", "^")
+_PATH: Final = re.compile(r"""(?<=["'])/[^"'\n]+(?=["'])|(?<![\w./])/[^\s"':,;)]+""")
+
+
+def shortened(text: str, most: int = _MOST) -> str:
+    """Return a message without stack traces, pointers into a statement, and folders of the host.
+
+    Args:
+        text: The library's message.
+        most: The most characters.
+    """
+    lines: list[str] = []
+    for line in map(str.strip, text.splitlines()):
+        if _TRACE.search(line):
+            break
+        if line and not line.startswith(_POINTER):
+            lines.append(line)
+    return _PATH.sub(_without_folder, "; ".join(lines))[:most]
+
+
+def _without_folder(found: re.Match[str]) -> str:
+    """The name of a file of this machine; a text of the user's that begins with a slash stays."""
+    folder, _, name = found.group().rpartition("/")
+    is_folder = folder.count("/") >= 1 and os.path.isdir(folder)  # noqa: PTH112 - no odd errors
+    return name if is_folder else found.group()
