@@ -1,5 +1,6 @@
 """Three programs of each other framework, as its own pages write them, moved as docs/migrating says."""
 
+import inspect
 import re
 import runpy
 import sys
@@ -12,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from delf import Agent, Response
 from delf.errors import ToolDefinitionError
+from delf.tools.foreign import foreign_functions
 from delf.tools.function import as_connections
 from support.program import write_recording
 from support.workspace import ROOT
@@ -31,6 +33,18 @@ def run(tmp_path) -> Callable[..., Any]:
         return response.raise_for_status().text.strip()
 
     return run
+
+
+async def test_langchain_tool_of_one_text():
+    from langchain_core.tools import Tool
+
+    async def later(text: str) -> str:
+        return text.upper()
+
+    say = Tool(name="say", description="Say it twice.", func=lambda text: text * 2, coroutine=later)
+    (made,) = foreign_functions(say)
+    assert list(inspect.signature(made).parameters) == ["tool_input"]
+    assert await made(tool_input="ho") == "HO"
 
 
 async def test_langchain(run):

@@ -49,6 +49,10 @@ _LIMITS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 _FREE: Final[Mapping[str, Any]] = {"additionalProperties": True, "properties": {}, "required": []}
 _DEEPEST: Final = 8
+_ONE_TEXT: Final[Mapping[str, Any]] = {
+    "properties": {"tool_input": {"type": "string"}},
+    "required": ["tool_input"],
+}
 
 
 def foreign_functions(item: Any) -> list[Callable[..., Any]] | None:
@@ -76,6 +80,9 @@ def _langchain(item: Any) -> Callable[..., Any] | None:
         return None
     if not hasattr(item, "args_schema"):
         return None
+    # Its oldest kind is a function of one text, and has no schema.
+    if item.args_schema is None and [*getattr(item, "args", ())] == [*_ONE_TEXT["properties"]]:
+        return _function(item.name, item.description, _ONE_TEXT, _of_one_text(item))
     schema = getattr(item, "tool_call_schema", None) or item.args_schema
 
     async def call(**arguments: Any) -> Any:
@@ -83,6 +90,13 @@ def _langchain(item: Any) -> Callable[..., Any] | None:
 
     holds = hasattr(item.args_schema, "model_json_schema")
     return _function(item.name, item.description, _schema_of(schema), call, holds=holds)
+
+
+def _of_one_text(item: Any) -> Callable[..., Any]:
+    async def call(tool_input: str) -> Any:
+        return await item.ainvoke(tool_input)
+
+    return call
 
 
 def _smolagents(item: Any) -> Callable[..., Any] | None:

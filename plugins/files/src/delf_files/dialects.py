@@ -122,7 +122,7 @@ def _others(dialect: Dialect, sample: str) -> list[Dialect]:
 
 
 def _score(dialect: Dialect, sample: str) -> float:
-    """How even the rows are, and how plain the cells; 0 for a text of one column, or no table."""
+    """Rate how even the rows are, and how plain the cells; 0 for one column, or no table."""
     rows, share = _first_rows(dialect, sample)
     if not rows:
         return 0.0

@@ -18,7 +18,12 @@ from delf.settings import Source, SourcedText
 
 _TABLES: Final = ("mcpServers", "servers")
 _KNOWN: Final = frozenset({"command", "args", "env", "cwd", "url", "headers"})
-_VARIABLE: Final = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
+_ADDRESSES: Final = ("url", "serverUrl", "httpUrl")
+"""The names of the address in the files of several programs."""
+_VARIABLE: Final = re.compile(r"\$\{(input:|env:)?([\w-]+)(?::-([^}]*))?\}")
+_COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+_LINE: Final = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)")
 
 
 def servers_in(path: Path) -> dict[str, dict[str, Any]]:
@@ -29,7 +34,7 @@ def servers_in(path: Path) -> dict[str, dict[str, Any]]:
         ConnectionConfigurationError: When it is no such file.
     """
     try:
-        content: Any = json.loads(path.read_text("utf-8"))
+        content: Any = json.loads(_plain(path.read_text("utf-8-sig")))
     except FileNotFoundError:
         raise ConnectionFileNotFoundError(f"{path} does not exist") from None
     except (OSError, ValueError, RecursionError) as error:
@@ -37,6 +42,8 @@ def servers_in(path: Path) -> dict[str, dict[str, Any]]:
     table: Any = None
     if isinstance(content, dict):
         found = cast("dict[str, Any]", content)
+        if isinstance(found.get("mcp"), dict):  # settings of a whole program
+            found = {**found["mcp"], **found}
         table = next((found[name] for name in _TABLES if name in found), None)
     if not isinstance(table, dict):
         raise ConnectionConfigurationError(
@@ -77,7 +84,63 @@ def server_settings(
             hint="the server's address for streamable HTTP, often /mcp",
         )
     known = {key: value for key, value in entry.items() if key in _KNOWN}
-    return cast("dict[str, Any]", _expanded(known, environ, f"{path}: {name}", source))
+    address = next((entry[key] for key in _ADDRESSES if entry.get(key)), None)
+    if address is not None:
+        known["url"] = address
+    where = f"{path}: {name}"
+    folder = path.parent.parent if path.parent.name.startswith(".") else path.parent
+    environ = {"workspaceFolder": str(folder.absolute()), "userHome": str(Path.home()), **environ}
+    expanded = cast("dict[str, Any]", _expanded(known, environ, where, source))
+    return {**expanded, **_variables(entry, expanded, environ, where, source)}
+
+
+def _plain(text: str) -> str:
+    """JSON without comments and last commas, which other programs take in their settings."""
+    text = _COMMENT.sub(lambda found: found[1] or " ", text)
+    return _COMMA.sub(lambda found: found[1] or "", text)
+
+
+def _variables(
+    entry: Mapping[str, Any],
+    expanded: Mapping[str, Any],
+    environ: Mapping[str, str],
+    where: str,
+    source: Source,
+) -> dict[str, Any]:
+    """The program's variables: numbers as text, over those of its file ``envFile``."""
+    given: Any = expanded.get("env")
+    if given is not None and not isinstance(given, dict):
+        raise ConnectionConfigurationError(f"{where}: env is not an object")
+    values: dict[str, Any] = {}
+    if named := entry.get("envFile"):
+        values |= _of_file(Path(str(_expanded(named, environ, where, source))), where, source)
+    for key, value in cast("dict[str, Any]", given or {}).items():
+        if isinstance(value, (dict, list)):
+            raise ConnectionConfigurationError(f"{where}: env.{key} is not a text or a number")
+        if value is not None:
+            is_text = isinstance(value, str)
+            values[key] = value if is_text else SourcedText(json.dumps(value), source)
+    return {"env": values} if values else {}
+
+
+def _of_file(path: Path, where: str, source: Source) -> dict[str, Any]:
+    try:
+        lines = path.expanduser().read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConnectionConfigurationError(
+            f"{where}: envFile {str(path)!r} cannot be read: {error}"
+        ) from None
+    values: dict[str, Any] = {}
+    for line in lines:
+        found = _LINE.fullmatch(line.strip())
+        if found is not None:
+            text = found[2].strip()
+            if text[:1] in ("'", '"') and text.endswith(text[0]) and len(text) > 1:
+                text = text[1:-1]
+            else:
+                text = text.partition(" #")[0].rstrip()
+            values[found[1]] = SourcedText(text, source)
+    return values
 
 
 def _expanded(value: Any, environ: Mapping[str, str], where: str, source: Source) -> Any:
@@ -90,9 +153,14 @@ def _expanded(value: Any, environ: Mapping[str, str], where: str, source: Source
         return value
 
     def put(match: re.Match[str]) -> str:
-        variable, default = match.group(1), match.group(2)
-        if variable not in environ and default is None:
-            raise EnvironmentKeyError(f"{where}: {variable} is not set", variable=variable)
-        return environ.get(variable, default or "")
+        kind, name, default = match.groups()
+        variable = name.upper().replace("-", "_") if kind == "input:" else name
+        known = next((key for key in (name, variable) if key in environ), None)
+        if known is None and default is None:
+            asked = f"{variable} is not set"
+            if kind == "input:":
+                asked = f"it asks for {name!r}, and {asked}"
+            raise EnvironmentKeyError(f"{where}: {asked}", variable=variable)
+        return environ[known] if known is not None else default or ""
 
     return SourcedText(_VARIABLE.sub(put, value), source)

@@ -15,6 +15,8 @@ _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 """An escape of half a character; with its other half beside it, it is one."""
 _TOLD: Final = f"delf/{secrets.token_hex(8)}"
 """The key of the notes that go with a result; no server knows it."""
+_BARE: Final = f"{_TOLD}/bare"
+"""The key for data that was no object."""
 
 
 def needs_repair(text: str) -> bool:
@@ -36,7 +38,8 @@ def repaired(text: str) -> str:
     value = reader.value(text)
     with notes_of_call() as told:
         reader.tell()
-    if not told and not _HALF.search(text):
+    wrapped = isinstance(value, dict) and _wrap(cast("dict[str, Any]", value))
+    if not told and not wrapped and not _HALF.search(text):
         return text
     if isinstance(value, dict):
         _attach(cast("dict[str, Any]", value), told)
@@ -48,6 +51,27 @@ def tell(meta: Mapping[str, Any] | None) -> None:
     """Note what was lost while a result was read."""
     for told in (meta or {}).get(_TOLD, ()):
         note(told)
+
+
+def data_of(meta: Mapping[str, Any] | None, content: Any) -> Any:
+    """The data of a result as its server sent it, a list or a text where it is one."""
+    return content["value"] if (meta or {}).get(_BARE) else content
+
+
+def _wrap(message: dict[str, Any]) -> bool:
+    """Put data that is no object into one: the protocol of 2025 has objects, servers have all."""
+    result = message.get("result")
+    if not isinstance(result, dict):
+        return False
+    found = cast("dict[str, Any]", result)
+    data: Any = found.get("structuredContent")
+    if data is None or isinstance(data, dict):
+        return False
+    found["structuredContent"] = {"value": data}
+    meta = found.setdefault("_meta", {})
+    if isinstance(meta, dict):
+        meta[_BARE] = True
+    return True
 
 
 def _attach(message: dict[str, Any], told: Iterable[str]) -> None:

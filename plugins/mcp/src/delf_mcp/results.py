@@ -17,6 +17,7 @@ from delf.errors import ToolException
 from delf.messages import ImagePart, Message, Part, TextPart
 from delf.terminal import visible
 from delf_mcp.limits import MAX_TEXT
+from delf_mcp.repair import data_of
 
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _ENDINGS: Final = {"audio/wav": ".wav", "image/webp": ".webp"}  # which Python does not know
@@ -34,7 +35,7 @@ def result_of(tool: str, result: types.CallToolResult) -> Any:
         said = visible(_text_of(result.content)[:MAX_TEXT])
         raise ToolException(said or f"{tool} failed, and does not say why")
     if result.structured_content is not None:
-        return result.structured_content
+        return data_of(result.meta, result.structured_content)
     return content_of(result.content)
 
 

@@ -62,7 +62,7 @@ _OWN: Final = frozenset({"timeout", "live_model", SERVER_SIDE_TOOLS})
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "delf"}
 _DONE: Final = "[DONE]"
 _BLANK: Final = b"\xef\xbb\xbf \t\r\n"
-"""What may stand before the first sign of a body: blanks, and the mark of UTF-8."""
+"""Blanks, and the mark of UTF-8: they may stand before the first sign of a body."""
 _STREAMED: Final = (b"data:", b"event:")
 """The start of a body that is streamed."""
 _USAGE: Final = 5.0

@@ -1,0 +1,82 @@
+"""``mcp.json`` as other programs read it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from delf.errors import ConnectionConfigurationError, EnvironmentKeyError
+from delf_mcp.config import server_settings, servers_in
+from delf_mcp.repair import data_of, needs_repair, repaired
+
+FILE = """\ufeff// servers of VS Code
+{
+  "inputs": [{"id": "api-key", "type": "promptString"}], /* asked */
+  "servers": {
+    "one": {
+      "command": "run", // it is "there"
+      "args": ["--url=https://x.example/a//b", "${workspaceFolder}/data", "a,]"],
+      "env": {"PORT": 8080, "DEBUG": true, "RATE": 0.5, "KEY": "${input:api-key}", "NONE": null},
+      "envFile": "${workspaceFolder}/.env",
+    },
+    "two": {"serverUrl": "https://x.example/mcp"},
+    "three": {"httpUrl": "https://x.example/mcp"},
+  },
+}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".env").write_text("\ufeff# own\nexport A=1\nB='two words' \nC=x # why\nPORT=1\n")
+    path = tmp_path / ".vscode" / "mcp.json"
+    path.write_text(FILE)
+    return path
+
+
+def test_file_of_another_program_is_read_as_that_reads_it(config, tmp_path):
+    found = server_settings(config, "one", {"API_KEY": "secret"})
+    assert found["args"] == ["--url=https://x.example/a//b", f"{tmp_path}/data", "a,]"]
+    assert found["env"] == {
+        "A": "1", "B": "two words", "C": "x", "PORT": "8080", "DEBUG": "true", "RATE": "0.5", "KEY": "secret",
+    }  # fmt: skip
+    assert server_settings(config, "one", {"api-key": "own"})["env"]["KEY"] == "own"
+    for name in ("two", "three"):
+        assert server_settings(config, name, {}) == {"url": "https://x.example/mcp"}
+
+
+def test_servers_in_the_settings_of_a_whole_program(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({"editor": 1, "mcp": {"servers": {"a": {"command": "x"}}}}))
+    assert servers_in(path) == {"a": {"command": "x"}}
+
+
+def test_refusals_name_the_place(config, tmp_path):
+    with pytest.raises(
+        EnvironmentKeyError, match=r"mcp.json: one: it asks for 'api-key', and API_KEY is not set"
+    ):
+        server_settings(config, "one", {})
+    (tmp_path / ".env").unlink()
+    with pytest.raises(
+        ConnectionConfigurationError, match=r"mcp.json: one: envFile .* cannot be read"
+    ):
+        server_settings(config, "one", {"API_KEY": "x"})
+    config.write_text('{"servers": {"a": {"command": "x", "env": {"B": {"c": 1}}}}}')
+    with pytest.raises(
+        ConnectionConfigurationError, match=r"mcp.json: a: env.B is not a text or a number"
+    ):
+        server_settings(config, "a", {})
+
+
+@pytest.mark.parametrize("data", [[1, {"a": None}], [], "text", 5, False, {"value": 1}, {}])
+def test_data_of_a_result_may_be_any_json(data):
+    text = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "structuredContent": data}}
+    )
+    assert needs_repair(text)
+    result = json.loads(repaired(text))["result"]
+    assert isinstance(result["structuredContent"], dict)
+    assert data_of(result.get("_meta"), result["structuredContent"]) == data
