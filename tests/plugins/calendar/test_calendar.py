@@ -14,6 +14,7 @@ from delf.errors import ToolRefusedError
 from delf.protocols.connection import ProposedCall
 from delf.testing import Call, ConnectionContract
 from delf_calendar import Calendar
+from delf_calendar.events import event_of
 from delf_google.connection import SCOPES
 from delf_google.errors import GoogleError
 from support.google import GoogleServer
@@ -95,6 +96,39 @@ async def test_a_series_keeps_its_hour(calendar: Any) -> None:
     assert {e["series"] for e in found} == {made["id"]}
     with pytest.raises(ToolRefusedError, match="not a recurrence"):
         await calendar.create("x", NOON, recurrence=["every week"])
+
+
+async def test_a_series_repeats_by_the_clocks_of_the_zone_that_is_named(calendar: Any) -> None:
+    rule = ["RRULE:FREQ=WEEKLY;COUNT=3"]
+    for tz in (dt.UTC, dt.timezone(dt.timedelta(hours=-5)), ZoneInfo("America/New_York")):
+        start = dt.datetime(2026, 10, 19, 9, tzinfo=BERLIN).astimezone(tz)
+        made = await calendar.create("Weekly", start, recurrence=rule, zone="Europe/Berlin")
+        assert (made["zone"], made["start"]) == ("Europe/Berlin", start)
+        found = (await calendar.list(dt.date(2026, 10, 1), dt.date(2026, 12, 1)))["events"]
+        assert [event["start"].astimezone(BERLIN).hour for event in found] == [9, 9, 9]
+        moved = await calendar.update(
+            made["id"], start=start + dt.timedelta(hours=1), zone="Europe/Berlin"
+        )
+        assert moved["zone"] == "Europe/Berlin"
+        await calendar.delete(made["id"])
+
+
+def test_meeting_of_another_service_is_found_in_conference_data() -> None:
+    points = [
+        {"entryPointType": "phone", "uri": "tel:+49"},
+        {"entryPointType": "video", "uri": "https://zoom.example/j/1"},
+    ]
+    for resource, meet in (
+        ({"conferenceData": {"entryPoints": points}}, "https://zoom.example/j/1"),
+        ({"conferenceData": {"entryPoints": points[:1]}}, "tel:+49"),
+        (
+            {"conferenceData": {"entryPoints": points}, "hangoutLink": "https://meet.example/x"},
+            "https://meet.example/x",
+        ),
+        ({"conferenceData": {"createRequest": {"status": {"statusCode": "pending"}}}}, None),
+        ({}, None),
+    ):
+        assert event_of({"id": "1", **resource})["meet"] == meet
 
 
 async def test_invitations(google: GoogleServer, calendar: Any) -> None:

@@ -215,9 +215,14 @@ class Calendar(GoogleConnection):
         invitation unless `notify` is false. Recurrence is as ["RRULE:FREQ=WEEKLY;COUNT=4"],
         reminders are minutes before, `meet` adds a conference link.
         """  # noqa: D205 - the model reads the whole paragraph
+        named = bool(zone)
         zone = await self._zone(calendar, start, end, zone=zone, always=bool(recurrence))
         key = uuid.uuid4().hex  # so that an event whose answer was lost is not made twice
-        body: dict[str, Any] = {"id": key, "summary": title, **times(start, end, zone)}
+        body: dict[str, Any] = {
+            "id": key,
+            "summary": title,
+            **times(start, end, zone, is_given=named),
+        }
         body |= {"description": description} if description else {}
         body |= {"location": location} if location else {}
         body |= _details(attendees, recurrence, reminders)
@@ -388,7 +393,7 @@ class Calendar(GoogleConnection):
             end = on_the_wall(end, known) if isinstance(end, dt.datetime) else end
         if end is None and isinstance(first, dt.datetime) != old["all_day"]:
             end = later(first, length_of(old_start, old_end))
-        found = times(first, end, known)
+        found = times(first, end, known, is_given=bool(zone))
         for place in found.values():  # a change keeps what it does not take away
             place.setdefault("dateTime", None)
             place.setdefault("date", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from delf.errors import ToolRefusedError
@@ -77,8 +77,16 @@ def event_of(resource: Mapping[str, Any]) -> Event:
         series=resource.get("recurringEventId"),
         status=str(resource.get("status", "")),
         link=str(resource.get("htmlLink", "")),
-        meet=resource.get("hangoutLink"),
+        meet=resource.get("hangoutLink") or _meeting(resource.get("conferenceData")),
     )
+
+
+def _meeting(conference: Any) -> str | None:
+    """The address of a meeting that is none of Google's: of its picture, else the first."""
+    told = cast("Mapping[str, Any]", conference or {})
+    points: Sequence[Mapping[str, Any]] = told.get("entryPoints") or ()
+    ways = sorted(points, key=lambda point: point.get("entryPointType") != "video")
+    return next((str(point["uri"]) for point in ways if point.get("uri")), None)
 
 
 def _moment(place: Mapping[str, Any]) -> When | None:
@@ -92,8 +100,15 @@ def _moment(place: Mapping[str, Any]) -> When | None:
     return moment
 
 
-def times(start: When, end: When | None, zone: str) -> dict[str, Any]:
+def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -> dict[str, Any]:
     """Start and end as the service takes them; without an end, an hour or a day.
+
+    Args:
+        start: The beginning.
+        end: The end.
+        zone: The zone of times without one.
+        is_given: True for a zone that the caller named: times of another zone are shown in it, and
+            a series repeats by its clocks.
 
     Raises:
         ToolRefusedError: When they do not fit each other.
@@ -105,9 +120,12 @@ def times(start: When, end: When | None, zone: str) -> dict[str, Any]:
     if isinstance(start, dt.datetime):
         if isinstance(end, dt.datetime) and (start.tzinfo is None) != (end.tzinfo is None):
             raise ToolRefusedError("start and end both have a zone, or neither has")
-        own_zone = _zone_of(start) or zone
+        own_zone = zone if is_given else _zone_of(start) or zone
         start = on_the_wall(start, own_zone)
         end = on_the_wall(end, own_zone) if isinstance(end, dt.datetime) else None
+        if is_given:
+            start = start.astimezone(zone_named(zone))
+            end = end.astimezone(start.tzinfo) if end is not None else None
     if end is None:
         end = later(start, _DAY if whole_day else _HOUR)
     if _is_before(end, start) or (whole_day and end == start):
