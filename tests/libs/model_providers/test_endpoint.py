@@ -8,7 +8,7 @@ from delf.llm import LLMConfig
 from delf.protocols.model import ModelContext
 from delf_model_litellm.providers import OTHERS
 from delf_model_providers.endpoint import NO_KEY, resolve
-from delf_model_providers.families import SPOKEN
+from delf_model_providers.families import NO_OTHERS, SPOKEN
 
 KEYS = {
     "OPENAI_API_KEY": "openai-key",
@@ -297,3 +297,18 @@ def test_another_address_is_looked_at_in_the_same_way(address, key):
     else:
         with pytest.raises(KeyAddressError):
             found.check_address(text("wss://evil.test/x", address))
+
+
+@pytest.mark.parametrize("others", [NO_OTHERS, OTHERS], ids=["standard bundle", "with litellm"])
+def test_every_suggestion_for_an_unknown_name_works_where_it_is_made(others):
+    context = ModelContext(environ=KEYS, providers={}, api_key_for={})
+    with pytest.raises(ModelConfigurationError, match="'llama3'") as caught:
+        resolve(LLMConfig("llama3"), context, SPOKEN, others)
+    command, _, prefixes = caught.value.hint.partition("; with a provider in front of its name: ")
+    words = command.partition(": ")[2].split()[:4]
+    assert words[::2] == ["--llm", "--base-url"]
+    assert resolve(LLMConfig(words[1], base_url=words[3]), context, SPOKEN, others).custom
+    assert ("groq/…" in prefixes) is (others is OTHERS)
+    for prefix in prefixes.split(", "):
+        model = prefix.replace("…", "llama3")
+        assert resolve(LLMConfig(model), context, SPOKEN, others).provider in prefix

@@ -149,10 +149,13 @@ def resolve(
         return place.family(owner, config.model, None)
     if base_url := _first_of(context, compatible.addresses):
         return place.family(compatible, config.model, base_url)
+    # Only providers that work here: a name that needs another plugin would be the next error.
+    prefixes = ", ".join(f"{known.name}/…" for known in (*spoken.all, *others.all))
     raise ModelConfigurationError(
         f"no provider is known for the model {config.model!r}",
-        hint="a name with its provider: 'groq/…', 'ollama/…', 'openrouter/…'; or, for a server of "
-        f"your own, --base-url or LLMConfig(model={config.model!r}, base_url='http://host/v1')",
+        hint=f"for a server of your own, such as Ollama: --llm {config.model} --base-url "
+        f"http://localhost:11434/v1 (base_url in a program); with a provider in front of its name: "
+        f"{prefixes}",
     )
 
 
