@@ -104,14 +104,6 @@ async def test_who_may_not_decide_saves_no_routine_and_sees_no_others(store, ser
         assert answer.status_code == status
 
 
-async def test_like_tasks_are_offered(store, serve):
-    server = await serve()
-    for number in (4, 5, 6):
-        await done(server, "print(await look(4))", f"Tell me about thing {number} please")
-    (offer,) = (await server.client.get("/routines")).json()["offers"]
-    assert offer["count"] == 3
-
-
 @pytest.mark.parametrize(
     ("name", "inputs", "status", "told"),
     [

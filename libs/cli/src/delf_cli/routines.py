@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -10,20 +10,7 @@ from delf.protocols.services import Service
 
 if TYPE_CHECKING:
     from delf import Agent
-    from delf.protocols.journal import Journal, TaskRecord
     from delf.trust.decisions import Trust
-
-
-class OfferedRoutine(Protocol):
-    """Like tasks that could be kept as a routine."""
-
-    name: str
-    tasks: Sequence[TaskRecord]
-
-    @property
-    def words(self) -> str:
-        """The offer in a line."""
-        ...
 
 
 class DraftRoutine(Protocol):
@@ -64,10 +51,6 @@ class AgentRoutines(Protocol):
         """Return all whose files can be read."""
         ...
 
-    async def aoffers(self, keys: Collection[str] | None = None) -> Sequence[OfferedRoutine]:
-        """Find like tasks that could be kept as a routine."""
-        ...
-
     async def adraft(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> DraftRoutine:
         """Make a routine of a task that a person looks at before it is kept."""
         ...
@@ -84,18 +67,5 @@ class MakesRoutines(Protocol):
         """Return the task that runs a routine of a project."""
         ...
 
-    async def offers_of(
-        self,
-        journal: Journal,
-        root: Path,
-        trust: Trust,
-        options: Mapping[str, Any],
-        keys: Collection[str] | None = None,
-    ) -> Sequence[OfferedRoutine]:
-        """Find like tasks of a journal that could be kept as a routine."""
-        ...
-
 
 ROUTINES: Final = Service("Routines", MakesRoutines, "routines")
-TABLE: Final = "routines"
-"""The table of options: ``[plugins.routines]``."""

@@ -10,20 +10,17 @@ from typing import Final
 
 import click
 
-from delf.errors import OptionalDependencyError
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
 from delf.protocols.journal import TaskRecord
 from delf.protocols.people import name_of_holder
 from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
-from delf.trust.decisions import Trust
 from delf.types import TaskState
 from delf_cli import complete
 from delf_cli.journals import ask_journal, find_id, history_journal, load_task, work_with
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text, show_answer
 from delf_cli.pruning import DURATION, Pruning, prune_options
-from delf_cli.routines import ROUTINES, TABLE
 from delf_cli.script_view import script_lines, scripts_of
 from delf_cli.state import state_of
 from delf_cli.story import printed_so_far, stopped_words
@@ -78,11 +75,10 @@ def list_command(
     journal = history_journal(ctx)
     is_narrow = state is not None or since is not None
 
-    async def look(journal: SharedJournal) -> tuple[Sequence[TaskRecord], list[str]]:
-        tasks = await find_tasks(journal, limit, state=state, since=begin)
-        return tasks, [] if as_json or is_narrow else await _offers(ctx, journal)
+    async def look(journal: SharedJournal) -> Sequence[TaskRecord]:
+        return await find_tasks(journal, limit, state=state, since=begin)
 
-    tasks, offers = work_with(journal, look)
+    tasks = work_with(journal, look)
     if as_json:
         click.echo(json_text([render.task_data(task) for task in tasks], indent=2))
         return
@@ -91,21 +87,6 @@ def list_command(
     else:
         what = "No task fits" if is_narrow else "There is no task yet"
         click.echo(f"{what} in {journal.place}", err=True)
-    for line in offers:
-        click.echo(line, err=True)
-
-
-async def _offers(ctx: click.Context, journal: SharedJournal) -> list[str]:
-    """Tell of like tasks that could be kept as a routine, where the plugin is there."""
-    state = state_of(ctx)
-    project = state.load_project()
-    try:
-        routines = state.discover(project.environ).service(ROUTINES)
-    except OptionalDependencyError:
-        return []
-    trust, options = Trust.here(*state.trust), project.plugin_options.get(TABLE, {})
-    found = await routines.offers_of(journal, project.root, trust, options)
-    return [offer.words for offer in found]
 
 
 @runs.command("show")

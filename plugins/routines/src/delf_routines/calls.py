@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Final
 
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, DelfError
 from delf_routines.routine import Value
 
 _VALUES: Final = (str, int, float)
@@ -49,3 +49,12 @@ def read_call(task: str) -> tuple[str, dict[str, Value]]:
 def call_text(name: str, given: Mapping[str, object]) -> str:
     """The task that calls a routine."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
+
+
+def is_call(task: str) -> bool:
+    """Tell whether a task is written as a call of a routine."""
+    try:
+        read_call(task)
+    except DelfError:
+        return False
+    return True

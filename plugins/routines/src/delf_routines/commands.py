@@ -31,11 +31,10 @@ from delf_cli.session import Options, Setup, as_before
 from delf_cli.state import State, state_of
 from delf_cli.streams import wrapped
 from delf_cli.tables import table
-from delf_routines.calls import read_call
+from delf_routines.calls import is_call, read_call
 from delf_routines.cases import Case, case_of, run_case
 from delf_routines.drafting import BoundDraft, described, difference
 from delf_routines.drift import Drift, drift_of, named_actions
-from delf_routines.likeness import is_call
 from delf_routines.routine import Routine
 from delf_routines.store import RoutineStore
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from delf import Agent
 from delf.protocols.journal import Journal
-from delf.protocols.shared_journal import SharedJournal
 from delf.trust.decisions import Trust
 from delf.trust.folders import working_folder
 from delf_engine.project.any_project import trust_of
 from delf_routines.bound import BoundRoutine
 from delf_routines.calls import call_text
 from delf_routines.drafting import BoundDraft
-from delf_routines.likeness import Offer, offers
 from delf_routines.store import RoutineStore
-
-PLUGIN = "routines"
-"""The table of this plugin's options: ``[plugins.routines]``."""
 
 
 class Routines:
@@ -35,10 +29,6 @@ class Routines:
         project = agent.project
         self._root = working_folder() if project is None else project.root
         self._trust = trust_of(project)
-        all_options: Mapping[str, Mapping[str, Any]] = {}
-        if project is not None:
-            all_options = project.plugin_options
-        self._options = all_options.get(PLUGIN, {})
 
     def find(self, name: str) -> BoundRoutine:
         """Return a routine, to be called with its parameters.
@@ -56,16 +46,6 @@ class Routines:
         """Return the routines whose files can be read; `delf routines check` tells of others."""
         found = RoutineStore(self._root, self._trust).readable()
         return [BoundRoutine(self._agent, routine) for routine in found]
-
-    async def aoffers(self, keys: Collection[str] | None = None) -> Sequence[Offer]:
-        """Find like tasks that could be kept as a routine; none with ``offers = false``.
-
-        Args:
-            keys: Only tasks on behalf of one of these.
-        """
-        return await self._agent.ause_journal(
-            lambda journal: self.offers_of(journal, self._root, self._trust, self._options, keys)
-        )
 
     def save(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> BoundRoutine:
         """Keep a task that worked as a routine of the project.
@@ -120,25 +100,3 @@ class Routines:
             FolderNotTrustedError: When nobody trusted its file.
         """
         return call_text(name, RoutineStore(root, trust).find(name).values(given))
-
-    @staticmethod
-    async def offers_of(
-        journal: Journal,
-        root: Path,
-        trust: Trust,
-        options: Mapping[str, Any],
-        keys: Collection[str] | None = None,
-    ) -> Sequence[Offer]:
-        """Find like tasks of a journal that could be kept as a routine.
-
-        Args:
-            journal: The tasks.
-            root: The project's folder.
-            trust: The trust that counts for it.
-            options: Those of ``[plugins.routines]``.
-            keys: Only tasks on behalf of one of these.
-        """
-        if not options.get("offers", True) or not isinstance(journal, SharedJournal):
-            return ()
-        known = await asyncio.to_thread(RoutineStore(root, trust).readable)
-        return await offers(journal, known, keys)

@@ -25,7 +25,6 @@ from delf_routines.calls import read_call
 from delf_routines.cases import answer_text
 from delf_routines.drift import drift_of, named_actions, names_in
 from delf_routines.guard import Made, RoutineGuard
-from delf_routines.likeness import fits_in, is_call
 from delf_routines.repair import WRITER, Repairing, as_host, case_of_calls
 from delf_routines.routine import Routine, Value, shape_of
 from delf_routines.store import RoutineStore
@@ -50,11 +49,9 @@ class RoutineStrategy:
 
     Args:
         store: Where routines are; those of the project when omitted.
-        offers: Whether tasks that could be kept as a routine are offered.
     """
 
-    def __init__(self, store: RoutineStore | None = None, *, offers: bool = True) -> None:
-        self.offers = offers
+    def __init__(self, store: RoutineStore | None = None) -> None:
         self._store = store or RoutineStore(current_folder(), current_trust())
 
     async def solve(self, host: StrategyHost) -> str:
@@ -65,7 +62,7 @@ class RoutineStrategy:
             RoutineDriftError: When an action became another one, before anything is done.
             DelfError: When the script failed.
         """
-        name, given = read_call(await self._call(host))
+        name, given = read_call(host.task)
         # Kept in the journal: the file may be another one when the task is resumed.
         text = await host.note("routine", lambda: self._text(name))
         routine = Routine.of_text(name, text, _PLACE)  # one that is resumed is as it began
@@ -89,19 +86,6 @@ class RoutineStrategy:
         if routine.on_failure != "repair" or is_no:
             raise error
         return await self._repair(host, routine, given, error, guard.made)
-
-    async def _call(self, host: StrategyHost) -> str:
-        """The task as a call: it is written as one, or its words fit a routine."""
-        if is_call(host.task):
-            return host.task
-
-        async def fitting() -> str:
-            return await asyncio.to_thread(fits_in, host.task, self._store) or ""
-
-        call = await host.note("routine call", fitting)
-        if call and not host.used_tools:
-            await host.warn(f"no model is asked: the task fits a routine, as {call}")
-        return call or host.task
 
     async def _text(self, name: str) -> str:
         """The routine, which the journal keeps: a task that is resumed runs what it began with."""

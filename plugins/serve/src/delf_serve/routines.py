@@ -44,7 +44,7 @@ class Routines:
         return self._agent.plugins.service(ROUTINES)(self._agent)
 
     async def list(self, key: Key) -> s.RoutineList:
-        """The routines with what they did, and tasks that are offered to be kept.
+        """The routines with what they did.
 
         Args:
             key: Who looks; others' tasks are left out.
@@ -52,20 +52,10 @@ class Routines:
         try:
             routines = self.of_agent()
             found = await asyncio.to_thread(routines.all)
-            offers = await routines.aoffers(key.owners)
         except OptionalDependencyError:  # no plugin brings them
-            return s.RoutineList(routines=[], offers=[])
+            return s.RoutineList(routines=[])
         return s.RoutineList(
             routines=[await self._view(bound.routine, key) for bound in found],
-            offers=[
-                s.RoutineOffer(
-                    name=offer.name,
-                    count=len(offer.tasks),
-                    task_id=offer.tasks[0].task_id,
-                    task=offer.tasks[0].task,
-                )
-                for offer in offers
-            ],
         )
 
     async def _view(self, routine: Any, key: Key) -> s.RoutineView:

@@ -248,20 +248,10 @@ class RoutineView(Shown):
     runs: list[Task] = Field(description="The newest runs.")
 
 
-class RoutineOffer(Shown):
-    """Like tasks that could be kept as a routine."""
-
-    name: str
-    count: int
-    task_id: str = Field(description="The newest of them.")
-    task: str
-
-
 class RoutineList(Shown):
     """The routines of the project."""
 
     routines: list[RoutineView]
-    offers: list[RoutineOffer]
     more: bool = Field(default=False, description="Whether there are further routines.")
 
 

@@ -35,16 +35,15 @@ export class RoutinesView {
     this.problem = el("p", { class: "bad", role: "alert" });
     this.rows = el("div", { class: "routines" });
     this.title = el("h1", { tabindex: "-1" }, "Routines");
-    this.offers = el("ul", { "aria-label": "Offers" });
-    this.node = el("article", { class: "task" }, this.title, this.problem, this.draftPlace, this.offers, this.rows);
+    this.node = el("article", { class: "task" }, this.title, this.problem, this.draftPlace, this.rows);
     this.load();
     if (wanted) this.goToQuestion(wanted);
   }
 
   /** Begin to keep a task as a routine. */
-  goToQuestion(taskId, name = "") {
+  goToQuestion(taskId) {
     if (!this.maySave) return;
-    const input = el("input", { id: "routine-name", name: "name", required: true, pattern: "[a-z][a-z0-9_]{0,62}", value: name, title: "lower-case letters, digits and _" });
+    const input = el("input", { id: "routine-name", name: "name", required: true, pattern: "[a-z][a-z0-9_]{0,62}", title: "lower-case letters, digits and _" });
     const place = el("div", {});
     const form = el("form", { "aria-label": "Keep a task as a routine", onsubmit: (event) => { event.preventDefault(); this.draft(taskId, input.value, place); } },
       el("p", {}, "Keep ", el("a", { href: `#/${taskId}` }, `task ${shortId(taskId)}`), " as a routine"),
@@ -83,10 +82,7 @@ export class RoutinesView {
 
   async load() {
     try {
-      const { routines, offers } = await get("routines");
-      this.offers.hidden = !offers.length;
-      fill(this.offers, offers.map((one) => el("li", {}, `${one.count} similar tasks were done, such as `, el("a", { href: `#/${one.task_id}` }, long(one.task, 200)), " ",
-        this.maySave ? el("button", { type: "button", onclick: () => this.goToQuestion(one.task_id, one.name) }, "Keep as a routine") : null)));
+      const { routines } = await get("routines");
       fill(this.rows, routines.length ? routines.map((one) => this.row(one))
         : el("p", { class: "quiet" }, "There are no routines yet. On the page of a task that worked, you can keep it as a routine. A routine runs again with other values, without a model."));
     } catch (error) { setText(this.problem, error.message); }
