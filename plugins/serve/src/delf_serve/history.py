@@ -114,8 +114,8 @@ async def _searched(tasks: Tasks) -> SharedJournal:
     """The journal, with what has just happened in its index."""
     try:
         await tasks.journal.index(_INDEX_SECONDS / 4)
-    except ConfigurationError as error:
-        raise ProblemError(501, error.message, error.hint) from None
+    except ConfigurationError:
+        raise ProblemError(501, "the journal has no search", "another journal has one") from None
     return tasks.journal
 
 
