@@ -22,7 +22,6 @@ from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text, show_answer
 from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.script_view import script_lines, scripts_of
-from delf_cli.state import state_of
 from delf_cli.story import printed_so_far, stopped_words
 from delf_cli.streams import answers, wrapped
 from delf_cli.summary import summary_of
