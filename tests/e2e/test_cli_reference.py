@@ -169,6 +169,7 @@ OF_THE_REST = {
         "delf trust",
         "delf trust --list",
     ),
+    *(f"delf keys {name}" for name in ("list", "set", "remove")),
 }
 
 
@@ -433,3 +434,10 @@ def test_json_of_logins(here):
     done = delf(*status, cwd=here)
     assert done.returncode == 1, "nobody is logged in"
     checked("delf google status", json.loads(done.stdout))
+
+
+def test_json_of_keys(here):
+    kept = delf("keys", "set", "openai", "--json", cwd=here, stdin="sk-a-key-to-keep")
+    checked("delf keys set", [json.loads(kept.stdout)])
+    checked("delf keys list", [written(here, "keys", "list", "--json")])
+    checked("delf keys remove", [written(here, "keys", "remove", "openai", "--json")])
