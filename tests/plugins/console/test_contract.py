@@ -8,7 +8,7 @@ class TestPackage(PluginContract):
     module = "delf_console"
     offers = {
         "command": [
-            "config", "doctor", "inspect", "journal", "plugins available", "plugins check", "plugins install", "plugins uninstall",
+            "config", "doctor", "inspect", "journal", "keys", "plugins available", "plugins check", "plugins install", "plugins uninstall",
             "quickstart", "resume", "run", "runs", "runs diff", "runs figures", "runs fork", "runs search", "runs stop",
         ]
     }  # fmt: skip

@@ -59,7 +59,7 @@ def data_of(meta: Mapping[str, Any] | None, content: Any) -> Any:
 
 
 def _wrap(message: dict[str, Any]) -> bool:
-    """Put data that is no object into one: the protocol of 2025 has objects, servers have all."""
+    """Put data that is not an object into one: clients of 2025 take objects, servers have all."""
     result = message.get("result")
     if not isinstance(result, dict):
         return False
