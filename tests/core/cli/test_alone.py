@@ -22,7 +22,7 @@ sys.exit(main())
     [
         (["--version"], 0, f"delf {delf.__version__}"),
         ([], 2, "pip install 'delf-core[standard]'"),
-        (["run", "x"], 2, "plugins install cli"),
+        (["run", "x"], 2, "plugins install console"),
         (["rnu"], 2, "error: no command 'rnu' is installed"),
     ],
 )
