@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 BIN = Path(sys.executable).parent
 STANDARD = (
-    "approval-terminal", "chat", "cli", "engine", "files", "journal-sql", "llm", "model-http",
+    "approval-terminal", "chat", "console", "engine", "files", "journal-sql", "llm", "model-http",
     "sandbox-local", "strategy-codegen",
 )  # fmt: skip
 OF_THE_DEMO = ("demo", "model-recorded", "serve", "sql")

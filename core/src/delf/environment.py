@@ -179,7 +179,7 @@ def current_environ() -> Mapping[str, str]:
     """The environment that settings are read from.
 
     Inside :func:`using_environ` the one given there, else the process's own over the
-    ``.env`` of the working directory, where that is trusted, over the keys of `delf keys`.
+    ``.env`` of the working directory, where that is trusted, over the kept keys.
     """
     place = _current.get()
     if place is not None:

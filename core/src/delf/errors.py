@@ -134,7 +134,7 @@ class EnvironmentKeyError(ConfigurationError):
 
 def key_hint(variable: str) -> str:
     """Return what to do where a variable is missing."""
-    return f"delf keys set {variable}, which asks for it and keeps it; or export {variable}=…"
+    return f"export {variable}=…"
 
 
 class ConnectionConfigurationError(ConfigurationError):

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from delf.environment import current_environ
-from delf.errors import ConfigurationError, EnvironmentKeyError
+from delf.errors import ConfigurationError
 from delf.machine.kept_keys import KeptKeys, own_variables
 from delf_engine.project.project import load_project
 from support.program import delf
@@ -114,11 +114,6 @@ def test_an_address_is_kept_with_its_key(tmp_path):
     assert KeptKeys.here().values({}) == {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": url}
     assert delf("keys", "remove", "openai", cwd=tmp_path).returncode == 0
     assert KeptKeys.here().names() == {}
-
-
-def test_every_missing_variable_names_the_command():
-    hint = EnvironmentKeyError("no key", variable="OPENAI_API_KEY").hint
-    assert hint.startswith("delf keys set OPENAI_API_KEY, ")
 
 
 def test_a_missing_key_is_named_where_it_is_asked_for(tmp_path):

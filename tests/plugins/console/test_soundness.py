@@ -283,4 +283,4 @@ def test_a_journal_that_is_shared_by_its_spec_alone_is_told():
         host.provide(spec, OneProcess)
         found = list(factory_problems(host, spec))
         assert bool(found) is shared
-    assert "is not a SharedJournal, as `shared` of its spec says: no open, place" in found[0]
+    assert "is not a SharedJournal, as `shared` of its spec says: no remembered, revoke" in found[0]

@@ -182,10 +182,6 @@ STREAMS = {
     "wrong UTF-8": (b"data: \xff\xfe\n\n", "UTF-8"),
     "an endless event": (b"data: " + b"x" * 9_000_000, "more than 8 MB"),
     "an endless event of many lines": (b"data: x\n" * 1_200_000, "more than 8 MB"),
-    "arguments of no call": (
-        b'data: {"choices": [{"delta": {"tool_calls": [{"index": 5, "function": {}}]}}]}\n\n',
-        "not begun",
-    ),
 }
 
 

@@ -1,6 +1,6 @@
-"""Keys that the user keeps on this machine: `delf keys` writes them, and every start reads them.
+"""Keys that the user keeps on this machine: a command writes them, and every start reads them.
 
-They are variables, as ``OPENAI_API_KEY``, that count where neither the process nor a ``.env`` sets
+They are variables, as ``ACME_API_KEY``, that count where neither the process nor a ``.env`` sets
 them. A value lies in the system's keyring where there is one, else in the file, which is the
 user's alone; the file always has the names.
 """

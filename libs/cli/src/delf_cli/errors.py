@@ -16,6 +16,7 @@ from delf.errors import (
     BudgetExceededError,
     ConfigurationError,
     DelfError,
+    EnvironmentKeyError,
     JournalUnavailableError,
     SandboxUnavailableError,
     TaskStoppedError,
@@ -122,6 +123,9 @@ def report_json(error: BaseException, *, clean: Callable[[str], str] = str) -> N
 def _words(error: BaseException) -> tuple[str, str | None]:
     """A message and a hint."""
     if isinstance(error, DelfError):
+        if isinstance(error, EnvironmentKeyError) and (error.hint or "").startswith("export "):
+            kept = f"delf keys set {error.variable}, which asks for it and keeps it"
+            return error.message, f"{kept}; or {error.hint}"
         is_usual = error.hint == error.default_hint
         return error.message, _COMMANDS.get(error.code, error.hint) if is_usual else error.hint
     if isinstance(error, click.exceptions.NoArgsIsHelpError):

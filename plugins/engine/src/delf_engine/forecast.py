@@ -44,7 +44,7 @@ class _Forecast:
         bound = _bound_in(tree)
         self._names = {name for name in names if name.partition(".")[0] not in bound}
         self._given: dict[str, list[Any]] = {}
-        """What each name is given in the whole script; None for what is not known."""
+        """Values that each name is given in the whole script; None for an unknown one."""
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._lengths: dict[str, int] = {}
         self._calls: dict[str, Counter[str]] = {}

@@ -124,7 +124,7 @@ class MontySession:
     async def begin(self) -> None:
         """Give the interpreter delf's exceptions, and what rewritten scripts call."""
         tools = ", ".join(f"{name!r}: {name}" for name in self._tools)
-        methods = {name: list(listed) for name, listed in self._tools.items() if listed}
+        methods = {type_name(name): list(listed) for name, listed in self._tools.items() if listed}
         names = f"__delf_methods__ = {methods!r}\n__delf_tools__ = {{{tools}}}"
         await self._feed(f"{PREAMBLE}\n{prelude()}\n{names}")
 

@@ -40,7 +40,7 @@ def test_the_message_and_the_hint_are_two_lines_and_the_traceback_is_short(tmp_p
     assert error.endswith(
         "EnvironmentKeyError: the model 'gpt-4o-mini' needs a key: OPENAI_API_KEY is not set"
     )
-    assert hint.startswith("hint: delf keys set OPENAI_API_KEY")
+    assert hint.startswith("hint: export OPENAI_API_KEY=")
     assert done.stderr.count('  File "') <= 3
 
 

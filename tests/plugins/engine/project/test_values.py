@@ -40,7 +40,7 @@ def test_an_unset_variable_is_named_with_file_and_key():
     assert caught.value.message == (
         "/p/delf.toml [connections.shop] url: the variable NOPE is not set"
     )
-    assert caught.value.hint.startswith("delf keys set NOPE, ")
+    assert caught.value.hint.startswith("export NOPE=")
 
 
 @pytest.mark.parametrize("text", ["${", "a ${HOST", "${}", "${a-b}", "${1A}", "${HOST:+x}"])

@@ -72,7 +72,7 @@ class _Uses:
         self._parents: dict[int, Any] = {}
         self._found: list[tuple[int, int, ToolMisuseError]] = []
         self._makers = {word: word for word in _LAZY & BUILTINS}
-        """What each name stands for, of the functions that keep an action for later."""
+        """Names of the functions that keep an action for later, with the function of each."""
         self._modules: set[str] = set()
         self._own: dict[str, Any] = {}
         """The functions of the script by name."""

@@ -71,7 +71,7 @@ _AT_ONCE: Final = 100
 _HEADER: Final = 20
 _VERSIONS: Final = slice(18, 20)
 _LOGGED: Final = b"\x02\x02"
-"""What stands at that place of a file whose changes are in a log (WAL)."""
+"""Versions in the header of a file whose changes are in a log (WAL)."""
 _LIBRARY: Final = str(Path(delf_confined.__file__).resolve().parents[1])
 _ENDED: Final = "disk I/O error: its process ended"
 
