@@ -471,10 +471,15 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested(ApprovalRequest):
-    """A request waits for a decision: the request itself, with its place in the journal."""
+    """A request was made: the request itself, with its place in the journal.
+
+    It waits for a decision of a person, unless ``by_policy`` is true: then the policy has decided
+    it already, and its ``ApprovalDecided`` follows.
+    """
 
     seq: int
     at: float
+    by_policy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,41 @@ async def test_wait_ends_when_a_person_is_asked_and_can_go_on_after_it(serve):
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
+async def test_wait_does_not_end_at_requests_that_the_policy_decides(serve):
+    server = await serve(agent={"approval_mode": "approve_all"})
+    order = {
+        "task": doing("for n in range(9):\n    await send('bob', n + 1)\nprint(n)"),
+        "wait": 60,
+    }
+    for _ in range(5):
+        answer = await server.client.post("/run", json=order)
+        assert (answer.status_code, answer.json()["state"]) == (200, "done")
+
+
+@pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
+async def test_an_answered_request_is_nowhere_shown_as_open(serve):
+    servers = [await serve(), await serve()]
+    first = servers[0]
+    for _ in range(3):
+        first.box.gate.clear()
+        task = await first.run("await send('bob')\nprint(await hold())", wait=60)
+        assert task["state"] == "waiting"
+        (name,), place = task["approvals"], f"/tasks/{task['task_id']}"
+        for server in servers:  # what they have read before must not be told again
+            assert (await server.client.get(place)).json()["state"] == "waiting"
+        decided = await servers[1].client.post(f"/approvals/{name}", json={"decision": "approve"})
+        assert decided.status_code == 200
+        for server in servers:
+            assert (await server.client.get(place)).json()["state"] == "running"
+            listed = (await server.client.get("/tasks", params={"state": "waiting"})).json()
+            assert listed["tasks"] == []
+        waits = [server.client.get(place, params={"wait": 60}) for server in servers]
+        over = asyncio.gather(*waits)
+        first.box.gate.set()
+        assert [answer.json()["state"] for answer in await over] == ["done", "done"]
+
+
+@pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
 async def test_wait_is_for_tasks_of_other_processes_too(serve):
     first, second = await serve(), await serve()
     order = {"task": doing("print(await hold())")}

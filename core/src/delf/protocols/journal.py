@@ -180,8 +180,9 @@ class RequestRecord:
 
     @property
     def waits(self) -> bool:
-        """True if an answer would still count."""
-        return self.decided is None and self.task.state is TaskState.RUNNING
+        """True if a person's answer would still count."""
+        is_open = self.decided is None and not self.requested.by_policy
+        return is_open and self.task.state is TaskState.RUNNING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

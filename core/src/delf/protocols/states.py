@@ -39,7 +39,8 @@ def state_of(
         return TaskState.INTERRUPTED
     if not task or isinstance(task[-1], (TaskQueued, TaskPostponed)):
         return TaskState.QUEUED
-    asked = {event.request_id for event in task if isinstance(event, ApprovalRequested)}
+    requests = (event for event in task if isinstance(event, ApprovalRequested))
+    asked = {event.request_id for event in requests if not event.by_policy}
     asked -= {event.request_id for event in task if isinstance(event, ApprovalDecided)}
     return TaskState.WAITING if asked else TaskState.RUNNING
 

@@ -39,9 +39,16 @@ _AT_ONCE: Final = 100
 _FEW: Final = 5
 """Events that are made frames without a thread."""
 _MOST_WAITING: Final = 2000
-_ASKED: Final = (ApprovalRequested, ApprovalVoted, ApprovalDecided)
-"""The events after which others may wait for somebody than before."""
-_CHANGES: Final = (TaskQueued, TaskStarted, TaskResumed, *_ASKED, TaskFinished)
+_CHANGES: Final = (
+    TaskQueued,
+    TaskStarted,
+    TaskResumed,
+    ApprovalRequested,
+    ApprovalVoted,
+    ApprovalDecided,
+    TaskFinished,
+)
+"""The events after which the list shows a task otherwise."""
 GATHER_SECONDS: Final = 0.2
 
 
@@ -161,8 +168,6 @@ class Streams:
 
         async def follow() -> None:
             async for event in self._tasks.journal.subscribe():
-                if isinstance(event, _ASKED):
-                    self._tasks.heed_request()
                 if isinstance(event, _CHANGES):  # of prints and calls a list shows nothing
                     changed.add(event.task_id)
                     wake.set()

@@ -153,8 +153,8 @@ class Tasks:
         self._notices = Notices(settings)
         self._not_ours: set[str] = set()
         self._work: set[asyncio.Task[None]] = set()
-        self._waiting: tuple[float, dict[str, list[RequestRecord]]] = (0.0, {})
-        self._changed = 0.0
+        self._reading_requests = asyncio.Lock()
+        self._next_reading: asyncio.Task[Waiting] | None = None
         self._journal: SharedJournal | None = None
 
     @property
@@ -348,7 +348,6 @@ class Tasks:
                 async with self._limited(min(left, _LOOK_SECONDS)):
                     async for event in live:
                         if isinstance(event, (TaskFinished, ApprovalRequested)):
-                            self.heed_request()
                             break
                     else:
                         return  # the journal was closed
@@ -374,23 +373,26 @@ class Tasks:
     # -- looking up -----------------------------------------------------------------------
 
     async def waiting(self) -> Waiting:
-        """The tasks that wait for a person, with what they ask."""
-        at, asked = self._waiting
-        begun = time.monotonic()
-        if begun - at > 0.25 or at <= self._changed:
+        """Return the tasks that wait for a person, with what they ask.
+
+        Requests are read after the call begins, so that an answer that this or another process
+        has confirmed is never shown as open. Callers that come during a reading share the next.
+        """
+        if self._next_reading is None:
+            self._next_reading = shared_task(self._read_waiting())
+        return await asyncio.shield(self._next_reading)
+
+    async def _read_waiting(self) -> Waiting:
+        async with self._reading_requests:
+            self._next_reading = None  # whoever comes from here on needs a later one
             asked = dict[str, list[RequestRecord]]()
             for record in await self.journal.find_requests(waiting=True):
                 asked.setdefault(record.task.task_id, []).append(record)
-            self._waiting = begun, asked
-        return asked
+            return asked
 
     async def waiting_in(self, _journal: SharedJournal) -> Waiting:
         """Return the tasks of the server's journal that wait for a person."""
         return await self.waiting()
-
-    def heed_request(self) -> None:
-        """Note that a request came or was decided: what was read before is out of date."""
-        self._changed = time.monotonic()
 
     async def find(
         self,

@@ -195,3 +195,20 @@ async def test_what_is_settled_beforehand_as_done_is_not_made(bench: Bench) -> N
         done = await second.aresume(events[0].task_id, settle="done")
     assert (done.text, world.writes) == ("None", [])
     assert not bench.asked
+
+
+async def test_a_request_that_the_policy_was_deciding_is_new_where_a_person_decides_now(
+    bench: Bench,
+) -> None:
+    bench.model.writes("print(await send('x'))")
+    async with bench.agent(World(), approval_mode="approve_all") as first:
+        events = await recorded(bench, first)
+    asked = next(e for e in events if isinstance(e, ev.ApprovalRequested))
+    assert asked.by_policy
+    await bench.journal.ended_after(events[: asked.seq])
+    async with bench.agent(World(), lambda _: Approved()) as second:
+        (await second.aresume(events[0].task_id)).raise_for_status()
+    events = await bench.journal.read(events[0].task_id)
+    requests = [e for e in events if isinstance(e, ev.ApprovalRequested)]
+    assert [e.by_policy for e in requests] == [True, False]
+    assert [request.request_id for request in bench.asked] == [requests[1].request_id]

@@ -31,7 +31,7 @@ ASKED = ApprovalRequested(
 
 def test_the_journal_keeps_every_field_of_a_request():
     own = {item.name for item in dataclasses.fields(ApprovalRequested)}
-    assert own - {"seq", "at", "fit"} == FIELDS
+    assert own - {"seq", "at", "by_policy", "fit"} == FIELDS
 
 
 def test_a_program_sees_every_field_of_a_request():

@@ -72,7 +72,8 @@ class PeopleJudge:
         self, case: Case, request: ApprovalRequest, answer: Answer | None
     ) -> Answer:
         """Journal a request and its answer, also if nobody gave one; None is to be asked for."""
-        told = self._tell(request, None if case.lapsed else case.asked)
+        asked = None if case.lapsed else case.asked
+        told = self._tell(request, asked, by_policy=answer is not None)
         async with self._watched_inbox(answer):
             is_open = True
             try:
@@ -101,12 +102,14 @@ class PeopleJudge:
         async with inbox.watched():
             yield
 
-    async def _tell(self, request: ApprovalRequest, asked: ApprovalRequested | None) -> None:
+    async def _tell(
+        self, request: ApprovalRequest, asked: ApprovalRequested | None, *, by_policy: bool
+    ) -> None:
         """Journal a request, so that whoever reads the journal sees it wait, or show it again."""
         if asked is not None:
             self._log.show(asked)
             return
-        await self._log.record(ApprovalRequested, **content_of(request))
+        await self._log.record(ApprovalRequested, **content_of(request), by_policy=by_policy)
 
     async def _take(self, case: Case, request: ApprovalRequest, said: Answer) -> Answer:
         """Journal an answer, remember it if it says so, and give it as it is carried out."""

@@ -214,7 +214,7 @@ class TaskApprovals:
     async def _question_of(self, case: Case, past: RecordedCall) -> Question:
         """The recorded request and decision, unless what they were about is shown otherwise now."""
         asked, decided = past.question_of(outcome_unknown=case.outcome_unknown)
-        if asked is None:
+        if asked is None or _is_unasked(asked, decided):
             return None, decided
         was_about, is_about = (asked.shown_digest, asked.files_digest), _shown(case)
         if was_about == is_about:
@@ -330,8 +330,16 @@ def _question_about(request: ApprovalRequest, past: Question) -> Question:
         past: The request and the decision that are recorded for the same attempt.
     """
     asked, decided = past
-    if asked is None or call_key(asked) != call_key(request):
+    if asked is None or call_key(asked) != call_key(request) or _is_unasked(asked, decided):
         return None, None
     if decided is not None and decided.request_id != asked.request_id:
         return asked, None
     return asked, decided
+
+
+def _is_unasked(asked: ApprovalRequested, decided: ApprovalDecided | None) -> bool:
+    """Tell whether nobody has seen a request: the process ended before the policy's decision.
+
+    The policy may be another one now. If it wants a person, they get a request of its own.
+    """
+    return asked.by_policy and decided is None

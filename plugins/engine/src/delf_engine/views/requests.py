@@ -17,6 +17,7 @@ def request_view(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> dict
         so_far: The votes about it.
     """
     data = {"task_id": request.task_id, **content_of(request), "message": request.message}
+    data.pop("by_policy", None)  # of the journal's entry: what is shown is the question
     data["facts"] = facts_data(request, so_far)
     return {name: _plain(value) for name, value in data.items()}
 

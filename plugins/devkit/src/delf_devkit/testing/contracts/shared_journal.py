@@ -225,7 +225,11 @@ class SharedJournalContract(Contract):
         (found, *_) = await other.find_requests("req_1a")
         assert found.decided is not None
         assert (found.decided.decision, found.waits, found.task.task) == ("rejected", False, "do a")
-        await one.append(finished("a", 6))
+        await one.append(replace(asked("a", 6, "req_3d"), by_policy=True))
+        assert await self._asked(other, waiting=True) == ["req_2b", "req_2c"], (
+            "the policy has decided the request: it waits for nobody"
+        )
+        await one.append(finished("a", 7))
         assert await self._asked(other, waiting=True) == [], "its task is over: nobody waits"
 
     async def test_a_task_is_stopped_from_elsewhere(self, two: Sequence[Any]) -> None:
