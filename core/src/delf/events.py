@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, get_args
 from delf.errors import BudgetExceededError, DelfError, TaskStoppedError, TaskTimeoutError
 from delf.messages import Purpose, ToolCall, Usage
 from delf.records import dataclass
-from delf.types import Effect, Isolation, TaskState
+from delf.types import Effect, Isolation, TaskState, Trust
 from delf.values.encoding import PLAIN, from_jsonable, to_jsonable_or_repr, weight
 from delf.values.frozen import frozen
 
@@ -263,10 +263,12 @@ class SandboxOpened(_Event):
 class VariablesRestored(_Event):
     """Variables of the conversation's last task were given to the scripts of this one.
 
-    A resumed task is given the same.
+    A resumed task is given the same. ``trust`` is ``own`` if that task had read nothing that others
+    wrote.
     """
 
     variables: Mapping[str, Any]
+    trust: Trust = "outside"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, cast
 
 from delf.errors import PluginError
 from delf.records import dataclass
+from delf.types import Trust
 
 Role = Literal["system", "user", "assistant"]
 _MAKES: Final = "system(text), user(text) and assistant(text) of delf.messages make messages"
@@ -74,10 +75,17 @@ Part = TextPart | ImagePart | FilePart | ToolCall | ToolResult
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation with a model."""
+    """One turn of a conversation with a model.
+
+    Args:
+        role: Who said it.
+        parts: What was said.
+        trust: Of an earlier answer: ``own`` if its task had read nothing that others wrote.
+    """
 
     role: Role
     parts: tuple[Part, ...]
+    trust: Trust = "outside"
 
     def __post_init__(self) -> None:
         if isinstance(self.parts, str):

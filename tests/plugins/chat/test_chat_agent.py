@@ -195,10 +195,10 @@ class TestTurns:
     async def test_a_resumed_task_is_added_once_even_if_it_was_summarised(self, delf_host):
         chat = Chat(keep=0)
         store = chat.store()
-        await chat.here().keep("do it", "done", "task_1", again=False)
+        await chat.here().keep("do it", "done", "task_1", trust="own", again=False)
         await store.append("default", [ChatMessage(role="user", content="x")])
         await store.summarize("default", "It was done.", 1, instead_of=0)
-        await chat.here().keep("do it", "done", "task_1", again=True)
+        await chat.here().keep("do it", "done", "task_1", trust="own", again=True)
         assert [message.content for message in chat] == ["done", "x"]
 
     def test_an_empty_answer_is_told_as_such(self, make_agent, scripted_model):

@@ -91,7 +91,7 @@ def fill(raw: sqlite3.Connection) -> None:
         "INSERT INTO delf_conversations (namespace, name, title, updated_at, messages, last, "
         "summarized) VALUES ('me', 'c', 'hi', 1.0, 1, 1, 0)"
     )
-    raw.execute("INSERT INTO delf_messages VALUES (1, 1, 'user', 'hi', 1.0, NULL)")
+    raw.execute("INSERT INTO delf_messages VALUES (1, 1, 'user', 'hi', 1.0, NULL, 'own')")
     raw.commit()
 
 

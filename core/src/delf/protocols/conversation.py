@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from delf.llm import LLMConfig
 from delf.messages import Message, Role
 from delf.records import dataclass
+from delf.types import Trust
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,8 @@ class ChatMessage:
         at: Unix time in seconds.
         task_id: The task that it belongs to.
         position: Its number in the conversation, from 1; 0 until it is kept.
+        trust: Of an answer: ``own`` if its task had read nothing that others wrote. What the user
+            said is always the user's own.
     """
 
     role: Role
@@ -27,6 +30,12 @@ class ChatMessage:
     at: float = 0.0
     task_id: str | None = None
     position: int = 0
+    trust: Trust = "outside"
+
+    @property
+    def is_own(self) -> bool:
+        """True if nobody but the user can have influenced the message."""
+        return self.role == "user" or self.trust == "own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +46,14 @@ class ConversationState:
         messages: The newest of those that the summary does not cover, the oldest first.
         summary: What was said before.
         summarized: The position of the last message that the summary covers.
+        summary_trust: ``own`` if every message that the summary covers is the user's own.
         last: The position of the newest message. Positions have no gap after ``summarized``.
     """
 
     messages: tuple[ChatMessage, ...] = ()
     summary: str | None = None
     summarized: int = 0
+    summary_trust: Trust = "outside"
     last: int = 0
 
     @property
@@ -93,7 +104,13 @@ class ConversationStore(Protocol):
         ...
 
     async def summarize(
-        self, conversation: str, summary: str, upto: int, *, instead_of: int
+        self,
+        conversation: str,
+        summary: str,
+        upto: int,
+        *,
+        instead_of: int,
+        trust: Trust = "outside",
     ) -> bool:
         """Set the summary; False, and nothing changes, if somebody else was quicker.
 
@@ -102,6 +119,7 @@ class ConversationStore(Protocol):
             summary: The text.
             upto: The position of the last message that it covers.
             instead_of: That of the summary which it replaces.
+            trust: ``own`` if every message that it covers is the user's own.
         """
         ...
 
@@ -143,10 +161,25 @@ class History:
     Args:
         messages: The newest messages.
         summary: What was said before these.
+        summary_trust: ``own`` if every message that the summary covers is the user's own.
     """
 
     messages: tuple[Message, ...] = ()
     summary: str | None = None
+    summary_trust: Trust = "outside"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptVariables:
+    """The variables that a task left for the next one.
+
+    Args:
+        values: Plain data, by name.
+        trust: ``own`` if that task had read nothing that others wrote.
+    """
+
+    values: Mapping[str, Any]
+    trust: Trust = "outside"
 
 
 @runtime_checkable
@@ -158,11 +191,11 @@ class SupportsVariables(Protocol):
         """True if variables are to be kept."""
         ...
 
-    def variables(self) -> Mapping[str, Any]:
-        """The variables that the last task left, by name: plain data."""
+    def variables(self) -> KeptVariables:
+        """Return the variables that the last task left."""
         ...
 
-    def keep_variables(self, variables: Mapping[str, Any]) -> None:
+    def keep_variables(self, variables: KeptVariables) -> None:
         """Keep variables in place of those of the task before."""
         ...
 
@@ -183,13 +216,16 @@ class Conversation(Protocol):
         """
         ...
 
-    async def keep(self, task: str, answer: str, task_id: str, *, again: bool) -> None:
+    async def keep(
+        self, task: str, answer: str, task_id: str, *, trust: Trust, again: bool
+    ) -> None:
         """Add what was asked and its result, next to each other.
 
         Args:
             task: What was asked.
             answer: The result.
             task_id: The task.
+            trust: ``own`` if the task had read nothing that others wrote, earlier turns included.
             again: Whether the task was resumed, so that it may have been added already.
         """
         ...

@@ -27,9 +27,11 @@ from delf.protocols.conversation import (
     ConversationState,
     ConversationStore,
     History,
+    KeptVariables,
     Summarise,
     Warn,
 )
+from delf.types import Trust
 from delf_chat.checks import check_count, check_name
 from delf_chat.history import Transform, for_model, make_message, transformed
 from delf_chat.memory import MemoryConversations
@@ -122,7 +124,7 @@ class Chat(FixedAttributes):
         self._store: ConversationStore | None = None if persist else MemoryConversations()
         self._thread: LoopThread | None = None
         self._end: weakref.finalize[..., Chat] | None = None
-        self.variables: dict[str, Mapping[str, Any]] = {}
+        self.variables: dict[str, KeptVariables] = {}
         """The variables of the last task of each conversation, where they are kept."""
         self.summarising: set[str] = set()
         """Conversations that a task of this process summarises now."""
@@ -433,11 +435,11 @@ class ChatTurns:
         """True if scripts find the variables of the last task."""
         return self._chat.keeps_variables
 
-    def variables(self) -> Mapping[str, Any]:
-        """The variables of the last task."""
-        return self._chat.variables.get(self._conversation, {})
+    def variables(self) -> KeptVariables:
+        """Return the variables of the last task."""
+        return self._chat.variables.get(self._conversation, KeptVariables(values={}))
 
-    def keep_variables(self, variables: Mapping[str, Any]) -> None:
+    def keep_variables(self, variables: KeptVariables) -> None:
         """Keep the variables of a task that ended."""
         self._chat.variables[self._conversation] = variables
 
@@ -456,23 +458,28 @@ class ChatTurns:
         ):
             state = await self._load()
         shown = await transformed(state.messages, chat.history_transform)
-        return History(messages=for_model(shown), summary=state.summary)
+        return History(
+            messages=for_model(shown), summary=state.summary, summary_trust=state.summary_trust
+        )
 
-    async def keep(self, task: str, answer: str, task_id: str, *, again: bool) -> None:
+    async def keep(
+        self, task: str, answer: str, task_id: str, *, trust: Trust, again: bool
+    ) -> None:
         """Add what was asked and its result, next to each other.
 
         Args:
             task: What was asked.
             answer: The result.
             task_id: The task.
+            trust: ``own`` if the task had read nothing that others wrote, earlier turns included.
             again: Whether the task was resumed: added already, it is not added once more.
         """
         if again and await self._has(task_id):
             return
         now = time.time()
         pair = [
-            make_message("user", task, at=now, task_id=task_id),
-            make_message("assistant", answer, at=now, task_id=task_id),
+            make_message("user", task, at=now, task_id=task_id, trust="own"),
+            make_message("assistant", answer, at=now, task_id=task_id, trust=trust),
         ]
         await self._chat.store().append(self._conversation, pair)
 

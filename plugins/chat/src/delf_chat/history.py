@@ -86,7 +86,7 @@ def _listed(result: Any) -> list[Any]:
 
 def _given(item: Any) -> ChatMessage:
     if isinstance(item, ChatMessage):
-        return make_message(item.role, item.content)
+        return make_message(item.role, item.content, trust=item.trust)
     if isinstance(item, Mapping):
         fields = cast("Mapping[str, Any]", item)
         return make_message(fields.get("role"), fields.get("content"))
@@ -106,11 +106,13 @@ def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
             asked = True
             merged.append(user(_GAP))
         # Some providers refuse two messages of one speaker, and an answer without a question.
-        part = TextPart(_cut(message.content))
+        part, trust = TextPart(_cut(message.content)), "own" if message.is_own else "outside"
         if merged and merged[-1].role == message.role:
-            merged[-1] = Message(message.role, (*merged[-1].parts, TextPart("\n\n"), part))
+            before = merged[-1]
+            trust = before.trust if before.trust == "outside" else trust
+            merged[-1] = Message(message.role, (*before.parts, TextPart("\n\n"), part), trust)
         else:
-            merged.append(Message(message.role, (part,)))
+            merged.append(Message(message.role, (part,), trust))
     return tuple(merged)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from delf.protocols.conversation import ChatMessage, ConversationRecord, ConversationState
+from delf.types import Trust
 
 _TITLE: Final = 200
 _REMEMBERED_SECONDS: Final = 86_400.0
@@ -21,6 +22,7 @@ class _Entry:
     messages: list[ChatMessage] = field(default_factory=list[ChatMessage])
     summary: str | None = None
     summarized: int = 0
+    summary_trust: Trust = "outside"
     last: int = 0
     title: str = ""
     count: int = 0
@@ -64,6 +66,7 @@ class MemoryConversations:
                 messages=tuple(entry.messages[start:]),
                 summary=entry.summary,
                 summarized=entry.summarized,
+                summary_trust=entry.summary_trust,
                 last=entry.last,
             )
 
@@ -74,14 +77,20 @@ class MemoryConversations:
             return tuple(m for m in entry.messages if m.position > after)[:limit]
 
     async def summarize(
-        self, conversation: str, summary: str, upto: int, *, instead_of: int
+        self,
+        conversation: str,
+        summary: str,
+        upto: int,
+        *,
+        instead_of: int,
+        trust: Trust = "outside",
     ) -> bool:
         """Set the summary, and drop what it covers."""
         with self._lock:
             entry = self._entries.get(conversation)
             if entry is None or entry.summarized != instead_of:
                 return False
-            entry.summary, entry.summarized = summary, upto
+            entry.summary, entry.summarized, entry.summary_trust = summary, upto, trust
             entry.messages = [m for m in entry.messages if m.position > upto]
             return True
 

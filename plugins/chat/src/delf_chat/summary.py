@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from delf.errors import DelfError
-from delf.protocols.conversation import ChatMessage, ConversationStore
+from delf.protocols.conversation import ChatMessage, ConversationState, ConversationStore
+from delf.types import Trust
 
 Ask = Callable[[str], Awaitable[str]]
 """Puts a question to the model that summarises."""
@@ -62,9 +63,16 @@ async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask)
             raise ConversationCompressionError("the model's summary is empty")
         upto, before = batch[-1].position, state.summarized
         text = answer if len(answer) <= _LONGEST else f"{answer[:_LONGEST]}…"
-        if not await store.summarize(conversation, text, upto, instead_of=before):
+        trust = _trust_of(state, batch)
+        if not await store.summarize(conversation, text, upto, instead_of=before, trust=trust):
             return folded  # somebody else has summarised it meanwhile
         folded = True
+
+
+def _trust_of(state: ConversationState, batch: Sequence[ChatMessage]) -> Trust:
+    """A summary is the user's own if everything is that went into it."""
+    is_own = state.summary is None or state.summary_trust == "own"
+    return "own" if is_own and all(message.is_own for message in batch) else "outside"
 
 
 def question(summary: str | None, messages: Sequence[ChatMessage]) -> str:

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any, Final, cast
 
 from delf.events import ModelCalled, VariablesRestored
-from delf.protocols.conversation import SupportsVariables
+from delf.protocols.conversation import KeptVariables, SupportsVariables
 from delf.protocols.sandbox import MAX_SCRIPT, CallAnswer, CallRequest, Done, Raised, SandboxSession
 from delf_engine.task_run import TaskRun
 
@@ -67,12 +67,12 @@ async def load_variables(run: TaskRun) -> None:
     events = run.log.events
     recorded = next((event for event in events if isinstance(event, VariablesRestored)), None)
     if recorded is not None:
-        run.variables = dict(recorded.variables)
+        run.variables = KeptVariables(values=dict(recorded.variables), trust=recorded.trust)
     elif not any(isinstance(event, ModelCalled) for event in events):
-        run.variables = dict(conversation.variables())
-        if run.variables:
-            await run.log.record(VariablesRestored, variables=run.variables)
-    kinds = {name: described(value) for name, value in run.variables.items()}
+        run.variables = kept = conversation.variables()
+        if kept.values:
+            await run.log.record(VariablesRestored, variables=kept.values, trust=kept.trust)
+    kinds = {name: described(value) for name, value in run.variables.values.items()}
     run.context = replace(run.context, variables=kinds)
 
 
@@ -108,7 +108,8 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
                 continue
             size += length
             kept[name] = value
-    conversation.keep_variables(dict(reversed(kept.items())))
+    values = dict(reversed(kept.items()))
+    conversation.keep_variables(KeptVariables(values=values, trust=run.trust))
     if left_out:
         await run.warn(f"too large to be kept for the next task: {', '.join(left_out)}")
 

@@ -160,6 +160,7 @@ class TaskContext:
         facts: Recalled from memory.
         history: The conversation so far, or its end.
         summary: What was said before that.
+        summary_trust: ``own`` if everything is the user's own that the summary covers.
         variables: Those that are alive from earlier in the conversation, with their types.
         live: Facts by connection, such as database schemas.
         files: A line about each input file: what it is, and where scripts find it.
@@ -169,6 +170,7 @@ class TaskContext:
     facts: Sequence[str] = ()
     history: Sequence[Message] = ()
     summary: str | None = None
+    summary_trust: Trust = "outside"
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     live: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Sequence[str] = ()

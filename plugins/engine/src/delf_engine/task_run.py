@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from delf.errors import DelfError
 from delf.events import TaskStarted, Warned
 from delf.llm import LLMConfig
 from delf.machine.zones import local_zone
 from delf.messages import ModelRequest, Purpose, user
+from delf.protocols.conversation import KeptVariables
 from delf.protocols.formats import InputFile
 from delf.protocols.sandbox import SessionSpec
 from delf.protocols.strategy import ToolChoice
@@ -32,7 +33,7 @@ from delf_engine.journal.replay import Replay
 from delf_engine.memory import AgentMemory, is_from_others
 from delf_engine.models.client import ModelClient
 from delf_engine.models.money import Ledger
-from delf_engine.origins.fold import CONVERSATION, MEMORY, PARENT, VARIABLE, Origins
+from delf_engine.origins.fold import ANSWER, CONVERSATION, MEMORY, PARENT, VARIABLE, Origins
 from delf_engine.origins.origin import Wording
 from delf_engine.origins.outline import FOLLOWED, OUTLINE_QUESTION
 from delf_engine.output import OutputFiles, OutputFolder, written_before
@@ -139,7 +140,7 @@ class TaskRun:
         )
         self.tools = tools.tools
         """The actions that may be called, and those that the model is shown."""
-        self.variables: Mapping[str, Any] = {}
+        self.variables = KeptVariables(values={})
         """The variables of the conversation's last task, which scripts find."""
         self.context = TaskContext(files=[file.line for file in inputs])
         """The context of the task for the model."""
@@ -257,12 +258,14 @@ class TaskRun:
             if not is_own:
                 yield "outside", self.request.task, PARENT
             for message in self.context.history:
-                whose = "own" if message.role == "user" else "outside"
-                yield whose, message.text, CONVERSATION
+                if message.role == "user":
+                    yield "own", message.text, CONVERSATION
+                else:
+                    yield message.trust, message.text, ANSWER
             if self.context.summary:
-                yield "outside", self.context.summary, CONVERSATION
-            for name, value in self.variables.items():
-                yield "outside", repr(value), f"{VARIABLE} {name}"
+                yield self.context.summary_trust, self.context.summary, ANSWER
+            for name, value in self.variables.values.items():
+                yield self.variables.trust, repr(value), f"{VARIABLE} {name}"
             for fact in self.context.facts:
                 yield "outside" if is_from_others(fact) else "own", fact, MEMORY
 
@@ -285,10 +288,10 @@ class TaskRun:
         return Origins(words, before, wording_of, files if self.context.files else None)
 
     @property
-    def has_read_others(self) -> bool:
-        """True once the task has had words of others."""
+    def trust(self) -> Trust:
+        """Return ``own`` while the task has read nothing that others wrote, else ``outside``."""
         self._values.follow(self.log.events)
-        return self._values.has_read
+        return "outside" if self._values.has_read else "own"
 
 
 def _beginning_of(path: str) -> str:

@@ -133,8 +133,8 @@ class TaskSandbox:
             self.budget.opened()
             name, isolation = self._sandbox.spec.name, self._sandbox.isolation
             await self._log.record(SandboxOpened, backend=name, isolation=isolation)
-            if self._run.variables:
-                problem = await restore_variables(session, self._run.variables)
+            if kept := self._run.variables.values:
+                problem = await restore_variables(session, kept)
                 if problem is not None:
                     await self._run.warn(problem)
         return session

@@ -8,12 +8,13 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from delf.messages import Role
 from delf.protocols.conversation import ChatMessage, ConversationRecord, ConversationState
+from delf.types import Trust
 from delf_journal_sql.codec import plain_text
 from delf_journal_sql.database import Connection
 
 T = TypeVar("T")
 
-_MESSAGE: Final = "seq, role, content, at, task_id"
+_MESSAGE: Final = "seq, role, content, at, task_id, trust"
 _TITLE: Final = 200
 """Characters of a first message that are kept as the title."""
 _PRUNED_AT_ONCE: Final = 20
@@ -97,18 +98,26 @@ class SqlConversations:
         return await self.reading(read)
 
     async def summarize(
-        self, conversation: str, summary: str, upto: int, *, instead_of: int
+        self,
+        conversation: str,
+        summary: str,
+        upto: int,
+        *,
+        instead_of: int,
+        trust: Trust = "outside",
     ) -> bool:
         """Set the summary; False, and nothing changes, if somebody else was quicker."""
 
         def write(connection: Connection) -> bool:
             rows = connection.execute(
-                "UPDATE delf_conversations SET summary = :summary, summarized = :upto "
+                "UPDATE delf_conversations "
+                "SET summary = :summary, summarized = :upto, summary_trust = :trust "
                 "WHERE namespace = :namespace AND name = :name AND summarized = :before "
                 "AND last >= :upto RETURNING id",
                 {
                     "summary": summary,
                     "upto": upto,
+                    "trust": trust,
                     "namespace": self._namespace,
                     "name": conversation,
                     "before": instead_of,
@@ -211,18 +220,19 @@ def _forget(connection: Connection, key: int, unchanged_since: float | None = No
 
 
 class _Head(NamedTuple):
-    """A conversation: key, last position, last summarised position and summary."""
+    """A conversation: key, last position, last summarised position, summary and its trust."""
 
     id: int
     last: int
     summarized: int
     summary: str | None
+    summary_trust: Trust
 
 
 def _head(connection: Connection, namespace: str, name: str) -> _Head | None:
     """Find a conversation."""
     rows = connection.execute(
-        "SELECT id, last, summarized, summary FROM delf_conversations "
+        "SELECT id, last, summarized, summary, summary_trust FROM delf_conversations "
         "WHERE namespace = :namespace AND name = :name",
         {"namespace": namespace, "name": name},
     )
@@ -235,7 +245,7 @@ def _load(
     head = _head(connection, namespace, name)
     if head is None:
         return ConversationState()
-    key, last, summarized, summary = head
+    key, last, summarized = head.id, head.last, head.summarized
     # Positions have no gap, so the newest messages are found without counting.
     after = summarized if limit is None else max(summarized, last - limit)
     rows = connection.execute(
@@ -244,7 +254,13 @@ def _load(
         {"key": key, "after": after},
     )
     messages = tuple(_message(row) for row in rows)
-    return ConversationState(messages=messages, summary=summary, summarized=summarized, last=last)
+    return ConversationState(
+        messages=messages,
+        summary=head.summary,
+        summarized=summarized,
+        summary_trust=head.summary_trust,
+        last=last,
+    )
 
 
 def _position_of(
@@ -260,7 +276,7 @@ def _position_of(
         {"key": head.id, "after": after},
     )
     wanted = [(plain_text(m.content), m.at, m.task_id) for m in messages]
-    there = [(content, at, task_id) for _, _, content, at, task_id in rows]
+    there = [(content, at, task_id) for _, _, content, at, task_id, _ in rows]
     for start in range(len(there) - len(wanted) + 1):
         if there[start : start + len(wanted)] == wanted:
             return int(rows[start + len(wanted) - 1][0])
@@ -283,13 +299,13 @@ def _append(
             "VALUES (:namespace, :name, '', :at, 0, 0, 0) RETURNING id",
             {"namespace": namespace, "name": name, "at": messages[-1].at},
         )
-        head = _Head(int(rows[0].id), 0, 0, None)
+        head = _Head(int(rows[0].id), 0, 0, None, "outside")
     key, last = head.id, head.last
     rows = [
-        (key, number, plain_text(m.role), plain_text(m.content), m.at, m.task_id)
+        (key, number, plain_text(m.role), plain_text(m.content), m.at, m.task_id, m.trust)
         for number, m in enumerate(messages, last + 1)
     ]
-    columns = ("conversation", "seq", "role", "content", "at", "task_id")
+    columns = ("conversation", "seq", "role", "content", "at", "task_id", "trust")
     connection.insert("delf_messages", columns, rows)
     last += len(rows)
     connection.execute(
@@ -308,7 +324,12 @@ def _append(
 
 
 def _message(row: Sequence[Any]) -> ChatMessage:
-    seq, role, content, at, task_id = row
+    seq, role, content, at, task_id, trust = row
     return ChatMessage(
-        role=cast("Role", role), content=content, at=at, task_id=task_id, position=seq
+        role=cast("Role", role),
+        content=content,
+        at=at,
+        task_id=task_id,
+        position=seq,
+        trust=cast("Trust", trust),
     )

@@ -20,7 +20,7 @@ INPUTS: Final = """type IN ('TaskQueued', 'TaskStarted') AND data LIKE '%"input_
 # Tasks have a state of 'queued' while they wait for a runner. The partial indexes stand for
 # lists that would else look at every event. Of a conversation, `last` and `summarized` are
 # positions of messages.
-_VERSION_12: Final = f"""
+_VERSION_13: Final = f"""
 CREATE TABLE delf_owners (
     owner TEXT PRIMARY KEY, pid INTEGER NOT NULL, birth TEXT, host TEXT NOT NULL,
     place TEXT NOT NULL, heartbeat {{real}} NOT NULL, lease {{real}}
@@ -55,11 +55,13 @@ CREATE INDEX delf_notes_task ON delf_notes (task, pos);
 CREATE TABLE delf_conversations (
     id {{serial}}, namespace TEXT NOT NULL, name TEXT NOT NULL, title TEXT NOT NULL,
     updated_at {{real}} NOT NULL, messages {{big}} NOT NULL, last {{big}} NOT NULL,
-    summarized {{big}} NOT NULL, summary TEXT, UNIQUE (namespace, name)
+    summarized {{big}} NOT NULL, summary TEXT, summary_trust TEXT NOT NULL DEFAULT 'outside',
+    UNIQUE (namespace, name)
 );
 CREATE TABLE delf_messages (
     conversation {{big}} NOT NULL, seq {{big}} NOT NULL, role TEXT NOT NULL,
-    content TEXT NOT NULL, at {{real}} NOT NULL, task_id TEXT, PRIMARY KEY (conversation, seq)
+    content TEXT NOT NULL, at {{real}} NOT NULL, task_id TEXT,
+    trust TEXT NOT NULL DEFAULT 'outside', PRIMARY KEY (conversation, seq)
 );
 CREATE TABLE delf_people (name TEXT PRIMARY KEY, data TEXT NOT NULL);
 CREATE TABLE delf_sessions (
@@ -69,9 +71,9 @@ CREATE TABLE delf_sessions (
 )
 """
 
-MIGRATIONS: Final[Sequence[str]] = (_VERSION_12,)
+MIGRATIONS: Final[Sequence[str]] = (_VERSION_13,)
 """The statements that make the first version, then those that make each one of the one before."""
-FIRST: Final = 12
+FIRST: Final = 13
 """The oldest version that is read; those before it were never released."""
 
 

@@ -267,7 +267,7 @@ def test_in_a_conversation_an_earlier_answer_may_hold_a_strangers_words(delf_hos
         agent.run(f"Pay 250 to {OWN}")
         agent.run("Pay that bill, too")
     assert asked == [
-        ("DE89370400440532013000", "iban: in part from this conversation; others wrote it")
+        ("DE89370400440532013000", "iban: in part from an earlier answer; others wrote it")
     ]
 
 

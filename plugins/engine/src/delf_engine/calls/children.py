@@ -274,7 +274,7 @@ class ChildTasks:
                 worker=child.worker,
                 ledger=ledger,
                 check=child.check,
-                trust="outside" if self._run.has_read_others else "own",
+                trust=self._run.trust,
                 tools=None if child.tools is None else as_connections(child.tools),
             ),
             files=self._run.request.files if child.files is None else [str(p) for p in child.files],

@@ -21,7 +21,7 @@ async def learn(run: TaskRun, answer: str) -> None:
         answer=safe(answer),
         known=run.context.facts,
         ask=functools.partial(run.ask, "learn"),
-        trust="outside" if run.has_read_others else "own",
+        trust=run.trust,
     )
     async with run.log.step(Step.LEARN), run.unharmed("nothing was learned"):
         facts = await run.memory.learn(done)

@@ -58,7 +58,12 @@ async def load_conversation(run: TaskRun) -> None:
         return await run.ask("summarize", question, llm)
 
     history = await conversation.begin(summarise, run.warn)
-    run.context = replace(run.context, history=history.messages, summary=history.summary)
+    run.context = replace(
+        run.context,
+        history=history.messages,
+        summary=history.summary,
+        summary_trust=history.summary_trust,
+    )
 
 
 async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
@@ -73,7 +78,9 @@ async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
     try:
         async with asyncio.timeout(_KEEP_SECONDS):
             words, task_id = safe(run.request.task), run.request.task_id
-            await run.request.conversation.keep(words, safe(answer), task_id, again=again)
+            await run.request.conversation.keep(
+                words, safe(answer), task_id, trust=run.trust, again=again
+            )
     except TimeoutError:
         why = f"its store did not answer within {_KEEP_SECONDS:g} s"
     except Exception as problem:

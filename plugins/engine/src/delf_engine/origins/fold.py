@@ -31,6 +31,7 @@ from delf_engine.origins.texts import LEAST, LONGEST_BARE, Words, letters_of
 from delf_engine.origins.values import MOST_LEAVES, leaves_of, texts_in
 
 CONVERSATION: Final = "this conversation"
+ANSWER: Final = "an earlier answer"
 MEMORY: Final = "memory"
 VARIABLE: Final = "this conversation's variable"
 PARENT: Final = "the words of the task above"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -56,13 +57,15 @@ class ConversationContract(Contract):
     async def test_messages_are_kept_as_they_are(self, conversations: ConversationStore) -> None:
         first = ChatMessage(role="user", content="a\nüñ 🎈 'x' \"y\"", at=1.5, task_id="task_1")
         second = ChatMessage(role="assistant", content="", at=2.5)
-        assert await conversations.append("c", [first, second]) == 2
+        third = ChatMessage(role="assistant", content="own", at=3.5, trust="own")
+        assert await conversations.append("c", [first, second, third]) == 3
         state = await conversations.load("c")
-        assert [(m.role, m.content, m.at, m.task_id, m.position) for m in state.messages] == [
-            ("user", first.content, 1.5, "task_1", 1),
-            ("assistant", "", 2.5, None, 2),
+        assert list(state.messages) == [
+            replace(message, position=number)
+            for number, message in enumerate((first, second, third), 1)
         ]
-        assert (state.summary, state.summarized, state.last) == (None, 0, 2)
+        assert list(await conversations.read("c", 0, 9)) == list(state.messages)
+        assert (state.summary, state.summarized, state.last) == (None, 0, 3)
 
     async def test_the_newest_are_loaded_and_the_oldest_read(
         self, conversations: ConversationStore
@@ -77,9 +80,10 @@ class ConversationContract(Contract):
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("c", said("a", "b", "c"))
-        assert await conversations.summarize("c", "a and b", 2, instead_of=0)
+        assert await conversations.summarize("c", "a and b", 2, instead_of=0, trust="own")
         state = await conversations.load("c")
         assert (texts(state.messages), state.summary) == (["c"], "a and b")
+        assert state.summary_trust == "own"
         assert (state.summarized, state.last, state.uncovered) == (2, 3, 1)
         kept = texts(await conversations.read("c", 0, 9))
         assert kept == (["c"] if self.forgets else ["a", "b", "c"])
@@ -89,8 +93,9 @@ class ConversationContract(Contract):
     ) -> None:
         await conversations.append("c", said("a", "b", "c"))
         assert await conversations.summarize("c", "first", 2, instead_of=0)
-        assert not await conversations.summarize("c", "second", 1, instead_of=0)
-        assert (await conversations.load("c")).summary == "first"
+        assert not await conversations.summarize("c", "second", 1, instead_of=0, trust="own")
+        state = await conversations.load("c")
+        assert (state.summary, state.summary_trust) == ("first", "outside")
         await conversations.clear("c")
         assert not await conversations.summarize("c", "third", 3, instead_of=2)
         assert (await conversations.load("c")).summary is None
