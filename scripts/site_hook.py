@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from mkdocs.structure.files import File
 
+from delf.hookspecs import HOOKS
 from docs_site.command_line import with_commands
 from docs_site.reference import PAGES, errors_table
 
@@ -34,6 +35,15 @@ _LANGUAGES: Final = {
     ".worker": "yaml", ".txt": "text", "": "text",
 }  # fmt: skip
 """The languages of files that are shown, for colours; other files are not shown."""
+
+
+def on_config(config: Any) -> Any:
+    """List the pages of all hooks in the navigation."""
+    for section in config.nav:
+        for item in next(iter(section.values())):
+            if isinstance(item, dict) and "Hooks" in item:
+                item["Hooks"] = ["reference/hooks.md", *(f"hooks/{name}.md" for name in HOOKS)]
+    return config
 
 
 def on_files(files: Any, *, config: Any) -> Any:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from delf.plugins.shapes import MORE
 from delf.values import encoding as values
 from delf_engine.project.files import read_config
 from delf_sandbox.guest import frames
@@ -21,6 +20,7 @@ from support.google import google_server
 from support.google.fixtures import ALL, USER
 from support.tables import (
     DIRECTORY,
+    WITH_OPTIONAL,
     hook_page,
     with_fields,
     with_optional,
@@ -170,7 +170,7 @@ def test_the_directory_has_the_plugins_of_others_that_the_command_lists() -> Non
     assert with_others(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
 
-@pytest.mark.parametrize("kind", MORE)
+@pytest.mark.parametrize("kind", WITH_OPTIONAL)
 def test_the_page_of_a_hook_has_each_optional_method_with_types(kind: str) -> None:
     text = hook_page(kind).read_text(encoding="utf-8")
     assert "<!-- optional members" in text
@@ -226,11 +226,14 @@ def test_the_tags_are_those_of_the_code() -> None:
 
 
 def test_the_index_names_every_page() -> None:
-    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
-    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
-    assert {link for link in LINK.findall(index) if "/../" not in f"/{link}"} == pages - {
-        "index.md"
-    }
+    """The table of kinds has the pages of hooks."""
+    docs = ROOT / "docs"
+    index = (docs / "index.md").read_text(encoding="utf-8")
+    kinds = (docs / "plugins/index.md").read_text(encoding="utf-8")
+    pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")}
+    hooks = {link.removeprefix("../") for link in LINK.findall(kinds) if "hooks/" in link}
+    linked = {link for link in LINK.findall(index) if "/../" not in f"/{link}"}
+    assert linked | hooks == pages - {"index.md"}
 
 
 def test_each_benchmark_has_its_place_on_the_page() -> None:

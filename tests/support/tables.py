@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from delf.hookspecs import HOOKS
-from delf.plugins.shapes import MORE, PROTOCOLS, members
+from delf.plugins.shapes import members, optional_protocols, protocol_of
 from delf.protocols.approval import ApprovalRequest, Approved
 from delf.protocols.facts import Fact
 from delf.specs import Provider
@@ -30,6 +30,8 @@ from support.workspace import ROOT
 PAGE: Final = ROOT / "docs/configuration.md"
 DIRECTORY: Final = ROOT / "docs/plugins/directory.md"
 OTHERS: Final = ROOT / "plugins/console/src/delf_console/directory.json"
+WITH_OPTIONAL: Final = [spec.kind for spec in HOOKS.values() if spec.optional]
+"""Kinds whose objects may have more than their protocol."""
 _PLACE: Final = re.compile(
     r"(<!-- agent fields[^\n]*-->\n).*?(<!-- end of agent fields -->)", re.DOTALL
 )
@@ -91,8 +93,10 @@ def hook_page(kind: str) -> Path:
 def optional_members(kind: str) -> str:
     """What an object of a kind may have beside its protocol, with types."""
     lines = ["| protocol | member | is |", "|---|---|---|"]
-    own = {*members(PROTOCOLS[kind])}
-    for protocol in MORE[kind]:
+    declared_by = protocol_of(kind)
+    assert declared_by is not None
+    own = {*members(declared_by)}
+    for protocol in optional_protocols(kind):
         for name in members(protocol):
             declared = inspect.getattr_static(protocol, name)
             if name not in own:
@@ -182,7 +186,7 @@ if __name__ == "__main__":
     KIT.write_text(kit(), encoding="utf-8")
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     DIRECTORY.write_text(with_others(DIRECTORY.read_text(encoding="utf-8")), encoding="utf-8")
-    for each in MORE:
+    for each in WITH_OPTIONAL:
         page = hook_page(each)
         page.write_text(with_optional(page.read_text(encoding="utf-8"), each), encoding="utf-8")
     for page in words.pages():

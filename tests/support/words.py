@@ -17,6 +17,7 @@ from delf.events import ApprovalRequest, Event
 from delf.protocols.journal import TaskRecord
 from delf.protocols.sandbox import Limits
 from delf.types import Effect, Isolation, TaskState
+from support.kinds import kinds, suites
 from support.workspace import ROOT
 
 JSON_PAGE: Final = ROOT / "docs/json.md"
@@ -142,4 +143,6 @@ _LISTED: Final[Mapping[str, Callable[[], str]]] = {
     "isolations": lambda: _or(list(get_args(Isolation))),
     "limits": _limits,
     "events": _events,
+    "kinds": kinds,
+    "suites": suites,
 }

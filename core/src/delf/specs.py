@@ -6,7 +6,7 @@ imports no vendor package. Growth is a new optional field, never a new required 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
 from delf.records import dataclass
@@ -16,6 +16,11 @@ from delf.types import Isolation
 @dataclass(frozen=True, kw_only=True)
 class Spec:
     """The fields of every spec.
+
+    Each subclass declares a kind of plugin: ``kind``, the ``protocol`` of the factory's object
+    (``"module:attribute"``), and in ``optional`` the protocols that the object may have besides,
+    each with the feature that is missing without it. These are names in the protocol's own
+    module, or ``"module:attribute"``; an empty text means that nothing worth a warning is missing.
 
     Args:
         name: What users type; unique among the specs of its kind.
@@ -28,6 +33,8 @@ class Spec:
     """
 
     kind: ClassVar[str] = "spec"
+    protocol: ClassVar[str | None] = None
+    optional: ClassVar[Mapping[str, str]] = {}
 
     name: str
     summary: str
@@ -47,6 +54,15 @@ class ConnectionSpec(Spec):
     """
 
     kind: ClassVar[str] = "connection"
+    protocol: ClassVar[str | None] = "delf.protocols.connection:ConnectionLike"
+    optional: ClassVar[Mapping[str, str]] = {
+        "SupportsCheck": "",
+        "SupportsClose": "what it holds is not freed when an agent closes",
+        "SupportsContext": "",
+        "SupportsNotices": "",
+        "SupportsPluginContext": "",
+        "SupportsRenewal": "",
+    }
 
     input_files: bool | Literal["always"] = False
 
@@ -65,6 +81,11 @@ class FormatSpec(Spec):
     """
 
     kind: ClassVar[str] = "format"
+    protocol: ClassVar[str | None] = "delf.protocols.formats:FileFormat"
+    optional: ClassVar[Mapping[str, str]] = {
+        "SupportsWrite": "scripts cannot make such files",
+        "SupportsPeek": "the prompt reads whole tables to describe them, and no header=",
+    }
 
     endings: tuple[str, ...]
     writes: tuple[str, ...] = ()
@@ -82,6 +103,12 @@ class SandboxSpec(Spec):
     """
 
     kind: ClassVar[str] = "sandbox"
+    protocol: ClassVar[str | None] = "delf.protocols.sandbox:SandboxBackend"
+    optional: ClassVar[Mapping[str, str]] = {
+        "SupportsLanguage": "models are not told which Python it runs",
+        "SupportsWarmUp": "the first script of an agent waits for it to start",
+        "SupportsMeasures": "",
+    }
 
     isolation: Isolation
     subset: bool = False
@@ -97,6 +124,10 @@ class MemorySpec(Spec):
     """
 
     kind: ClassVar[str] = "memory"
+    protocol: ClassVar[str | None] = "delf.protocols.memory:MemoryStore"
+    optional: ClassVar[Mapping[str, str]] = {
+        "SupportsMemoryWarmUp": "",
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +145,11 @@ class EmbedderSpec(Spec):
     """
 
     kind: ClassVar[str] = "embedder"
+    protocol: ClassVar[str | None] = "delf.protocols.embedder:Embedder"
+    optional: ClassVar[Mapping[str, str]] = {
+        "SupportsCheck": "`delf doctor` cannot tell whether it works",
+        "SupportsLoading": "",
+    }
 
     serves: tuple[str, ...] = ()
     by_name: bool = False
@@ -132,6 +168,7 @@ class PrefilterSpec(Spec):
     """
 
     kind: ClassVar[str] = "prefilter"
+    protocol: ClassVar[str | None] = "delf.protocols.prefilter:Prefilter"
 
     modes: tuple[str, ...]
     asks: bool = True
@@ -146,6 +183,10 @@ class ApprovalSpec(Spec):
     """
 
     kind: ClassVar[str] = "approval"
+    protocol: ClassVar[str | None] = "delf.protocols.approval:ApprovalChannel"
+    optional: ClassVar[Mapping[str, str]] = {
+        "SupportsPresence": "it is asked although nobody is there: `can_ask` would tell",
+    }
 
     needs_presence: bool = True
 
@@ -209,6 +250,14 @@ class ModelSpec(Spec):
     """
 
     kind: ClassVar[str] = "model"
+    protocol: ClassVar[str | None] = "delf.protocols.model:Model"
+    optional: ClassVar[Mapping[str, str]] = {
+        "SupportsTools": "strategies that give a model tools cannot use it",
+        "SupportsPrice": "a budget counts only what its replies say they cost",
+        "SupportsModelCheck": "`delf doctor` cannot tell whether its key is there",
+        "SupportsSessions": "",
+        "SupportsModelWarmUp": "",
+    }
 
     serves: tuple[str, ...] = ()
     providers: tuple[Provider, ...] = ()
@@ -225,6 +274,13 @@ class JournalSpec(Spec):
     """
 
     kind: ClassVar[str] = "journal"
+    protocol: ClassVar[str | None] = "delf.protocols.journal:Journal"
+    optional: ClassVar[Mapping[str, str]] = {
+        "SupportsRemembered": "a yes that lasts until it is revoked ends with the process",
+        "delf.protocols.shared_journal:SharedJournal": (
+            "other processes cannot see its tasks: `delf runs`, `approvals`, `resume` and `serve`"
+        ),
+    }
 
     durable: bool = False
     shared: bool = False
@@ -242,6 +298,7 @@ class StrategySpec(Spec):
     """
 
     kind: ClassVar[str] = "strategy"
+    protocol: ClassVar[str | None] = "delf.protocols.strategy:Strategy"
 
     llm: str | None = None
     settings: tuple[tuple[str, object], ...] = ()
@@ -259,6 +316,10 @@ class ObserverSpec(Spec):
     """
 
     kind: ClassVar[str] = "observer"
+    protocol: ClassVar[str | None] = "delf.protocols.observer:Observer"
+    optional: ClassVar[Mapping[str, str]] = {
+        "SupportsPeopleChanges": "",
+    }
 
     opt_in: bool = False
     setup: str | None = None

@@ -6,11 +6,14 @@ import pytest
 
 from delf import Agent, Connection, action
 from delf.errors import ConfigurationError, DelfError, PluginError
+from delf.hookspecs import HOOKS
 from delf.messages import Message, ModelReply, user
-from delf.plugins.shapes import PROTOCOLS, faults, members
+from delf.plugins.shapes import faults, members, protocol_of
 from delf.protocols.approval import Approved
 from delf.specs import ApprovalSpec, ModelSpec, PrefilterSpec
 from delf.tools.function import tool
+
+PROTOCOLS = {spec.kind: protocol for spec in HOOKS.values() if (protocol := protocol_of(spec.kind))}
 
 
 def plain(self, *given):

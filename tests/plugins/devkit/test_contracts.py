@@ -22,19 +22,9 @@ from support.workspace import ROOT
 BROKEN = Path(__file__).parent / "broken"
 TESTS = ROOT / "tests"
 SUITES = {
-    "approval": delf.testing.ApprovalContract,
-    "connection": delf.testing.ConnectionContract,
-    "embedder": delf.testing.EmbedderContract,
-    "format": delf.testing.FormatContract,
-    "journal": delf.testing.JournalContract,
-    "memory": delf.testing.MemoryContract,
-    "model": delf.testing.ModelContract,
-    "observer": delf.testing.ObserverContract,
-    "plugin": delf.testing.PluginContract,
-    "prefilter": delf.testing.PrefilterContract,
-    "sandbox": delf.testing.SandboxContract,
-    "shared_journal": delf.testing.SharedJournalContract,
-    "strategy": delf.testing.StrategyContract,
+    path.stem: getattr(delf.testing, f"{path.stem.title().replace('_', '')}Contract")
+    for path in sorted(BROKEN.glob("*.py"))
+    if path.stem != "planting"
 }
 INI = """
 [pytest]

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from delf.environment import apart
 from delf.errors import ConfigurationError
 from delf.plugins.host import PluginHost
-from delf.plugins.shapes import PROTOCOLS, faults
+from delf.plugins.shapes import faults, protocol_of
 from delf.specs import Spec
 
 
@@ -108,9 +108,9 @@ def check_made(kind: str, made: object, what: str) -> None:
         ConfigurationError: For a class in place of an object, and for one that lacks a member or
             has a plain method where an async one is awaited.
     """
-    if made is None or kind not in PROTOCOLS:
+    if made is None:
         return
-    if isinstance(made, type):
+    if isinstance(made, type) and protocol_of(kind) is not None:
         raise ConfigurationError(f"{what} is the class {made.__name__}: give an object of it")
     for fault in faults(kind, made):
         raise ConfigurationError(f"{what}, a {type(made).__name__}, {fault}")

@@ -1,4 +1,4 @@
-"""Shapes of objects by kind: a protocol, compared with somebody's object."""
+"""Compare the objects of plugins with the protocols that their kinds declare."""
 
 from __future__ import annotations
 
@@ -8,65 +8,34 @@ from types import FunctionType
 from typing import Any, Final
 
 from delf.errors import PluginError
-from delf.protocols import (
-    approval,
-    connection,
-    embedder,
-    formats,
-    journal,
-    memory,
-    model,
-    observer,
-    prefilter,
-    sandbox,
-    shared_journal,
-    strategy,
-)
-
-PROTOCOLS: Final[Mapping[str, type]] = {
-    "approval": approval.ApprovalChannel,
-    "connection": connection.ConnectionLike,
-    "embedder": embedder.Embedder,
-    "format": formats.FileFormat,
-    "journal": journal.Journal,
-    "memory": memory.MemoryStore,
-    "model": model.Model,
-    "observer": observer.Observer,
-    "prefilter": prefilter.Prefilter,
-    "sandbox": sandbox.SandboxBackend,
-    "strategy": strategy.Strategy,
-}
-"""The protocols that the object of a kind must have."""
-
-MORE: Final[Mapping[str, tuple[type, ...]]] = {
-    "approval": (approval.SupportsPresence,),
-    "connection": (
-        connection.SupportsCheck,
-        connection.SupportsClose,
-        connection.SupportsContext,
-        connection.SupportsNotices,
-        connection.SupportsPluginContext,
-        connection.SupportsRenewal,
-    ),
-    "embedder": (embedder.SupportsCheck, embedder.SupportsLoading),
-    "format": (formats.SupportsWrite, formats.SupportsPeek),
-    "memory": (memory.SupportsMemoryWarmUp,),
-    "journal": (
-        journal.SupportsRemembered,
-        shared_journal.SharedJournal,
-    ),
-    "model": (
-        model.SupportsTools,
-        model.SupportsPrice,
-        model.SupportsModelCheck,
-        model.SupportsSessions,
-        model.SupportsModelWarmUp,
-    ),
-    "sandbox": (sandbox.SupportsLanguage, sandbox.SupportsWarmUp, sandbox.SupportsMeasures),
-}
-"""The protocols that it may have besides."""
+from delf.hookspecs import HOOKS
+from delf.plugins.loader import import_target
 
 _WAITED_FOR: Final = ("Awaitable", "Coroutine", "Future", "Task")
+
+
+def protocol_of(kind: str) -> type | None:
+    """Return the protocol of a kind's objects; None for a kind that has none.
+
+    Args:
+        kind: As in :attr:`delf.specs.Spec.kind`.
+    """
+    target = next((spec.protocol for spec in HOOKS.values() if spec.kind == kind), None)
+    return None if target is None else import_target(target)
+
+
+def optional_protocols(kind: str) -> Mapping[type, str]:
+    """Return the optional protocols of a kind, each with the feature that needs it.
+
+    Args:
+        kind: As in :attr:`delf.specs.Spec.kind`.
+    """
+    spec = next(spec for spec in HOOKS.values() if spec.kind == kind)
+    module = (spec.protocol or "").partition(":")[0]
+    return {
+        import_target(name if ":" in name else f"{module}:{name}"): missing
+        for name, missing in spec.optional.items()
+    }
 
 
 def need(given: object, wanted: type, who: str) -> None:
@@ -129,13 +98,13 @@ def faults(kind: str, made: object) -> Iterator[str]:
         kind: As in :attr:`delf.specs.Spec.kind`.
         made: The object, or the class of such.
     """
-    protocol = PROTOCOLS.get(kind)
+    protocol = protocol_of(kind)
     if protocol is None:
         return
     lacks = [name for name in members(protocol) if not has(made, name)]
     if lacks and kind != "connection":  # it has its name and permissions once it is made
         yield f"has no {', '.join(lacks)}"
-    told = (not_as_declared(each, made) for each in (protocol, *MORE.get(kind, ())))
+    told = (not_as_declared(each, made) for each in (protocol, *optional_protocols(kind)))
     yield from dict.fromkeys(fault for found in told for fault in found)
 
 

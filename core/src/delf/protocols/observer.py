@@ -25,5 +25,5 @@ class SupportsPeopleChanges(Protocol):
     """An observer that is also told when people and their rights change."""
 
     async def observe_person(self, change: PersonChange) -> None:
-        """Take note of a change."""
+        """Take note that people, their keys or rights changed, or who decides in whose place."""
         ...

@@ -41,9 +41,8 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "note", "problem"]
 _MARKS: Final = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
-_WITH_OPTIONS: Final = frozenset(
-    {"approval", "embedder", "journal", "memory", "observer", "prefilter", "sandbox", "strategy"}
-)
+_OWN_ARGUMENTS: Final = frozenset({"command", "connection", "format", "model"})
+"""Kinds whose factories take other arguments than the options of their plugin."""
 _READ_WHOLE: Final = 20_000_000
 """Bytes of a journal that is read whole: a tenth of a second."""
 _SERVER: Final = "server"
@@ -127,7 +126,7 @@ def _plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
         try:
             options = project.plugin_options[name]
             for spec in host.specs_of(name) if name in host.names else ():
-                if spec.kind in _WITH_OPTIONS:
+                if spec.kind not in _OWN_ARGUMENTS:
                     fitting_options(host, spec, options)
         except DelfError as error:
             yield Finding(area="plugins", status="problem", text=error.message, hint=error.hint)

@@ -22,17 +22,8 @@ from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.machine.interpreter import own_python
 from delf.packages.official import PLUGIN_PREFIX, all_packages, package_of
 from delf.plugins.discovery import installed, normalise
-from delf.plugins.shapes import faults, has, members
-from delf.protocols import (
-    approval,
-    connection,
-    embedder,
-    formats,
-    journal,
-    model,
-    sandbox,
-    shared_journal,
-)
+from delf.plugins.shapes import faults, has, members, optional_protocols
+from delf.protocols import formats, shared_journal
 from delf.specs import FormatSpec, JournalSpec, Spec
 from delf_console.sources import is_installed
 
@@ -50,38 +41,6 @@ began = time.perf_counter()
 __import__(sys.argv[1])
 print(f"\\n{time.perf_counter() - began}")
 """
-
-OPTIONAL: Final[Mapping[str, tuple[tuple[type, str], ...]]] = {
-    "approval": (
-        (approval.SupportsPresence, "it is asked although nobody is there: `can_ask` would tell"),
-    ),
-    "connection": ((connection.SupportsClose, "what it holds is not freed when an agent closes"),),
-    "embedder": ((embedder.SupportsCheck, "`delf doctor` cannot tell whether it works"),),
-    "format": (
-        (formats.SupportsWrite, "scripts cannot make such files"),
-        (formats.SupportsPeek, "the prompt reads whole tables to describe them, and no header="),
-    ),
-    "journal": (
-        (
-            shared_journal.SharedJournal,
-            "other processes cannot see its tasks: `delf runs`, `approvals`, `resume` and `serve`",
-        ),
-        (
-            journal.SupportsRemembered,
-            "a yes that lasts until it is revoked ends with the process",
-        ),
-    ),
-    "model": (
-        (model.SupportsTools, "strategies that give a model tools cannot use it"),
-        (model.SupportsPrice, "a budget counts only what its replies say they cost"),
-        (model.SupportsModelCheck, "`delf doctor` cannot tell whether its key is there"),
-    ),
-    "sandbox": (
-        (sandbox.SupportsLanguage, "models are not told which Python it runs"),
-        (sandbox.SupportsWarmUp, "the first script of an agent waits for it to start"),
-    ),
-}
-"""Optional protocols by kind, and what does not work without."""
 
 
 def release_warnings(record: PluginRecord) -> Iterator[str]:
@@ -158,8 +117,8 @@ def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
     made = host.resolve(spec)
     if not isinstance(made, type):
         return
-    for protocol, consequence in OPTIONAL.get(spec.kind, ()):
-        if spec.kind == "connection" and _holds_nothing(made):
+    for protocol, consequence in optional_protocols(spec.kind).items():
+        if not consequence or (spec.kind == "connection" and _holds_nothing(made)):
             continue
         if not all(has(made, name) for name in members(protocol)):
             yield f"{spec.kind} {spec.name!r} is not a {protocol.__name__}: {consequence}"

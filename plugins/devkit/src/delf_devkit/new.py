@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 import string
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,68 +24,50 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _TAKEN: Final = ("core", "delf", DISTRIBUTION, "testing")
 
 
-_LIBRARIES: Final = {"sandbox": ("delf-sandbox",), "format": ("delf-plugin-files",)}
-"""Other packages of delf that a kind needs: what reads files asks for their formats."""
-_OTHERS: Final = {"command": ("click>=8.1",), "connection": ("pydantic>=2.7",)}
-"""Other people's packages that a kind needs."""
-_FACTORIES: Final = {"command": "{variable}_command", "memory": "open_store"}
-"""Kinds whose factory is a function rather than the class."""
+_HOOKS: Final = {spec.kind: (hook, spec.__name__) for hook, spec in HOOKS.items()}
+KINDS: Final = tuple(_HOOKS)
 
 
 @dataclass(frozen=True)
-class Kind:
-    """The differences between kinds.
+class Template:
+    """The differences between kinds, as ``templates/KIND.toml`` has them.
+
+    All texts are filled in as templates.
 
     Args:
         capability: The module of the capability.
+        summary: A line about it.
+        files: The contents of the kind's own files.
         suffix: How its class's name ends.
-        summary: A line about it, with the name filled in.
-        extra: Further fields of the spec.
-        needs: What these fields need of ``delf.specs``.
+        factory: The factory, where it is a function rather than the class.
+        fields: Further fields of the spec, as ``name=value``.
+        imports: Names of ``delf.specs`` that these fields need.
+        libraries: Packages of delf that the kind needs beside the core.
+        packages: Requirements on other people's packages.
     """
 
     capability: str
-    suffix: str
     summary: str
-    extra: Sequence[str] = ()
-    needs: str = ""
+    files: Mapping[str, str]
+    suffix: str = ""
+    factory: str = "$class_name"
+    fields: Sequence[str] = ()
+    imports: Sequence[str] = ()
+    libraries: Sequence[str] = ()
+    packages: Sequence[str] = ()
 
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "connection": Kind("connection", "", "The items of {title}."),
-    "sandbox": Kind(
-        "backend", "Backend", "Scripts in a process of {title}.", ['isolation="process"']
-    ),
-    "model": Kind(
-        "model",
-        "Model",
-        "The models of {title}.",
-        ['providers=(Provider(name="{name}", keys=("{upper}_API_KEY",)),)'],
-        "Provider",
-    ),
-    "approval": Kind("channel", "Channel", "Asks through {title}."),
-    "journal": Kind("journal", "Journal", "Events in {title}."),
-    "memory": Kind("store", "Store", "Facts in {title}."),
-    "prefilter": Kind("prefilter", "Prefilter", "Tools chosen by {title}.", ['modes=("{name}",)']),
-    "embedder": Kind("embedder", "Embedder", "Embeddings of {title}.", ['serves=("{name}/*",)']),
-    "format": Kind(
-        "format",
-        "Format",
-        "Files of {title} as rows.",
-        ['endings=(".{name}",)', 'writes=(".{name}",)'],
-    ),
-    "strategy": Kind("strategy", "Strategy", "Tasks done by {title}."),
-    "observer": Kind("observer", "Observer", "Tells {title}."),
-    "command": Kind("command", "", "Runs {title}."),
-}
-_HOOKS: Final = {spec.kind: (hook, spec.__name__) for hook, spec in HOOKS.items()}
+def template_of(kind: str) -> Template:
+    """Read the template of a kind."""
+    path = _templates() / f"{kind}.toml"
+    return Template(**tomllib.loads(path.read_text(encoding="utf-8")))
 
 
 @click.command("new")
 @click.argument("name")
 @click.option(
     "--kind",
-    type=click.Choice(list(KINDS)),
+    type=click.Choice(KINDS),
     default="connection",
     show_default=True,
     help="The kind of plugin.",
@@ -134,40 +117,35 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
     short = name.removeprefix(PLUGIN_PREFIX).removeprefix(prefix)
     package = f"{prefix}{short}"
     _check_name(short, kind, package)
-    what, (hook, spec) = KINDS[kind], _HOOKS[kind]
-    title = short.replace("-", " ").title()
+    template, (hook, spec) = template_of(kind), _HOOKS[kind]
     variable = short.replace("-", "_")
-    class_name = title.replace(" ", "") + what.suffix
-    major, minor, *_ = __version__.split(".")
-    return {
+    title = short.replace("-", " ").title()
+    names = {
         "name": short,
+        "title": title,
+        "variable": variable,
+        "upper": variable.upper(),
+        "class_name": title.replace(" ", "") + template.suffix,
+    }
+    major, minor, *_ = __version__.split(".")
+    ours = [
+        f"{each}>={major}.{minor},<{int(major) + 1}" for each in (DISTRIBUTION, *template.libraries)
+    ]
+    return {
+        **names,
         "package": package,
         "distribution": f"{PLUGIN_PREFIX}{package}",
         "module": f"delf_{package.replace('-', '_')}",
-        "variable": variable,
-        "upper": variable.upper(),
-        "class_name": class_name,
-        "factory": _FACTORIES.get(kind, class_name).format(variable=variable),
-        "summary": what.summary.format(title=title),
+        "factory": _filled(template.factory, names),
+        "summary": _filled(template.summary, names),
         "kind": kind,
         "hook": hook,
         "spec": spec,
-        "capability": what.capability,
-        "imports": ", ".join(filter(None, (spec, what.needs))),
-        "extra": "".join(
-            f"\n        {field.format(name=short, upper=variable.upper())}," for field in what.extra
-        ),
+        "capability": template.capability,
+        "imports": ", ".join([spec, *template.imports]),
+        "extra": "".join(f"\n        {_filled(field, names)}," for field in template.fields),
         "api": str(PLUGIN_API),
-        "requirements": ", ".join(
-            f'"{requirement}"'
-            for requirement in (
-                *(
-                    f"{name}>={major}.{minor},<{int(major) + 1}"
-                    for name in (DISTRIBUTION, *_LIBRARIES.get(kind, ()))
-                ),
-                *_OTHERS.get(kind, ()),
-            )
-        ),
+        "requirements": ", ".join(f'"{each}"' for each in (*ours, *template.packages)),
     }
 
 
@@ -191,35 +169,36 @@ def _check_name(name: str, kind: str, package: str) -> None:
 
 
 def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """The package's files: their contents by path."""
-    from importlib.resources import files
-
-    templates = files("delf_devkit") / "templates"
-    source, capability = f"src/{fields['module']}", fields["capability"]
+    """Return the contents of the package's files by path."""
+    source = f"src/{fields['module']}"
     places = {
-        "common/pyproject.toml": "pyproject.toml",
-        "common/README.md": "README.md",
-        "common/gitignore": ".gitignore",
-        "common/init.py": f"{source}/__init__.py",
-        "common/plugin.py": f"{source}/plugin.py",
-        "common/test_package.py": "tests/test_package.py",
-        f"{kind}/capability.py": f"{source}/{capability}.py",
-        f"{kind}/settings.py": f"{source}/settings.py",
-        f"{kind}/test_contract.py": "tests/test_contract.py",
-        f"{kind}/test_task.py": "tests/test_task.py",
+        "README.md": "README.md",
+        "gitignore": ".gitignore",
+        "init.py": f"{source}/__init__.py",
+        "plugin.py": f"{source}/plugin.py",
+        "pyproject.toml": "pyproject.toml",
+        "test_package.py": "tests/test_package.py",
     }
-    usage = _fill(templates / kind / "usage.md.txt", fields).strip()
-    filled = {**fields, "usage": usage}
+    common, own = _templates() / "common", dict(template_of(kind).files)
+    filled = {**fields, "usage": _filled(own.pop("usage.md"), fields).strip()}
     made = {f"{source}/py.typed": ""}
-    for template, place in places.items():
-        path = templates / f"{template}.txt"
-        if path.is_file():
-            made[place] = _fill(path, filled)
+    for name, place in places.items():
+        made[place] = _filled((common / f"{name}.txt").read_text(encoding="utf-8"), filled)
+    for name, text in own.items():
+        folder = "tests" if name.startswith("test_") else source
+        place = name.replace("capability", fields["capability"])
+        made[f"{folder}/{place}"] = _filled(text, filled)
     return dict(sorted(made.items()))
 
 
-def _fill(path: Traversable, fields: Mapping[str, str]) -> str:
-    return string.Template(path.read_text(encoding="utf-8")).substitute(fields)
+def _templates() -> Traversable:
+    from importlib.resources import files
+
+    return files("delf_devkit") / "templates"
+
+
+def _filled(text: str, fields: Mapping[str, str]) -> str:
+    return string.Template(text).substitute(fields)
 
 
 def write_package(target: Path, files: Mapping[str, str]) -> None:

@@ -1,0 +1,114 @@
+"""Tables about the kinds of plugins: hooks, protocols and contract suites."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from typing import Final
+
+import delf.testing
+from delf import hookspecs
+from delf.hookspecs import HOOKS
+from delf_devkit.testing.contracts.base import Contract
+from support.workspace import LIBRARIES, PLUGINS, Library
+
+_OWN_SUITE: Final = {"command": "PluginContract"}
+"""Kinds whose suite has another name than theirs."""
+
+
+def kinds() -> str:
+    """Return the kinds of plugins as a table."""
+    lines = [
+        "",
+        "| kind | hook | brings | what its factory makes | libraries of its plugins | suite |",
+        "|---|---|---|---|---|---|",
+    ]
+    for hook, spec in HOOKS.items():
+        about = _plain(inspect.getdoc(getattr(hookspecs, hook)) or "")
+        brings = about.partition("\n\n")[0].rstrip(".")
+        made = re.search(r"The factory\b.*?\b(?:is|makes) (an?\s[^,]+?)(?:,|\.$)", about, re.DOTALL)
+        assert made is not None, hook
+        libraries = ", ".join(f"`{name}`" for name in sorted(_libraries_of(spec.kind)))
+        link = f"[{hook}](../hooks/{hook}.md)"
+        cells = [
+            f"`{spec.kind}`",
+            link,
+            brings,
+            " ".join(made[1].split()),
+            libraries,
+            f"`{suite_of(spec.kind)}`",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def suite_of(kind: str) -> str:
+    """Return the name of the contract suite of a kind."""
+    return _OWN_SUITE.get(kind, f"{kind.title()}Contract")
+
+
+def suites() -> str:
+    """Return the contract suites, with the fixtures and flags that a subclass sets, as a table."""
+    lines = ["", "| suite | fixtures | flags |", "|---|---|---|"]
+    for name in delf.testing.__all__:
+        suite = getattr(delf.testing, name)
+        if not (isinstance(suite, type) and issubclass(suite, Contract)):
+            continue
+        settings = _settings_of(suite)
+        fixtures = [key for key, value in settings.items() if _is_fixture(value)]
+        flags = [key for key in settings if key not in fixtures]
+        cells = [
+            f"`{name}`",
+            *(", ".join(f"`{each}`" for each in part) for part in (fixtures, flags)),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _settings_of(suite: type) -> dict[str, object]:
+    """The class attributes and fixtures that a suite lets its subclasses set."""
+    found: dict[str, object] = {}
+    for cls in suite.__mro__:
+        if cls is Contract or not issubclass(cls, Contract):
+            continue
+        for name, value in vars(cls).items():
+            plain = not name.startswith(("_", "test_")) and not inspect.isfunction(value)
+            if plain and not isinstance(value, property) and not _is_cached(value):
+                found.setdefault(name, value)
+    found.pop("question", None)
+    return found
+
+
+def _is_cached(value: object) -> bool:
+    return type(value).__name__ == "cached_property"
+
+
+def _is_fixture(value: object) -> bool:
+    return type(value).__name__.startswith("Fixture")
+
+
+def _libraries_of(kind: str) -> set[str]:
+    """Libraries that plugins of one kind use; that of commands is theirs alone."""
+    found: set[str] = set()
+    for package in (*PLUGINS, *LIBRARIES):
+        if not (package.source / "plugin.py").exists():
+            continue
+        plugin = importlib.import_module(f"{package.module}.plugin")
+        offered = {spec.kind for hook, spec in HOOKS.items() if hasattr(plugin, hook)}
+        own = {"delf-cli"} if "command" in offered else set[str]()
+        if offered == {"command"} == {kind}:
+            found |= _needs(package) & own
+        elif offered - {"command"} == {kind}:
+            found |= _needs(package) - own
+    return found
+
+
+def _needs(package: Library) -> set[str]:
+    lines = package.metadata["project"]["dependencies"]
+    libraries = {f"delf-{library.name}" for library in LIBRARIES}
+    return libraries & {re.split(r"[\[<>=~! ;]", line, maxsplit=1)[0] for line in lines}
+
+
+def _plain(text: str) -> str:
+    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text).replace("``", "`")
