@@ -82,7 +82,7 @@ def test_an_environment_of_ones_own(somewhere, monkeypatch):
         ({"url": "u", "limit": "secret"}, {}, r"shop: limit: Input should be a valid integer"),
         ({"url": "u", "limit": -1}, {}, r"shop: limit: it cannot be negative"),
         ({"url": "u"}, {"DELF_SHOP_LIMIT": "secret"}, r"shop: DELF_SHOP_LIMIT: Input should be"),
-        ({"url": "u"}, {"DELF_SHOP_TAGS": "secret"}, r"shop: DELF_SHOP_TAGS is not valid JSON"),
+        ({"url": "u"}, {"DELF_SHOP_TAGS": "[secret"}, r"shop: DELF_SHOP_TAGS is not valid JSON"),
         ({"url": 3}, {}, r"shop: url: Input should be a valid string"),
     ],
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Self, TypeAlias, cast, get_args
+from types import UnionType
+from typing import Annotated, Any, Final, Self, TypeAlias, Union, cast, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -38,6 +40,7 @@ __all__ = [
     "PluginSettings",
     "SecretStr",
     "SentAlong",
+    "SentTo",
     "SentValues",
     "Source",
     "SourcedText",
@@ -95,6 +98,21 @@ SentValues: TypeAlias = Annotated[_Values, AfterValidator(SentAlong), Field(repr
 letters and digits is a secret, too, as ``X-Client: 7f3a…``, whatever its name."""
 
 
+class SentTo:
+    """The settings that say where a secret goes: ``Annotated[SecretStr, SentTo("base_url")]``.
+
+    Without addresses the secret leaves the process by itself (a URL with a password) or not at
+    all (a key that is only compared). A secret without ``SentTo`` may go to any address of its
+    settings.
+
+    Args:
+        fields: The names of the settings with these addresses.
+    """
+
+    def __init__(self, *fields: str) -> None:
+        self.fields = fields
+
+
 def revealed(values: Mapping[str, str | SecretStr]) -> dict[str, str]:
     """Values by name as they are.
 
@@ -114,8 +132,9 @@ class PluginSettings(BaseModel):
     ``SecretStr``. A field that is not given in code is read from ``DELF_<INSTANCE>_<FIELD>``
     in the environment, then in ``.env``; ``delf.toml`` comes last.
 
-    A secret of the environment goes to no address that a file of the project gives: fields that
-    hold one have a name like ``base_url``, ``host`` or ``spec``, or a value with ``://``.
+    A secret of the environment goes to no address that a file of the project gives. A secret
+    declares its addresses with :class:`SentTo`; otherwise each field with a name like
+    ``base_url``, ``host`` or ``spec``, or with a value with ``://``, counts as one.
     """
 
     model_config = ConfigDict(
@@ -125,6 +144,15 @@ class PluginSettings(BaseModel):
         validate_default=True,
     )
     _sources: dict[str, Source] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Check that secrets declare addresses that exist."""
+        super().__pydantic_init_subclass__(**kwargs)
+        for name in cls.model_fields:
+            unknown = set(_declared_addresses(cls, name) or ()) - cls.model_fields.keys()
+            if unknown:
+                raise TypeError(f"{cls.__name__}.{name}: SentTo names no setting: {min(unknown)}")
 
     def source(self, field: str) -> Source:
         """Return the source of a field: code, the environment, or a file of the project.
@@ -211,22 +239,27 @@ def _check_addresses(
     sources: Mapping[str, Source],
 ) -> None:
     """Refuse to send a secret of the environment to an address of a project's file."""
-    held = [
-        key
-        for key, source in sources.items()
-        if source == "environment" and key in cls.model_fields and _is_secret(cls, key)
-    ]
-    if not held:
-        return
-    for key, source in sources.items():
-        if source == "project" and key not in held and _is_address(key, values[key]):
-            variable = f"{prefix}{held[0].upper()}"
+    for held, its_source in sources.items():
+        if its_source != "environment" or held not in cls.model_fields or not _is_secret(cls, held):
+            continue
+        declared = _declared_addresses(cls, held)
+        for key, source in sources.items():
+            is_address = _is_address(key, values[key]) if declared is None else key in declared
+            if source != "project" or key == held or not is_address:
+                continue
+            variable = f"{prefix}{held.upper()}"
             raise KeyAddressError(
-                f"{name}: {held[0]} is of the environment ({variable}), and {key} of a file of "
-                "the project: a secret goes to an address that came with it",
-                hint=f'say it in the file, {held[0]} = "${{{variable}}}", or give the address by '
+                f"{name}: {held} is of the environment ({variable}), and {key} of a file of "
+                f"the project: {held} would be sent to an address that somebody else gave",
+                hint=f'write it in the file, {held} = "${{{variable}}}", or give the address by '
                 f"{prefix}{key.upper()}",
             )
+
+
+def _declared_addresses(cls: type[PluginSettings], field: str) -> tuple[str, ...] | None:
+    """Return the fields to whose addresses a secret goes, or None if it does not declare them."""
+    found = [one for one in cls.model_fields[field].metadata if isinstance(one, SentTo)]
+    return found[-1].fields if found else None
 
 
 def _is_secret(cls: type[PluginSettings], field: str) -> bool:
@@ -246,7 +279,8 @@ def _is_address(field: str, value: Any) -> bool:
 def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str, Any]:
     """Return the variables of an instance, by field.
 
-    pydantic-settings reads them, lists and tables as JSON; to import it takes as long as
+    pydantic-settings reads them, tables and lists as JSON; a list may also be texts with commas
+    between them. To import it takes as long as
     pydantic itself, so that is left out where there is no such variable. Its own look at
     ``.env`` is not used: it searches the working directory only, and takes every foreign
     variable in the file for an unknown setting.
@@ -260,17 +294,29 @@ def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str
         return {}
     from pydantic_settings import EnvSettingsSource, SettingsError
 
+    for field, info in cls.model_fields.items():
+        text = variables.get(key := f"{prefix}{field}".lower(), "")
+        if text and not text.lstrip().startswith("[") and _is_list(info.annotation):
+            variables[key] = json.dumps([part.strip() for part in text.split(",") if part.strip()])
     source = EnvSettingsSource(cast("Any", cls), env_prefix=prefix)
     source.env_vars = variables
     try:
         return source()
     except SettingsError as error:
-        # A list or a table that is not JSON; its cause holds the value.
+        # A table, or a list that begins as one, that is not JSON; its cause holds the value.
         field = str(error).partition('"')[2].partition('"')[0]
         raise ConnectionConfigurationError(
             f"{name}: {prefix}{field.upper()} is not valid JSON",
-            hint='a list is written as ["a", "b"]',
+            hint='a list is written as a,b or as ["a", "b"], a table as {"a": "b"}',
         ) from None
+
+
+def _is_list(annotation: Any) -> bool:
+    """Return True if a setting is a list, or a list or None."""
+    arms = [arm for arm in get_args(annotation) if arm is not type(None)]
+    if get_origin(annotation) in (Union, UnionType) and len(arms) == 1:
+        return _is_list(arms[0])
+    return (get_origin(annotation) or annotation) in (list, tuple, set, frozenset)
 
 
 def _explain(

@@ -131,6 +131,34 @@ async def logs_in(server, sub: str) -> httpx.Response:
         return await browser.get("/session") if back.status_code == 303 else back
 
 
+async def test_mail_addresses_compare_without_case(served, provider):
+    server = await served()
+    knows(provider, "one", email="Ada@Example.COM")
+    assert (await logs_in(server, "one")).json()["name"] == "ada"
+    await add(server, person("kim", mail="kim@example.com"), person("joe", mail="Joe@Example.com"))
+    knows(provider, "two", email="joe@example.com")
+    assert (await logs_in(server, "two")).json()["name"] == "joe"
+    knows(provider, "mallory", email="\N{KELVIN SIGN}im@example.com")
+    assert (await logs_in(server, "mallory")).status_code == 403, "another letter that folds to k"
+
+
+async def test_logins_share_a_client(served, monkeypatch):
+    server = await served()
+    from authlib.integrations import httpx_client
+
+    made = []
+    original = httpx_client.AsyncOAuth2Client.__init__
+    monkeypatch.setattr(
+        httpx_client.AsyncOAuth2Client,
+        "__init__",
+        lambda self, **options: (made.append(self), original(self, **options))[1],
+    )
+    async with httpx.AsyncClient(base_url=server.url) as browser:
+        for _ in range(3):
+            assert (await browser.get("/login/oidc")).status_code == 303
+    assert len(made) == 1
+
+
 async def test_a_name_that_one_gives_oneself_is_nobodys_mail(served, provider):
     server = await served(oidc_name_claim="preferred_username")
     knows(provider, "mallory", preferred_username="ada@example.com")
@@ -177,6 +205,10 @@ async def test_a_login_is_used_once(served, provider):
         {"iss": "https://evil.example"},
         {"aud": "another"},
         {"aud": ["another"]},
+        {"aud": ["delf", "another"]},
+        {"aud": ["delf", "another"], "azp": "another"},
+        {"azp": "another"},
+        {"azp": 7},
         {"nonce": "another"},
         {"nonce": None},
         {"exp": 1},
@@ -232,7 +264,9 @@ async def test_a_token_that_is_not_the_providers_for_this_login_is_none(
     monkeypatch.setattr(connect, "fetch_token", gives)
     cookie, query = json.dumps(asdict(begun)), {"state": "s", "code": "c"}
     assert await connect.finish(cookie, query) == "ada@example.com"
-    told = {**claims, **{n: v for n, v in forged.items() if n in claims}}
+    token = signed({**claims, "aud": ["delf", "another"], "azp": "delf"})
+    assert await connect.finish(cookie, query) == "ada@example.com"
+    told = {**claims, **{n: v for n, v in forged.items() if n not in ("alg", "key")}}
     told = {name: value for name, value in told.items() if value is not None}
     token = signed(told, forged.get("alg", "RS256"), other if "key" in forged else good)
     with pytest.raises(ProblemError) as refused:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from delf.settings import PluginSettings, SecretStr
+from delf.settings import PluginSettings, SecretStr, SentTo
 
 
 class SlackSettings(PluginSettings):
     """The app in Slack, the channel it asks in, and who may decide."""
 
-    bot_token: SecretStr = Field(
+    bot_token: Annotated[SecretStr, SentTo("api_url")] = Field(
         description="The app's bot token (xoxb-…); scopes chat:write, files:write, usergroups:read."
     )
-    app_token: SecretStr | None = Field(
+    app_token: Annotated[SecretStr | None, SentTo("api_url")] = Field(
         default=None,
         description="The app's token for Socket Mode (xapp-…); Slack needs no address of yours.",
     )
-    signing_secret: SecretStr | None = Field(
+    signing_secret: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
         description="The app's signing secret, for HTTP in place of Socket Mode.",
     )

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from delf.settings import PluginSettings, SecretStr, beside, folder_of
+from delf.settings import PluginSettings, SecretStr, SentTo, beside, folder_of
 from delf.types import TaskState
 
 AT_REST: Final = tuple(state for state in TaskState if not state.is_at_work)
@@ -30,7 +30,7 @@ Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 class JournalSettings(PluginSettings):
     """The place of the journal, and its upkeep."""
 
-    url: SecretStr | None = Field(
+    url: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
         description="sqlite:///path, a path, or postgresql://…; by default journal.db in the "
         "user's data folder.",

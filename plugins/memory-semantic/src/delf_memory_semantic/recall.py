@@ -17,7 +17,7 @@ from delf.machine.contexts import shared_task
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import ChatMessage, ConversationStore
 from delf.protocols.shared_journal import SharedJournal
-from delf.settings import PluginSettings, SecretStr
+from delf.settings import PluginSettings, SecretStr, SentTo
 from delf.tools.connection import ConnectionOptions
 from delf.tools.ranking import words_of
 from delf_memory_semantic.messages import FoundMessage, MessageIndex
@@ -40,7 +40,7 @@ class RecallSettings(PluginSettings):
     """Settings: the conversations that are searched, and how."""
 
     namespace: str = Field(default="default", description="Whose: that of Chat(namespace=…).")
-    url: SecretStr | None = Field(
+    url: Annotated[SecretStr | None, SentTo()] = Field(
         default=None, description="The journal's file or URL, where it is not the agent's own."
     )
     embedding_model: str | None = Field(

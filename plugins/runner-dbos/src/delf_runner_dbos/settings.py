@@ -6,13 +6,13 @@ import errno
 import hashlib
 import os
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, Field
 
 from delf.errors import ConfigurationError
 from delf.machine.own_files import make_private_file, make_private_folder
-from delf.settings import PluginSettings, SecretStr
+from delf.settings import PluginSettings, SecretStr, SentTo
 
 PLUGIN: Final = "runner-dbos"
 
@@ -55,7 +55,7 @@ class QueueSettings(BaseModel, extra="forbid"):
 class RunnerSettings(PluginSettings, QueueSettings):
     """The database of DBOS's workflows, and the sharing of tasks by runners."""
 
-    database: SecretStr | None = Field(
+    database: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
         description="Where DBOS keeps its workflows: postgresql://… for many machines, "
         "sqlite:///path for one; by default a file for each project in the user's data folder.",

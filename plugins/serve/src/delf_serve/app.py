@@ -160,6 +160,8 @@ class Application:
             self._end.is_known = True
         for work in self._work:
             work.cancel()
+        if self.service.oidc is not None:
+            await self.service.oidc.aclose()
         if self._started:
             self._started = False
             begun, self._grace_from = self._grace_from or time.monotonic(), None

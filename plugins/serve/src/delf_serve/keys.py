@@ -169,10 +169,12 @@ class Keys:
             name: Their name, or their mail.
             by_mail: Whether it is proved that the mail is theirs.
         """
-        found = next((p for p in self._known if p.name == name), None)
+        here = [person for person in self._known if person.holder in self._people]
+        found = next((person for person in here if person.name == name), None)
         if found is None and by_mail:
-            found = next((p for p in self._known if p.mail and p.mail == name), None)
-        return None if found is None else self._people.get(found.holder)
+            theirs = (p for p in here if _lower(name) in (_lower(p.mail), _lower(p.name)))
+            found = next(theirs, None)
+        return None if found is None else self._people[found.holder]
 
     def holds(self, key: Key) -> bool:
         """Tell whether a key is still one, with the same secret and the same rights."""
@@ -212,6 +214,15 @@ class Keys:
             for key in person.keys
             if key.revoked_at is None
         }
+
+
+def _lower(mail: str) -> bytes:
+    """Return a mail address for a comparison without case.
+
+    Only ASCII letters are folded: by the rules of Unicode, the address of a stranger could be
+    equal to that of a person, as with the Kelvin sign for ``k``.
+    """
+    return mail.encode("utf-8", "replace").lower()
 
 
 def _keys(texts: Sequence[str]) -> tuple[Key, ...]:

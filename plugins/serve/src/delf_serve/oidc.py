@@ -53,6 +53,7 @@ class OpenIdConnect:
 
     def __init__(self, settings: ServeSettings) -> None:
         self._settings = settings
+        self._client: Any = None
         self._known: tuple[float, Mapping[str, Any], Mapping[str, Any]] | None = None
 
     @property
@@ -68,13 +69,12 @@ class OpenIdConnect:
             verifier=secrets.token_urlsafe(48),
         )
         about, _ = await self.provider()
-        async with self._client() as client:
-            url, _ = client.create_authorization_url(
-                about["authorization_endpoint"],
-                state=begun.state,
-                nonce=begun.nonce,
-                code_verifier=begun.verifier,
-            )
+        url, _ = self._authlib().create_authorization_url(
+            about["authorization_endpoint"],
+            state=begun.state,
+            nonce=begun.nonce,
+            code_verifier=begun.verifier,
+        )
         return str(url), json.dumps(asdict(begun))
 
     async def finish(self, cookie: str, given: Mapping[str, str]) -> str:
@@ -133,13 +133,22 @@ class OpenIdConnect:
         except (errors.JoseError, ValueError, KeyError):
             self._known = None  # providers change their keys from time to time
             raise ProblemError(403, "the provider's token is not valid", "log in again") from None
+        self._check_party(found.claims)
         return found.claims
+
+    def _check_party(self, claims: Mapping[str, Any]) -> None:
+        """Refuse a token that was issued to another client and names this one as an audience."""
+        party, audience = claims.get("azp"), claims.get("aud")
+        has_several = isinstance(audience, list) and len(cast("list[Any]", audience)) > 1
+        if party is None and not has_several:
+            return
+        if party != self._settings.oidc_client_id:
+            raise ProblemError(403, "the provider's token was issued to another client")
 
     async def fetch_token(self, url: str, code: str, verifier: str) -> str:
         """The token that the provider gives for a code."""
         try:
-            async with self._client() as client:
-                answer: Any = await client.fetch_token(url, code=code, code_verifier=verifier)
+            answer: Any = await self._authlib().fetch_token(url, code=code, code_verifier=verifier)
         except Exception as error:  # Authlib's own, or one of the HTTP library that it uses
             _log.warning("the provider of logins gave no token: %s", type(error).__name__)
             raise ProblemError(502, "the provider gave no token", "log in again") from None
@@ -164,7 +173,16 @@ class OpenIdConnect:
         self._known = time.monotonic(), about, keys
         return about, keys
 
-    def _client(self) -> Any:
+    async def aclose(self) -> None:
+        """Close the connections to the provider."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def _authlib(self) -> Any:
+        """Return Authlib's client, which all logins share."""
+        if self._client is not None:
+            return self._client
         try:
             from authlib.integrations.httpx_client import AsyncOAuth2Client
         except ImportError:
@@ -174,7 +192,7 @@ class OpenIdConnect:
                 hint='pip install "delf-plugin-serve[oidc]"',
             ) from None
         settings, secret = self._settings, self._settings.oidc_client_secret
-        return AsyncOAuth2Client(
+        self._client = AsyncOAuth2Client(
             client_id=settings.oidc_client_id,
             client_secret=None if secret is None else secret.get_secret_value(),
             scope=settings.oidc_scopes,
@@ -182,6 +200,7 @@ class OpenIdConnect:
             code_challenge_method="S256",  # a code that leaks is worth nothing without the verifier
             timeout=_SECONDS,
         )
+        return self._client
 
 
 def _begun(cookie: str) -> Begun | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import ipaddress
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from delf.settings import LocalPath, PluginSettings, SecretStr
+from delf.settings import LocalPath, PluginSettings, SecretStr, SentTo
 
 NAME: Final = "serve"
 
@@ -17,7 +17,7 @@ NAME: Final = "serve"
 class ServeSettings(PluginSettings):
     """The things that are served, the clients, and the limits."""
 
-    api_key: SecretStr | None = Field(
+    api_key: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
         description="Keys with a comma between them: KEY, NAME:KEY, or NAME:read+run+decide:KEY. "
         "DELF_API_KEY is the same.",
@@ -85,7 +85,9 @@ class ServeSettings(PluginSettings):
         default="", description="The address of an OpenID Connect provider, for logins."
     )
     oidc_client_id: str = Field(default="", description="The name that it knows this server by.")
-    oidc_client_secret: SecretStr | None = Field(default=None, description="And its secret.")
+    oidc_client_secret: Annotated[SecretStr | None, SentTo("oidc_issuer")] = Field(
+        default=None, description="And its secret."
+    )
     oidc_scopes: str = Field(
         default="openid email profile", description="What is asked of it, with spaces between."
     )
@@ -106,15 +108,15 @@ class ServeSettings(PluginSettings):
     public_url: str = Field(
         default="", description="The address of the page, for links: https://delf.example.com"
     )
-    webhook_url: SecretStr | None = Field(
+    webhook_url: Annotated[SecretStr | None, SentTo()] = Field(
         default=None, description="Is sent a POST when something waits for a decision."
     )
-    webhook_secret: SecretStr | None = Field(
+    webhook_secret: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
         description="Signs what the webhook is sent, as https://www.standardwebhooks.com says: "
         "a text, or whsec_ and base64.",
     )
-    smtp_url: SecretStr | None = Field(
+    smtp_url: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
         description="smtp[s]://USER:PASSWORD@HOST:PORT, for mails when something waits.",
     )

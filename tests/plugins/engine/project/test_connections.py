@@ -163,7 +163,7 @@ def test_a_bad_variable_is_named_without_its_value(host, project):
     with pytest.raises(ConnectionConfigurationError, match="DELF_TICKETS_LIMIT: Input") as caught:
         project(env=env).connector(host)("tickets")
     assert "secret" not in caught.value.describe()
-    env = {"DELF_TICKETS_URL": "u", "DELF_TICKETS_TAGS": "secret,"}
+    env = {"DELF_TICKETS_URL": "u", "DELF_TICKETS_TAGS": "[secret,"}
     with pytest.raises(ConnectionConfigurationError, match="DELF_TICKETS_TAGS is not valid JSON"):
         project(env=env).connector(host)("tickets")
 
