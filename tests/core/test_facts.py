@@ -9,7 +9,7 @@ import pytest
 
 from delf.events import ApprovalRequested
 from delf.protocols.approval import ApprovalRequest
-from delf.protocols.facts import FactKind, as_edited, facts, facts_data, plain_lines
+from delf.protocols.facts import FactKind, as_edited, facts, facts_data, labels, plain_lines
 from delf.testing import request_for, sample_requests, unseen_facts
 from delf.types import EFFECT_WORDS, Effect, can_be_undone, effect_words
 from delf_devkit.testing.requests import AFTERWARDS
@@ -40,7 +40,6 @@ OTHER = {
     "effect": "read",
     "arguments": {"to": "Bob"},
     "defaults": {"fee": 3},
-    "description": "something else",
     "reason": "it is new",
     "preview": "it pays",
     "outcome_unknown": True,
@@ -54,7 +53,6 @@ OTHER = {
     "changes_before": 7,
     "made_before": 4,
     "line": 12,
-    "worker": "clerk",
     "origins": {"to": {"kind": "task", "trust": "own", "text": "from the task"}},
     "asked_by": "ada",
     "rule": {"four_eyes": True},
@@ -62,12 +60,13 @@ OTHER = {
     "files": {"a.pdf": 12},
     "parent": "task_9",
     "expires_after": 60.0,
+    **dict.fromkeys(labels(), "something else"),
 }
 
 
 def test_a_new_field_of_a_request_is_a_fact_or_says_nothing_to_a_person():
     fields = {item.name for item in dataclasses.fields(ApprovalRequest)}
-    assert fields == {*OTHER, *IDENTITY}, "word it in delf.protocols.facts"
+    assert fields == {*OTHER, *IDENTITY}, "declare it with labelled(…), or word it in facts"
 
 
 @pytest.mark.parametrize("field", OTHER)

@@ -367,12 +367,37 @@ class ChildFinished(_Event):
     cost_usd: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The words with which a field of a request is shown as a fact of its own.
+
+    Args:
+        text: The label of the fact.
+        required: Whether a person has to be shown the field before they can approve.
+    """
+
+    text: str
+    required: bool = True
+
+
+def labelled(text: str, *, required: bool = True) -> Any:
+    """Declare a field of a request, None by default, that is shown as a fact where it is set.
+
+    Args:
+        text: The label of the fact.
+        required: Whether a person has to be shown the field before they can approve.
+    """
+    return field(default=None, metadata={"label": Label(text, required)})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
     """A question for a person: may this call be made, or may this script run?
 
     Channels, programs, other processes and the page get this one object; its fields are declared
-    here and nowhere else. The ``digest`` binds it to its action and arguments.
+    here and nowhere else. A field declared with :func:`labelled` is shown as a fact of its own;
+    :mod:`delf.protocols.facts` words the others. The ``digest`` binds the request to its action and
+    arguments.
 
     With ``confirm_mode="plan"`` it may be about a whole script. Then ``code`` is set, ``action`` is
     ``script``, and ``digest`` is over the code. A script cannot be edited.
@@ -433,7 +458,7 @@ class ApprovalRequest:
     effect: Effect
     arguments: Mapping[str, Any]
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    description: str | None = None
+    description: str | None = labelled("the script says", required=False)
     digest: str
     action_digest: str = ""
     shown_digest: str | None = None
@@ -451,7 +476,7 @@ class ApprovalRequest:
     changes_before: int = 0
     made_before: int | None = None
     line: int | None = None
-    worker: str | None = None
+    worker: str | None = labelled("worker")
     origins: Mapping[str, Any] = field(default_factory=dict[str, Any])
     asked_by: str = "local"
     rule: Mapping[str, Any] = field(default_factory=dict[str, Any])

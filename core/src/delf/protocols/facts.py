@@ -10,7 +10,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from datetime import date, time
 from decimal import Decimal
 from enum import StrEnum
@@ -18,7 +18,7 @@ from pathlib import PurePath
 from typing import Any, Final, Literal, cast
 from uuid import UUID
 
-from delf.events import ApprovalRequest, ApprovalVoted, Event
+from delf.events import ApprovalRequest, ApprovalVoted, Event, Label
 from delf.protocols.people import LOCAL
 from delf.protocols.rules import ApprovalRule
 from delf.records import dataclass
@@ -51,11 +51,10 @@ class FactKind(StrEnum):
     WARNING = "warning"
     TASK = "task"
     ASKER = "asker"
-    WORKER = "worker"
     PARENT = "parent"
     SCRIPT = "script"
     LINE = "line"
-    DESCRIPTION = "description"
+    FIELD = "field"
     PERMISSION = "permission"
     ACTION = "action"
     CODE = "code"
@@ -116,6 +115,12 @@ def facts(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> Sequence[Fa
     # An origin stays behind its argument, and all arguments together.
     place = {FactKind.DEFAULT: FactKind.ARGUMENT, FactKind.ORIGIN: FactKind.ARGUMENT}
     return sorted(found, key=lambda fact: order[place.get(fact.kind, fact.kind)])
+
+
+def labels() -> Mapping[str, Label]:
+    """Return the fields of a request that are facts of their own, with their labels."""
+    found = ((item.name, item.metadata.get("label")) for item in fields(ApprovalRequest))
+    return {name: label for name, label in found if label is not None}
 
 
 def facts_data(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> list[dict[str, Any]]:
@@ -241,10 +246,10 @@ def _dangers(request: ApprovalRequest) -> Iterator[Fact]:
         "the task": request.task,
         "the action": request.action,
         "the reason": request.reason,
-        "the script's words": request.description,
         "the script": _LINE_ENDS.sub("\n", request.code or ""),
         "the preview": request.preview,
         "what was changed before": "\n".join(request.changes),
+        **{name: value_text(getattr(request, name) or "") for name in labels()},
     }
     for name, text in shown.items():
         yield from _hidden(name, [text or ""])
@@ -303,8 +308,6 @@ def _setting(request: ApprovalRequest) -> Iterator[Fact]:
         yield Fact(kind=FactKind.TASK, label="task", text=visible(request.task))
     if request.asked_by != LOCAL:
         yield Fact(kind=FactKind.ASKER, label="asked by", text=visible(request.asked_by))
-    if request.worker:
-        yield Fact(kind=FactKind.WORKER, label="worker", text=visible(request.worker))
     if request.parent:
         text = f"a script of the task {visible(request.parent)} started this task"
         yield Fact(kind=FactKind.PARENT, label="child task", text=text)
@@ -314,13 +317,15 @@ def _setting(request: ApprovalRequest) -> Iterator[Fact]:
     if request.line is not None:
         text = str(request.line)
         yield Fact(kind=FactKind.LINE, label="line of the script", text=text, required=False)
-    if request.description:
-        yield Fact(
-            kind=FactKind.DESCRIPTION,
-            label="the script says",
-            text=visible(request.description),
-            required=False,
-        )
+    for name, label in labels().items():
+        value = getattr(request, name)
+        if value not in (None, ""):
+            yield Fact(
+                kind=FactKind.FIELD,
+                label=label.text,
+                text=visible(value_text(value)),
+                required=label.required,
+            )
     if request.permission not in ("", request.action, request.action.rpartition(".")[2]):
         permission = visible(request.permission)
         if request.code is None:

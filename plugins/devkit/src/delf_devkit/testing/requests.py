@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from delf.events import ApprovalVoted, Event
 from delf.protocols.approval import ApprovalRequest
-from delf.protocols.facts import Fact, FactKind, facts
+from delf.protocols.facts import Fact, FactKind, facts, labels
 
 _LONG: Final = " ".join(f"word{n:04}" for n in range(1_112))
 """10,007 characters, no two words of which are the same."""
@@ -61,11 +61,10 @@ def sample_requests() -> dict[str, ApprovalRequest]:
         FactKind.WARNING: {"reason": "no earlier payment went to this receiver"},
         FactKind.TASK: {"task": "Settle every invoice of Quebec.\nDo not forget Yukon."},
         FactKind.ASKER: {"asked_by": "margarethe"},
-        FactKind.WORKER: {"worker": "bookkeeper"},
         FactKind.PARENT: {"parent": "task_0123456789"},
         FactKind.SCRIPT: {"script": 2, "because": "the one before failed: Timeout: bank is down"},
         FactKind.LINE: {"line": 4242},
-        FactKind.DESCRIPTION: {"description": "a harmless reminder for the landlord"},
+        FactKind.FIELD: {name: f"sample of {name}" for name in labels()},
         FactKind.PERMISSION: {"permission": "transfers_abroad"},
         FactKind.ACTION: _script(code),
         FactKind.CODE: _script(code),
