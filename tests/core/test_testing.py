@@ -20,5 +20,5 @@ except DelfError as error:
 def test_without_its_package_it_says_what_to_install() -> None:
     result = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
     assert result.stdout.strip() == (
-        "ERR-REQ-001|delf.testing is not installed|pip install 'delf-core[testing]'"
+        "ERR-REQ-001|delf.testing is not installed|delf plugins install 'delf-core[testing]'"
     ), result.stderr

@@ -1,13 +1,13 @@
-"""Documentation pages as programs: every block of Python runs, what it shows is compared.
+"""Documentation pages as programs: a page is followed from its top to its end, as a reader does.
 
-A page is a project. Its blocks are taken in order; all of Python's run where the first of them stands:
-
-- A block whose first line is ``# path/to/file`` is that file. ``src`` is on ``sys.path``;
-  files under ``tests`` are run with pytest at the end; one with
-  ``[project.entry-points.delf]`` is installed.
-- Any other ``python`` block is executed, in one namespace for the page.
-- In a ``console`` block, lines that start with ``$ delf`` are run, in the page's folder or where
-  ``$ cd`` went; ``$ export`` sets a variable, which is not set before.
+- A block whose first line is ``# path/to/file`` is that file, in the present folder; with ``, at
+  the end`` after it, the block is added to the file. Files under
+  ``tests`` are run with pytest at the end; a package that has an entry point is installed.
+- Any other ``python`` block is executed there, as a program of its own. One whose first line is
+  ``# continues the block above`` has the names of the ``python`` block before it.
+- In a ``console`` block each line that starts with ``$`` is run, in a ``sh`` block each line:
+  ``cd`` and ``export`` count. Installing is checked, and nothing is installed but folders.
+- A block after ``<!-- not run: WHY -->`` is not run.
 - A ``text`` block right after one of these is what it printed; ``…`` stands for anything.
 
 Where code asks a real model, it does: over HTTP, from a server on loopback that answers with
@@ -26,25 +26,30 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from delf.testing import install_plugin, script
+from delf_console.sources import sources
 from support.openai_server import OpenAIServer
-from support.program import DELF, run
+from support.program import DELF, run, start
 from support.workspace import ROOT
 
-_FENCE: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE: Final = re.compile(
+    r"^(<!-- not run: [^\n]+ -->\n)?```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 _ANSWER: Final = re.compile(r"^<!-- model (answers|says)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
-_FILE: Final = re.compile(r"^# ([\w./-]+\.(?:py|toml))$")
+_FILE: Final = re.compile(r"^# ([\w./-]+\.(?:py|toml))(, at the end)?$")
+_CONTINUES: Final = "# continues the block above"
 _ENTRY_POINTS: Final = "[project.entry-points.delf]"
-_LEFT_OUT: Final = re.compile(r"^\$ export (\w+)=…$", re.MULTILINE)
+_LEFT_OUT: Final = re.compile(r"^(?:\$ )?export (\w+)=…$", re.MULTILINE)
 _TESTS: Final = Path(__file__).parents[1]
 _RUNNER: Final = Path(__file__).with_name("page_runner.py")
 SECONDS: Final = 150
@@ -59,12 +64,14 @@ class Block:
         code: Its text.
         line: The line of its fence.
         shows: What it prints, if the page says so.
+        is_run: Whether it can be run where pages are tested.
     """
 
     language: str
     code: str
     line: int
     shows: str | None = None
+    is_run: bool = True
 
     @property
     def file(self) -> str | None:
@@ -79,16 +86,17 @@ def blocks_of(text: str) -> Iterator[Block]:
     """The fenced blocks of a page; what they print is a part of them."""
     found = list(_FENCE.finditer(text))
     for match, after in zip(found, [*found, None][1:], strict=True):
-        if match[1] == "text":
+        if match[2] == "text":
             continue
         shows = None
         if (
             after is not None
-            and after[1] == "text"
+            and after[2] == "text"
             and not text[match.end() : after.start()].strip()
         ):
-            shows = after[2]
-        yield Block(match[1], match[2], text.count("\n", 0, match.start()) + 1, shows)
+            shows = after[3]
+        line = text.count("\n", 0, match.start(2)) + 1
+        yield Block(match[2], match[3], line, shows, is_run=match[1] is None)
 
 
 def answers_of(text: str) -> list[str]:
@@ -119,27 +127,14 @@ def run_page(page: Path, folder: Path, *, more: Mapping[str, str] | None = None)
     with ExitStack() as stack:
         server = stack.enter_context(OpenAIServer(answers))
         environ = _environ(folder, server) | dict(more or {})
-        blocks = list(blocks_of(text))
-        for block in blocks:
-            if block.file is not None:
-                _write(block, folder)
-        code = [b for b in blocks if b.language == "python" and b.file is None]
-        if any(_ENTRY_POINTS in block.code for block in blocks):
-            _check_built(name, folder)
-            _check_plugins(name, folder, environ)
-        shell = Shell(folder, environ, {name: environ[name] for name in _LEFT_OUT.findall(text)})
-        shell.environ = {k: v for k, v in environ.items() if k not in shell.left_out}
-        typed = [block for block in blocks if block.language == "console"]
-        first = code[0].line if code else 0
-        for block in typed:
-            if block.line < first:
-                _run_console(name, block, shell)
-        _run_python(name, code, folder, environ)
-        for block in typed:
-            if block.line > first:
-                _run_console(name, block, shell)
-        if (folder / "tests").is_dir():
-            _run_tests(name, folder, environ)
+        left_out = {name: environ.pop(name) for name in _LEFT_OUT.findall(text)}
+        # A program asks a model with a key of its reader's, whether the page exports one or not.
+        python = stack.enter_context(closing(Python(environ | left_out)))
+        reader = Reader(name, folder, environ, left_out, python)
+        for block in blocks_of(text):
+            if block.is_run:
+                reader.follow(block)
+        reader.run_tests()
         if len(server.requests) != len(answers):
             asked = f"the model was asked {len(server.requests)} times"
             raise PageError(f"{name}: {asked}, and the page has {len(answers)} answers")
@@ -147,31 +142,177 @@ def run_page(page: Path, folder: Path, *, more: Mapping[str, str] | None = None)
 
 def _environ(folder: Path, server: OpenAIServer) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("DELF_", "OPENAI_"))}
-    path = os.pathsep.join(map(str, (folder / "src", _TESTS)))
-    kept |= {"PYTHONPATH": path, "HOME": str(folder), "NO_COLOR": "1"}
+    kept |= {"PYTHONPATH": str(_TESTS), "HOME": str(folder), "NO_COLOR": "1"}
     kept |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"}
     return kept | {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-of-the-docs"}
 
 
-def _write(block: Block, folder: Path) -> None:
-    assert block.file is not None
-    path = folder / block.file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(block.code, encoding="utf-8")
-    if path.parent.parent == folder / "src":
-        (path.parent / "__init__.py").touch()
-        (path.parent / "py.typed").touch()
-    if _ENTRY_POINTS in block.code:
-        project = tomllib.loads(block.code)["project"]
+class Python:
+    """The process that executes the Python of a page.
+
+    Args:
+        environ: Its variables.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._process: subprocess.Popen[str] | None = None
+
+    def execute(self, block: Block, where: str, folder: Path) -> str:
+        """Execute a block; what it printed.
+
+        Raises:
+            PageError: When it fails.
+        """
+        if self._process is None:
+            pipe, command = subprocess.PIPE, [sys.executable, _RUNNER]
+            options = {"stdin": pipe, "stdout": pipe, "stderr": pipe, "text": True}
+            self._process = start(command, cwd=folder, env=self._environ, **options)
+        given, answers = self._process.stdin, self._process.stdout
+        assert given is not None
+        assert answers is not None
+        continues = block.code.startswith(_CONTINUES)
+        asked = {"code": block.code, "where": where, "folder": str(folder), "continues": continues}
+        given.write(json.dumps(asked) + "\n")
+        given.flush()
+        if line := answers.readline():
+            return str(json.loads(line))
+        process, self._process = self._process, None
+        raise PageError(f"{where} does not run:\n{process.communicate()[1]}")
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.communicate(timeout=SECONDS)
+
+
+@dataclass
+class Reader:
+    """Somebody who does what a page says, block by block.
+
+    Args:
+        page: Its name.
+        folder: Where the reader is.
+        environ: The variables of the reader's shell.
+        left_out: Those that are set only where the page does so, with a value that it leaves out.
+        python: Runs programs.
+        written_tests: The folder of tests that were written and not run since.
+    """
+
+    page: Path
+    folder: Path
+    environ: dict[str, str]
+    left_out: Mapping[str, str]
+    python: Python
+    written_tests: Path | None = None
+
+    def follow(self, block: Block) -> None:
+        """Do what a block says.
+
+        Raises:
+            PageError: When that fails, or something else comes of it than the page says.
+        """
+        where = f"{self.page}:{block.line}"
+        printed = ""
+        if block.file is not None:
+            self._write(block)
+        elif block.language == "python":
+            printed = self.python.execute(block, where, self.folder)
+        elif block.language in ("console", "sh"):
+            is_sh = block.language == "sh"
+            lines = block.code.replace("\\\n", "").splitlines()
+            for line in lines:
+                if is_sh or line.startswith("$ "):
+                    printed += self._type(line.removeprefix("$ "), where)
+        else:
+            return
+        _compare(where, block, printed)
+
+    def run_tests(self) -> None:
+        """Run the tests that the page has written, unless it has run them."""
+        if self.written_tests is not None:
+            _run_tests(self.page, self.written_tests, self.environ, [])
+
+    def _type(self, line: str, where: str) -> str:
+        for name, value in self.left_out.items():
+            if line == f"export {name}=…":
+                line = f"export {name}={value}"
+        words = shlex.split(line, comments=True)
+        match words:
+            case [] | [".", ".venv/bin/activate"]:
+                return ""
+            case ["cd", folder]:
+                self.folder = (self.folder / folder).resolve()
+                if not self.folder.is_dir():
+                    raise PageError(f"{where}: there is no folder {folder!r}")
+                return ""
+            case ["export", *settings]:
+                self.environ |= dict(setting.split("=", 1) for setting in settings)
+                return ""
+            case ["make", target]:
+                if f"\n{target}:" not in (ROOT / "Makefile").read_text(encoding="utf-8"):
+                    raise PageError(f"{where}: there is no target {target!r}")
+                return ""
+            case ["make", target, "&&", *more]:
+                return self._type(f"make {target}", where) + self._type(shlex.join(more), where)
+            case ["pytest", *options]:
+                _run_tests(self.page, self.folder, self.environ, options)
+                self.written_tests = None
+                return ""
+            case ["delf", "plugins", "install", "-e", name]:
+                self._install(self.folder / name.partition("[")[0])
+                return ""
+            case ["delf", "plugins", "install", *names]:
+                for item in sources().items(names):
+                    if not item.origin.startswith(f"from {ROOT}"):
+                        raise PageError(f"{where}: {item.name} comes {item.origin}")
+                return ""
+            case _:
+                pass
+        command = words if words[0] == "delf" else ["bash", "-c", line]
+        result = _run(command, self.folder, self.environ)
+        if result.returncode != 0:
+            raise PageError(f"{where}: {line!r} fails:\n{result.stdout}{result.stderr}")
+        return result.stdout
+
+    def _write(self, block: Block) -> None:
+        assert block.file is not None
+        path = self.folder / block.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_more = block.code.partition("\n")[0].endswith(", at the end")
+        with path.open("a" if is_more else "w", encoding="utf-8") as file:
+            file.write("\n" * is_more + block.code)
+        if path.parent.parent == self.folder / "src":
+            self._find_modules(self.folder)
+            (path.parent / "__init__.py").touch()
+            (path.parent / "py.typed").touch()
+        if path.parent.name == "tests":
+            self.written_tests = self.folder
+        if _ENTRY_POINTS in block.code:
+            self._install(self.folder)
+
+    def _find_modules(self, folder: Path) -> None:
+        self.environ["PYTHONPATH"] = os.pathsep.join([str(folder / "src"), str(_TESTS)])
+
+    def _install(self, folder: Path) -> None:
+        """Install the package of a folder in place, as pip does."""
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        site = folder / "src"
+        for old in site.glob("*.dist-info"):
+            shutil.rmtree(old)
         for plugin, target in project["entry-points"]["delf"].items():
             install_plugin(
-                folder / "src",
+                site,
                 plugin,
                 module=target,
                 requires=project.get("dependencies"),
                 keywords=project.get("keywords", ()),
                 summary=project.get("description", "From a page."),
+                exports=project["entry-points"].get("delf.exports"),
             )
+        self._find_modules(folder)
+        _check_built(self.page, folder)
+        _check_plugins(self.page, folder, self.environ)
 
 
 def _check_built(page: Path, folder: Path) -> None:
@@ -205,53 +346,7 @@ def _check_plugins(page: Path, folder: Path, environ: dict[str, str]) -> None:
             )
 
 
-def _run_python(page: Path, blocks: list[Block], folder: Path, environ: dict[str, str]) -> None:
-    if not blocks:
-        return
-    given = json.dumps([{"code": b.code, "where": f"{page}:{b.line}"} for b in blocks])
-    result = _run([sys.executable, _RUNNER], folder, environ, given)
-    if result.returncode != 0:
-        raise PageError(f"{page} does not run:\n{result.stderr}")
-    printed = json.loads(result.stdout)
-    for block, output in zip(blocks, printed, strict=True):
-        _compare(page, block, output)
-
-
-@dataclass
-class Shell:
-    """Where the commands of a page are typed.
-
-    Args:
-        folder: The present one.
-        environ: Its variables.
-        left_out: Those that are set only where the page does so, with a value that it leaves out.
-    """
-
-    folder: Path
-    environ: dict[str, str]
-    left_out: dict[str, str]
-
-
-def _run_console(page: Path, block: Block, shell: Shell) -> None:
-    printed = ""
-    for line in block.code.splitlines():
-        command = line.removeprefix("$ ")
-        if line.startswith("$ cd "):
-            shell.folder /= command.removeprefix("cd ")
-        elif line.startswith("$ export "):
-            name, _, value = command.removeprefix("export ").partition("=")
-            shell.environ[name] = shell.left_out.get(name, value)
-        if not line.startswith("$ delf"):
-            continue
-        result = _run(shlex.split(command, comments=True), shell.folder, shell.environ)
-        if result.returncode != 0:
-            said = result.stdout + result.stderr
-            raise PageError(f"{page}:{block.line}: {command!r} fails:\n{said}")
-        printed += result.stdout
-    _compare(page, block, printed)
-
-
-def _run_tests(page: Path, folder: Path, environ: dict[str, str]) -> None:
+def _run_tests(page: Path, folder: Path, environ: dict[str, str], more: Sequence[str]) -> None:
     command = [
         sys.executable,
         "-m",
@@ -269,7 +364,7 @@ def _run_tests(page: Path, folder: Path, environ: dict[str, str]) -> None:
         "-p",
         "delf_devkit.testing.pytest_plugin",
     ]
-    options += ["--import-mode=importlib", "-W", "error", "tests"]
+    options += ["--import-mode=importlib", "-W", "error", *more, "tests"]
     result = _run([*command, *plugins, *options], folder, environ)
     if result.returncode != 0:
         raise PageError(f"{page}: its tests fail:\n{result.stdout}{result.stderr}")
@@ -282,11 +377,9 @@ def _run(
     return run(words, cwd=folder, env=environ, given=given, timeout=SECONDS, text=True)
 
 
-def _compare(page: Path, block: Block, printed: str) -> None:
+def _compare(where: str, block: Block, printed: str) -> None:
     if block.shows is None:
         return
     pattern = ".*?".join(re.escape(part) for part in block.shows.strip().split("…"))
     if not re.fullmatch(pattern, printed.strip(), re.DOTALL):
-        raise PageError(
-            f"{page}:{block.line} says that it prints\n{block.shows}\nand it prints\n{printed}"
-        )
+        raise PageError(f"{where} says that it prints\n{block.shows}\nand it prints\n{printed}")

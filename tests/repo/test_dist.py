@@ -111,7 +111,7 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
     assert (bare.returncode, bare.stdout) == (2, "")
     assert bare.stderr.splitlines() == [
         "error: no command 'run' is installed",
-        "hint: pip install delf-plugin-console",
+        "hint: pip install --find-links dist delf-plugin-console",
     ]
     assert "OptionalDependencyError" in _fails(python, "-c", "from delf import Agent", cwd=tmp_path)
     install("delf-core[standard]", "delf-plugin-model-recorded")

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ import pytest
 from delf.errors import PluginError
 from delf_cli.main import cli
 from delf_cli.state import State
-from support.workspace import modules, nodes_of, place
+from support.workspace import ROOT, modules, nodes_of, place
 
 _COMMAND = re.compile(r"(?:^|[\s`(\"'])delf ((?:[a-z][a-z-]*|--[a-z-]+)(?: [^\n`;()]*)?)")
 
@@ -33,12 +34,17 @@ def _texts(path: Path) -> Iterator[tuple[str, ast.AST]]:
             yield node.value, node
 
 
+@cache
+def _context() -> click.Context:
+    return click.Context(cli, obj=State())
+
+
 def _faults(text: str) -> Iterator[str]:
     """What cannot be typed in the commands of a text."""
     for match in _COMMAND.finditer(text):
         words = match[1].rstrip(".,: ").split()
         command: click.Command = cli
-        ctx = click.Context(cli, obj=State())
+        ctx = _context()
         while isinstance(command, click.Group) and words and not words[0].startswith("-"):
             try:
                 found = command.get_command(ctx, words[0].strip(".,:"))
@@ -69,6 +75,21 @@ def test_every_command_in_a_text_can_be_typed() -> None:
         for text, node in _texts(path)
         if "delf " in text
         for fault in _faults(text)
+    ]
+    assert wrong == [], "\n".join(wrong)
+
+
+_CODE = re.compile(r"^```(?:sh|console|bash|)\n.*?^```$|`delf [^`]+`", re.MULTILINE | re.DOTALL)
+
+
+def test_every_command_on_a_page_can_be_typed() -> None:
+    wrong = [
+        f"{page.relative_to(ROOT)}: {fault}"
+        for pattern in ("*.md", "docs/**/*.md", "plugins/*/*.md", "libs/*/*.md", "core/*.md")
+        for page in ROOT.glob(pattern)
+        for code in _CODE.findall(page.read_text(encoding="utf-8"))
+        for line in code.splitlines()
+        for fault in _faults(line.partition(" #")[0])
     ]
     assert wrong == [], "\n".join(wrong)
 

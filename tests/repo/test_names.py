@@ -150,3 +150,12 @@ def test_no_merge_was_left_half_done() -> None:
     mark = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
     found = [place(path) for path in texts() if mark.search(path.read_text("utf-8", "replace"))]
     assert not found, "\n".join(found)
+
+
+FROM_AN_INDEX = re.compile(r"(?:pip3?|uv|pipx)\s+(?:pip\s+|tool\s+)?install\s[^`\n]*\bdelf-[a-z]")
+
+
+def test_only_the_page_on_installing_says_how_pip_installs_what_no_index_has():
+    pages = {path for path in texts() if FROM_AN_INDEX.search(path.read_text(encoding="utf-8"))}
+    told = {ROOT / "docs/index.md", ROOT / "core/src/delf/packages/namesake.py"}
+    assert {str(path.relative_to(ROOT)) for path in pages - told} == set()

@@ -1,4 +1,4 @@
-"""The test kit for plugins and for programs that embed delf: ``pip install "delf-core[testing]"``.
+"""The test kit for plugins and for programs that embed delf.
 
 This is the name under which the kit is imported; the plugin that exports ``testing`` brings it.
 """

@@ -21,8 +21,8 @@ sys.exit(main())
     ("words", "status", "said"),
     [
         (["--version"], 0, f"delf {delf.__version__}"),
-        ([], 2, "pip install 'delf-core[standard]'"),
-        (["run", "x"], 2, "plugins install console"),
+        ([], 2, "pip install --find-links dist 'delf-core[standard]'"),
+        (["run", "x"], 2, "pip install --find-links dist delf-plugin-console"),
         (["rnu"], 2, "error: no command 'rnu' is installed"),
     ],
 )

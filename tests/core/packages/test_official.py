@@ -11,8 +11,11 @@ def test_a_missing_package_is_installed_by_what_is_there(monkeypatch):
     assert how_to_install("delf-plugin-sql") == "delf plugins install sql"
     assert how_to_install("pandas") == "pip install pandas"
     monkeypatch.setitem(sys.modules, "delf_console", None)  # as where it is not installed
-    assert how_to_install("delf-plugin-sql") == "pip install delf-plugin-sql"
-    assert how_to_install("delf-core[standard]") == "pip install 'delf-core[standard]'"
+    assert how_to_install("delf-plugin-sql") == "pip install --find-links dist delf-plugin-sql"
+    assert (
+        how_to_install("delf-core[standard]")
+        == "pip install --find-links dist 'delf-core[standard]'"
+    )
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_another_projects_delf_beside_this_one(doctor, tmp_path, monkeypatch):
     assert "another project's package 'delf' is installed" in notes(data, "delf")
     (hint,) = (item["hint"] for item in data["findings"] if "another project" in item["text"])
     assert hint.startswith(
-        "pip uninstall delf, then pip install --force-reinstall --no-deps --edit"
+        "pip uninstall delf, then pip install --force-reinstall --no-deps --find-links dist --edit"
     )
     assert f"={CORE}" in hint, "from the clone that it was installed from"
 

@@ -10,7 +10,9 @@ TOLD: Final = (
     "another project's package 'delf' is installed beside delf-core; whichever came last has the "
     "command 'delf'"
 )
-MENDED_BY: Final = "pip uninstall delf, then pip install --force-reinstall --no-deps delf-core"
+MENDED_BY: Final = (
+    "pip uninstall delf, then pip install --force-reinstall --no-deps --find-links dist delf-core"
+)
 
 
 def is_beside(file: str) -> bool:

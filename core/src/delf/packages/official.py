@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+_CORE: Final = "delf-core"
+_PROGRAM: Final = "delf_cli"
 PLUGIN_PREFIX: Final = "delf-plugin-"
 _MODELS: Final = "models"
 
@@ -83,13 +85,19 @@ def module_of(package: str) -> str:
 
 
 def how_to_install(package: str) -> str:
-    """The command that installs a package; where delf has one, it works from a clone, too."""
+    """Return the command that installs a package.
+
+    An index has none of delf's own. So the installer takes these from the clone, and pip takes them
+    from `dist`, the folder of wheels that `make dist` builds.
+    """
     from importlib.util import find_spec
     from shlex import quote
 
     name = package.removeprefix(PLUGIN_PREFIX)
     command, installer = next(iter(packages("installer").items()))
     is_ours = name != package or package in all_packages()
-    if not is_ours or find_spec(module_of(installer)) is None:
+    if not is_ours and package.partition("[")[0] != _CORE:
         return f"pip install {quote(package)}"
+    if not all(map(find_spec, (_PROGRAM, module_of(installer)))):
+        return f"pip install --find-links dist {quote(package)}"
     return f"delf {command} {quote(name)}"

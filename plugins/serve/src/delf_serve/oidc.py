@@ -189,7 +189,7 @@ class OpenIdConnect:
             raise OptionalDependencyError(
                 "logins by OpenID Connect need Authlib",
                 package="authlib",
-                hint='pip install "delf-plugin-serve[oidc]"',
+                hint='delf plugins install "serve[oidc]"',
             ) from None
         settings, secret = self._settings, self._settings.oidc_client_secret
         self._client = AsyncOAuth2Client(

@@ -1,4 +1,4 @@
-"""The test kit for plugins and for programs that embed delf: ``pip install delf-core[testing]``.
+"""The test kit for plugins and for programs that embed delf.
 
 The fixtures ``scripted_model``, ``scripted_approvals``, ``delf_host`` and ``delf_project`` come
 with the pytest plugin. A contract suite is taken by subclassing::

@@ -1,4 +1,4 @@
-"""The fixtures that ``pip install delf-core[testing]`` gives to pytest.
+"""The fixtures that ``delf plugins install devkit`` gives to pytest.
 
 Loaded at every start of pytest, whether a test uses delf or not: delf itself is imported by
 the fixtures only.

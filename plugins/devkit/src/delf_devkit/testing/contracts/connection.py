@@ -360,7 +360,7 @@ class ConnectionContract(Contract):
 
         host = TestHost.discover(environ={})
         if not host.specs(SandboxSpec):
-            pytest.skip("needs a sandbox: pip install delf-plugin-sandbox-local")
+            pytest.skip("needs a sandbox: delf plugins install sandbox-local")
         model = ScriptedModel(default=self._reply)
         host.provide(model.spec, model.factory)
         lines = [f"print(repr({call.source(connection)})[:200])" for call in self._calls()]

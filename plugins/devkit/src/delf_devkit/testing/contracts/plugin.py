@@ -129,7 +129,7 @@ class PluginContract(Contract):
         try:
             return metadata.distribution(name)
         except metadata.PackageNotFoundError:
-            pytest.fail(f"{name} is not installed: pip install -e .", pytrace=False)
+            pytest.fail(f"{name} is not installed: delf plugins install -e .", pytrace=False)
 
     @cached_property
     def _folder(self) -> Path:

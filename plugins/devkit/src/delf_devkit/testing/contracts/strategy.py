@@ -300,7 +300,7 @@ class StrategyContract(Contract):
 
         host = TestHost.discover(environ={})
         if not host.specs(SandboxSpec):
-            pytest.skip("needs a sandbox: pip install delf-plugin-sandbox-local")
+            pytest.skip("needs a sandbox: delf plugins install sandbox-local")
         model = ScriptedModel() if model is None else model
         model.says(*(replies or missing(self, "`replies` and `unapproved`")))
         host.provide(model.spec, model.factory)
