@@ -49,7 +49,7 @@ class ConnectionSpec(Spec):
     Args:
         input_files: Every task that has input files gets one, made with two arguments: the
             files (:class:`delf.protocols.formats.InputFile`), and the formats that are
-            installed (:class:`delf.protocols.formats.FileFormats`). With ``always`` a task
+            installed (:class:`delf.protocols.formats.InstalledFormats`). With ``always`` a task
             without input files gets one, too.
     """
 

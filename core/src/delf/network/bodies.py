@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from typing import Any, Final, Protocol
+from collections.abc import AsyncGenerator, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import httpx
 
 ACCEPTED: Final = "gzip, deflate"
 """The encodings that a request may send as ``Accept-Encoding``."""
@@ -35,21 +38,11 @@ class BodyEncodingError(BodyError):
     """A body is compressed in a way that nobody asked for, or the compression is broken."""
 
 
-class Response(Protocol):
-    """An answer as httpx has it, whose body was not read."""
-
-    headers: Any
-
-    def aiter_raw(self) -> AsyncIterator[bytes]:
-        """The body's bytes as they came."""
-        ...
-
-
-async def read_body(response: Response, most: int) -> bytes:
+async def read_body(response: httpx.Response, most: int) -> bytes:
     """A whole body.
 
     Args:
-        response: The answer.
+        response: The answer, whose body was not read.
         most: The most bytes that it may have, as it came and inflated.
 
     Raises:
@@ -59,7 +52,7 @@ async def read_body(response: Response, most: int) -> bytes:
     return b"".join([piece async for piece in pieces(response, most)])
 
 
-async def pieces(response: Response, most: int) -> AsyncGenerator[bytes]:
+async def pieces(response: httpx.Response, most: int) -> AsyncGenerator[bytes]:
     """A body while it comes; see :func:`read_body`."""
     inflater = Inflater(response.headers, most)
     async for data in response.aiter_raw():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from delf.llm import LLMConfig
 from delf.messages import Message, Role
@@ -182,25 +182,7 @@ class KeptVariables:
     trust: Trust = "outside"
 
 
-@runtime_checkable
-class SupportsVariables(Protocol):
-    """A :class:`Conversation` that keeps the variables of scripts for the next task."""
-
-    @property
-    def keeps_variables(self) -> bool:
-        """True if variables are to be kept."""
-        ...
-
-    def variables(self) -> KeptVariables:
-        """Return the variables that the last task left."""
-        ...
-
-    def keep_variables(self, variables: KeptVariables) -> None:
-        """Keep variables in place of those of the task before."""
-        ...
-
-
-class Conversation(Protocol):
+class TaskConversation(Protocol):
     """A conversation that tasks continue, several at once if need be."""
 
     @property
@@ -228,4 +210,17 @@ class Conversation(Protocol):
             trust: ``own`` if the task had read nothing that others wrote, earlier turns included.
             again: Whether the task was resumed, so that it may have been added already.
         """
+        ...
+
+    @property
+    def keeps_variables(self) -> bool:
+        """True if the variables of scripts are kept for the next task."""
+        ...
+
+    def variables(self) -> KeptVariables:
+        """Return the variables that the last task left."""
+        ...
+
+    def keep_variables(self, variables: KeptVariables) -> None:
+        """Keep variables in place of those of the task before."""
         ...

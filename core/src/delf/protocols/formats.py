@@ -145,8 +145,8 @@ class SupportsWrite(Protocol):
         ...
 
 
-class FileFormats(Protocol):
-    """The formats that are installed."""
+class InstalledFormats(Protocol):
+    """The formats that are installed, as the tasks of an agent share them."""
 
     def reader(self, ending: str) -> FileFormat | None:
         """Find the format that reads files of an ending, or None where no plugin does.
@@ -158,10 +158,6 @@ class FileFormats(Protocol):
             PluginError: When two do, or the one that does is broken.
         """
         ...
-
-
-class SharedFormats(FileFormats, Protocol):
-    """The installed formats of an agent, for those that read files in child processes."""
 
     def factory(self, ending: str) -> FormatFactory | None:
         """Find the factory of the format that reads files of an ending.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from delf.errors import ConfigurationError
 from delf.events import Event
+from delf.protocols.connection import SupportsClose
 from delf.protocols.shared_journal import SharedJournal
 from delf_cli.state import state_of
 from delf_engine.journal.factory import make_journal, need_durable_journal
@@ -22,12 +23,8 @@ if TYPE_CHECKING:
     from delf_engine.project.project import Project
 
 
-class _Closable(Protocol):
-    def aclose(self) -> Awaitable[None]: ...
-
-
 T = TypeVar("T")
-JournalT = TypeVar("JournalT", bound=_Closable)
+JournalT = TypeVar("JournalT", bound=SupportsClose)
 
 
 def project_journal(project: Project, host: PluginHost) -> Journal:

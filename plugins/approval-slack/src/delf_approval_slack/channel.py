@@ -49,7 +49,7 @@ from delf_approval_slack.blocks import (
 from delf_approval_slack.failures import SlackUnavailableError, fields_of, telling
 from delf_approval_slack.people import People
 from delf_approval_slack.settings import SlackSettings
-from delf_approval_slack.ways import Way, way_of
+from delf_approval_slack.ways import Http, SocketMode, way_of
 from delf_cli.answering import send, why_not
 
 _log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class SlackChannel:
         self._people = People(self._settings)
         self._client: Any = None
         """Slack's client, whose methods have types that say nothing."""
-        self.way: Way | None = None
+        self.way: SocketMode | Http | None = None
         """The way by which presses of buttons come, while it is open."""
         self._is_closing = False
         self._opening = asyncio.Lock()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 from urllib.parse import parse_qs
 
 from aiohttp import web
@@ -23,36 +23,28 @@ _MOST_BYTES: Final = 1_000_000
 PATH: Final = "/slack/interactions"
 
 
-class Way(Protocol):
-    """A way by which Slack tells what people do."""
-
-    async def open(self) -> None:
-        """Begin to listen."""
-        ...
-
-    async def aclose(self) -> None:
-        """End that."""
-        ...
-
-
-def way_of(settings: SlackSettings, client: AsyncWebClient, take: Take) -> Way:
+def way_of(settings: SlackSettings, client: AsyncWebClient, take: Take) -> SocketMode | Http:
     """The way that the settings say."""
     if settings.app_token is not None:
-        return _Socket(settings.app_token.get_secret_value(), client, take)
+        return SocketMode(settings.app_token.get_secret_value(), client, take)
     assert settings.signing_secret is not None  # noqa: S101 - the settings were checked
     return Http(settings.host, settings.port, settings.signing_secret.get_secret_value(), take)
 
 
-class _Socket:
+class SocketMode:
+    """Slack tells over a connection that this process opened."""
+
     def __init__(self, token: str, client: AsyncWebClient, take: Take) -> None:
         self._take = take
         self._client = SocketModeClient(app_token=token, web_client=client)
         self._client.socket_mode_request_listeners.append(self._heard)
 
     async def open(self) -> None:
+        """Begin to listen."""
         await self._client.connect()
 
     async def aclose(self) -> None:
+        """Stop listening."""
         await self._client.close()
 
     async def _heard(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:

@@ -414,7 +414,7 @@ _LOOKED_AT: Final = 200
 
 
 class ChatTurns:
-    """Implements :class:`delf.protocols.conversation.Conversation`.
+    """Implements :class:`delf.protocols.conversation.TaskConversation`.
 
     Args:
         chat: How much of it is shown, and what is summarised.

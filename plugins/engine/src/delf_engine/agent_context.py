@@ -16,7 +16,7 @@ from delf.messages import ModelRequest, user
 from delf.packages.official import usual
 from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
-from delf.protocols.conversation import Conversation
+from delf.protocols.conversation import TaskConversation
 from delf.protocols.model import ModelContext
 from delf.protocols.services import Service
 from delf.protocols.shared_journal import SharedJournal
@@ -181,7 +181,7 @@ class AgentChat(Protocol):
         """Use an agent's plugins, options, environment, models and budget."""
         ...
 
-    def here(self, conversation_id: str | None = None) -> Conversation:
+    def here(self, conversation_id: str | None = None) -> TaskConversation:
         """A conversation as a task continues it; the present one when no id is given."""
         ...
 

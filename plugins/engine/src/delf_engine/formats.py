@@ -35,12 +35,12 @@ class Formats:
         return tuple(sorted({ending for spec in specs for ending in spec.writes}))
 
     def reader(self, ending: str) -> FileFormat | None:
-        """Implements :class:`delf.protocols.formats.FileFormats`."""
+        """Implements :class:`delf.protocols.formats.InstalledFormats`."""
         found = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
         return self._make(found, ending) if found else None
 
     def factory(self, ending: str) -> FormatFactory | None:
-        """Implements :class:`delf.protocols.formats.SharedFormats`."""
+        """Implements :class:`delf.protocols.formats.InstalledFormats`."""
         found = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
         if not found:
             return None
@@ -49,7 +49,7 @@ class Formats:
         return FormatFactory(module, factory.__qualname__, sys.modules[module].__file__)
 
     def shared(self, make: Callable[[], T]) -> T:
-        """Implements :class:`delf.protocols.formats.SharedFormats`."""
+        """Implements :class:`delf.protocols.formats.InstalledFormats`."""
         if make not in self._shared:
             self._shared[make] = make()
         return self._shared[make]

@@ -10,7 +10,7 @@ from pathlib import Path
 from delf.errors import ConfigurationError
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike
-from delf.protocols.formats import FileFormats, InputFile
+from delf.protocols.formats import InputFile, InstalledFormats
 from delf.records import dataclass
 from delf.specs import ConnectionSpec
 from delf_engine.formats import Formats
@@ -102,7 +102,7 @@ def input_files(
 
 
 def readers_of(
-    files: Sequence[InputFile], host: PluginHost, formats: FileFormats
+    files: Sequence[InputFile], host: PluginHost, formats: InstalledFormats
 ) -> list[ConnectionLike]:
     """The connections that a task has by itself: those for its input files, if it has any.
 

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any, Final, cast
 
 from delf.events import ModelCalled, VariablesRestored
-from delf.protocols.conversation import KeptVariables, SupportsVariables
+from delf.protocols.conversation import KeptVariables
 from delf.protocols.sandbox import MAX_SCRIPT, CallAnswer, CallRequest, Done, Raised, SandboxSession
 from delf_engine.task_run import TaskRun
 
@@ -62,7 +62,7 @@ class _Nobody:
 async def load_variables(run: TaskRun) -> None:
     """Find the variables of the conversation's last task; nothing where it keeps none."""
     conversation = run.request.conversation
-    if not isinstance(conversation, SupportsVariables) or not conversation.keeps_variables:
+    if conversation is None or not conversation.keeps_variables:
         return
     events = run.log.events
     recorded = next((event for event in events if isinstance(event, VariablesRestored)), None)
@@ -86,7 +86,7 @@ async def restore_variables(session: SandboxSession, variables: Mapping[str, Any
 async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[str, str]) -> None:
     """Keep the variables that the scripts of a task left, as far as they are plain data."""
     conversation = run.request.conversation
-    if not isinstance(conversation, SupportsVariables) or not conversation.keeps_variables:
+    if conversation is None or not conversation.keeps_variables:
         return
     kept: dict[str, Any] = {}
     left_out: list[str] = []

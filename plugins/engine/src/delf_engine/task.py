@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.events import Event
     from delf.messages import Message
     from delf.protocols.connection import ConnectionLike
-    from delf.protocols.conversation import Conversation
+    from delf.protocols.conversation import TaskConversation
     from delf.types import Settle
     from delf_engine.config import AgentConfig
     from delf_engine.models.money import Ledger
@@ -108,7 +108,7 @@ class TaskRequest:
     task: str
     timeout: float
     task_id: str = field(default_factory=new_task_id)
-    conversation: Conversation | None = None
+    conversation: TaskConversation | None = None
     listeners: Sequence[Callable[[Event], None]] = ()
     child_listeners: Sequence[Callable[[Event], None]] = ()
     on_delta: Callable[[str], None] | None = None

@@ -16,7 +16,7 @@ from delf.errors import (
     ToolRefusedError,
     did_you_mean,
 )
-from delf.protocols.formats import InputFile, SharedFormats
+from delf.protocols.formats import InputFile, InstalledFormats
 from delf_confined.limits import Limits
 from delf_confined.readers import Readers
 from delf_files.children import PRELOADS, readable
@@ -67,7 +67,10 @@ class Files(Connection):
     """The input files, for reading only; open(path) reads them as well."""
 
     def __init__(
-        self, files: Sequence[InputFile], formats: SharedFormats, most_bytes: int = MAX_READ_BYTES
+        self,
+        files: Sequence[InputFile],
+        formats: InstalledFormats,
+        most_bytes: int = MAX_READ_BYTES,
     ) -> None:
         super().__init__(name="files")
         self._files = tuple(files)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
 from delf.notes import note
-from delf.protocols.formats import InputFile, SharedFormats
+from delf.protocols.formats import InputFile, InstalledFormats
 from delf.values.conversion import unique_names
 from delf_confined.limits import Limits
 from delf_confined.readers import Readers
@@ -38,7 +38,7 @@ async def query(
     limit: int | None,
     header: int | Mapping[str, int] | None,
     files: Sequence[InputFile],
-    formats: SharedFormats,
+    formats: InstalledFormats,
     key: str,
 ) -> list[dict[str, Any]]:
     """The rows of one reading statement.
@@ -135,7 +135,7 @@ def _rows(answer: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in answer["rows"]]
 
 
-def _table(file: InputFile, formats: SharedFormats, number: int) -> dict[str, Any]:
+def _table(file: InputFile, formats: InstalledFormats, number: int) -> dict[str, Any]:
     """An input file as :mod:`query_child` is told of it."""
     told = {
         "names": list(dict.fromkeys((file.name, file.visible))),

@@ -9,7 +9,7 @@ from typing import Any, Final
 from delf import CallContext, Connection, action
 from delf.errors import ToolException
 from delf.messages import user
-from delf.protocols.formats import FileFormats, InputFile
+from delf.protocols.formats import InputFile, InstalledFormats
 from delf.tools.action import Action
 from delf.tools.signature import Parameter
 
@@ -25,7 +25,7 @@ MAX_PROMPT: Final = 1_000_000
 class LLM(Connection):
     """a language model, for what code cannot judge"""  # noqa: D415 - its first line is in every prompt
 
-    def __init__(self, files: Sequence[InputFile], formats: FileFormats) -> None:
+    def __init__(self, files: Sequence[InputFile], formats: InstalledFormats) -> None:
         super().__init__(name="llm")
         self._files = {name: file.name for file in files for name in (file.name, file.visible)}
 
