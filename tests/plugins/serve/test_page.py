@@ -312,6 +312,9 @@ async def test_the_keyboard_alone_decides_and_enter_never_by_itself(shop, open_p
     assert shop.box.sent == [("eve", 1)] * 2
 
 
+BYTES = {"content-type": "application/octet-stream"}
+
+
 async def test_a_failure_a_retry_and_a_rerun_are_chapters(shop, open_page):
     task = await shop.run("rows = await look(1)\nraise ValueError('no such row')")
     await shop.until(task["task_id"], "failed")
@@ -944,6 +947,46 @@ async def test_figures_are_drawn_and_taken_as_a_table(shop, open_page):
     assert await accessible(page) == []
     await page.locator("#detail").get_by_label("When").select_option("")
     assert page.url.endswith("#/figures/")
+
+
+async def test_task_is_done_again_with_its_files_and_a_fork_has_another_model(
+    tmp_path, monkeypatch, open_page
+):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
+    box, money = Outbox(), {"cost_usd": 0.25, "allow_unpriced": True}
+    agent = make_agent(str(tmp_path), box, **money)
+    async with serving(agent, box, models=["scripted:other"], budgets={"local": 1.0}) as server:
+        sent = await server.client.post("/files?name=note.txt", content=b"the words", headers=BYTES)
+        task = await server.run(
+            'print(await look(1))\nprint(open("note.txt").read())',
+            files=[{"id": sent.json()["id"]}],
+        )
+        await server.until(task["task_id"], "done")
+        page = await open_page(f"{server.url}/#/{task['task_id']}")
+        await page.get_by_role("button", name="Run again").click()
+        await expect(page.locator(".kept")).to_contain_text("With the files")
+        await expect(page.locator(".budgets")).to_contain_text("local: $0.75 of $1.00 left")
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await page.wait_for_url(lambda url: task["task_id"] not in url)
+        await expect(page.locator(".answer")).to_contain_text("the words")
+        await expect(page.locator(".kept")).to_be_empty()
+        slider = page.get_by_role("slider", name="Replay")
+        events = (await server.client.get(f"/tasks/{page.url.split('/')[-1]}")).json()["events"]
+        found = await server.events(page.url.split("/")[-1])
+        at = next(n for n, e in enumerate(found, 1) if e["type"] == "CallFinished")
+        assert at < events
+        await slider.fill(str(at))
+        await page.get_by_label("The model that continues").select_option("scripted:other")
+        await page.get_by_role("button", name="Continue from here as a new task").click()
+        await expect(page.locator(".warnings")).to_contain_text("cost nothing")
+        await expect(page.locator(".state")).to_contain_text("done")
+        await page.get_by_role("button", name="What the model saw").click()
+        await expect(page.locator(".prompts")).to_contain_text(
+            "replayed: not asked again, and free"
+        )
+        await expect(page.locator(".figures").first).not_to_contain_text("$0.25")
+        assert await accessible(page) == []
 
 
 async def test_a_task_is_run_again_changed_and_compared(tmp_path, monkeypatch, open_page):

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from delf_engine.agent_context import AgentChat, AgentContext
     from delf_engine.config import AgentConfig
     from delf_engine.journal.log import Listener
+    from delf_engine.models.money import Ledger
     from delf_engine.project.any_project import AnyProject
     from delf_engine.runtime import Runtime
     from delf_engine.views.snapshot import StreamSnapshot
@@ -479,8 +480,9 @@ class Agent(FixedAttributes, Generic[T]):
     ) -> Response:
         """The same; what looks on sees what is new.
 
-        ``more``: settle, budget_usd, retries, retry_after; and go_on, whether a task goes on that
-        ended at its timeout or budget, which follows from timeout and budget_usd when omitted.
+        ``more``: settle, budget_usd, retries, retry_after, ledger; and go_on, whether a task goes
+        on that ended at its timeout or budget, which follows from timeout and budget_usd when
+        omitted.
         """
         UnknownKeywordError.check("aresume", more, ARESUME)
         more |= {"listeners": listeners, "on_delta": on_delta}
@@ -623,9 +625,10 @@ class Agent(FixedAttributes, Generic[T]):
         listeners: Sequence[Listener] = (),
         **more: Any,
     ) -> str:
-        """The same from asynchronous code; ``more`` as for :meth:`arun`, and task_id, key.
+        """The same from asynchronous code; ``more`` as for :meth:`arun`, and task_id, key, ledger.
 
-        ``key`` says on whose behalf it is done, if not for the local user.
+        ``key`` says on whose behalf it is done, if not for the local user, and ``ledger`` holds
+        that person's budget.
         """
         UnknownKeywordError.check("asubmit", more, ASUBMIT)
         request = self._requests.make(task, timeout, attended=False, **more)
@@ -820,6 +823,11 @@ class Agent(FixedAttributes, Generic[T]):
     def total_cost_usd(self) -> float:
         """The cost of all tasks since the last reset, as far as prices are known."""
         return self._ledger.cost_usd
+
+    @property
+    def ledger(self) -> Ledger:
+        """The sum of costs and tokens of all tasks, with the agent's budget."""
+        return self._ledger
 
     def reset_budget(self, limit: float | None = None) -> None:
         """Count costs from zero again, under a new limit if one is given (USD)."""

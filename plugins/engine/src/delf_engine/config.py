@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, TypeVar, cast
 
 from pydantic import (
@@ -27,9 +28,10 @@ from delf.errors import (
     ModelConfigurationError,
     did_you_mean,
 )
-from delf.llm import HIDDEN, SETTINGS, LLMConfig, as_llm_config
+from delf.llm import AUTO, HIDDEN, SETTINGS, LLMConfig, as_llm_config
 from delf.protocols.rules import ApprovalRule
 from delf.protocols.strategy import TOOLS_BUDGET
+from delf.providers import Providers
 from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
 
 PREFIX: Final = "DELF_"
@@ -292,10 +294,40 @@ class AgentConfig(FixedAttributes, BaseModel):
             raise ModelConfigurationError("no language model is configured")
         return chosen
 
-    def with_main_llm(self, model: str) -> AgentConfig:
-        """The same configuration with another model that writes scripts, by its name."""
+    def with_main_llm(self, model: str, providers: Providers) -> AgentConfig:
+        """Return a copy with another model that writes scripts, as :meth:`chosen_llm` finds it."""
         field = "llm" if self.heavy_llm is None else "heavy_llm"
-        return self.model_copy(update={field: LLMConfig(model=model)})
+        return self.model_copy(update={field: self.chosen_llm(model, providers)})
+
+    def chosen_llm(self, chosen: str | LLMConfig, providers: Providers) -> LLMConfig:
+        """Return the model that a task, a worker or a connection chooses by its name.
+
+        A configured model of that name keeps its address, key, headers and settings. Any other
+        name is asked for at the address of the main model, if that has one: prompts do not leave
+        a gateway because a task names a model. Without an address, a model of the same provider
+        keeps the key and the settings of the main model.
+
+        Args:
+            chosen: The name. A configuration with an address, key, headers or provider of its own
+                is returned as it is.
+            providers: The spellings of names.
+        """
+        given = as_llm_config(chosen)
+        has_own = given.base_url or given.api_key or given.headers or given.provider != AUTO
+        if has_own:
+            return given
+        names = providers.spellings(given.model)
+        roles = (self.llm, self.heavy_llm, self.light_llm, self.vision_llm)
+        for known in filter(None, roles):
+            if not names.isdisjoint(providers.spellings(known.model)):
+                return known.with_settings(**given.settings)
+        main = self.main_llm
+        provider = providers.of(providers.understood(given).model)
+        is_same = provider is not None and main.provider in (AUTO, provider.name)
+        is_same &= provider == providers.of(providers.understood(main).model)
+        if main.base_url is None and not is_same:
+            return given
+        return replace(main, model=given.model).with_settings(**given.settings)
 
     @property
     def image_llm(self) -> LLMConfig:

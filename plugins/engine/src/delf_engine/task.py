@@ -101,6 +101,7 @@ class TaskRequest:
         past: The journal of the task, when it is resumed.
         settle: What to do about calls of it that were begun and have no recorded end.
         child: What it has of its own, if it is the child of another task.
+        ledger: Holds the budget of whoever asks; that of the agent alone when None.
         files: Its input files; the agent's when None.
         output: What its answer has to be, if it is not text.
     """
@@ -126,6 +127,7 @@ class TaskRequest:
     past: Sequence[Event] = ()
     settle: Settle = "ask"
     child: ChildOptions | None = None
+    ledger: Ledger | None = None
     files: Sequence[str] | None = None
     output: Output[Any] | None = None
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from delf_engine.agent_context import AgentChat
     from delf_engine.config import AgentConfig
     from delf_engine.journal.log import Listener
+    from delf_engine.models.money import Ledger
     from delf_engine.outputs import Output
 
 
@@ -76,8 +77,8 @@ class HandingIn(TypedDict, total=False):
 
 RUN: Final = ("output", *OfTask.__annotations__)
 ARUN: Final = ("output", *Watching.__annotations__)
-ASUBMIT: Final = (*RUN, "listeners", "setup", "task_id", "key")
-_GOING_ON: Final = ("settle", "budget_usd", "go_on", "retries", "retry_after")
+ASUBMIT: Final = (*RUN, "listeners", "setup", "task_id", "key", "ledger")
+_GOING_ON: Final = ("settle", "budget_usd", "go_on", "retries", "retry_after", "ledger")
 ARESUME: Final = (*_GOING_ON, "listeners", "on_delta")
 SUBMIT: Final = (*RUN, *HandingIn.__annotations__)
 """The keywords of methods that pass them on, for the message about one that they do not have."""
@@ -146,6 +147,7 @@ class TaskRequests:
         setup: Mapping[str, Any] | None = None,
         task_id: str | None = None,
         key: str | None = None,
+        ledger: Ledger | None = None,
     ) -> TaskRequest:
         """The request of a new task, by the choices of whoever asks.
 
@@ -176,6 +178,7 @@ class TaskRequests:
             patient=not attended,
             bounded=bounded,
             key=key,
+            ledger=ledger,
             files=paths,
             output=wanted,
             setup={**(setup or {}), **kept},

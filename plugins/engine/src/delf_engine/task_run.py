@@ -183,9 +183,13 @@ class TaskRun:
 
     @staticmethod
     def ledger_of(resources: Resources, request: TaskRequest) -> Ledger:
-        """Choose the ledger of a task: the agent's, or that of a child with its own budget."""
-        own = None if request.child is None else request.child.ledger
+        """Choose the ledger of a task: the agent's, or one with a budget of its own."""
+        own = request.ledger if request.child is None else request.child.ledger
         return resources.agent.ledger if own is None else own
+
+    def chosen_llm(self, chosen: str | LLMConfig) -> LLMConfig:
+        """Return a model that a worker or a connection names, as the configuration has it."""
+        return self.config.chosen_llm(chosen, self.resources.agent.context.host.providers)
 
     def tool_choice(self) -> ToolChoice:
         """The tools that the model is shown, and those that are left out."""
@@ -307,7 +311,7 @@ def _beginning_of(path: str) -> str:
 def _config_of(request: TaskRequest, config: AgentConfig, resources: Resources) -> AgentConfig:
     """A task's configuration, with its own model and what its own strategy says of it."""
     if request.model is not None and request.child is None:
-        config = config.with_main_llm(request.model)
+        config = config.with_main_llm(request.model, resources.agent.context.host.providers)
     name = request.strategy or config.strategy
     if name == resources.config.strategy:
         return config

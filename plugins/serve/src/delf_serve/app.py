@@ -71,7 +71,7 @@ class Application:
         if not agent.started:
             agent.keep_journal("sql")
         uploads = Uploads(_files_folder(settings), settings)
-        self.tasks = Tasks(agent, settings, uploads)
+        self.tasks = Tasks(agent, settings, uploads, self.keys)
         self.streams = Streams(self.tasks)
         self.sessions = Sessions(self.keys, self.tasks, settings)
         self.service = Service(

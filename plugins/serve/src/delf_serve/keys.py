@@ -176,6 +176,16 @@ class Keys:
             found = next(theirs, None)
         return None if found is None else self._people[found.holder]
 
+    def of_holder(self, holder: str) -> Key | None:
+        """Return the person or key of the settings by the owner of their tasks."""
+        return self._people.get(holder) or next(
+            (key for key in self._keys if key.holder == holder), None
+        )
+
+    def of_team(self, team: str) -> frozenset[str]:
+        """Return the owners of tasks of a team's people, also of those who were removed."""
+        return frozenset(person.holder for person in self._known if team in person.teams)
+
     def holds(self, key: Key) -> bool:
         """Tell whether a key is still one, with the same secret and the same rights."""
         if not self._needed or key in self._keys:

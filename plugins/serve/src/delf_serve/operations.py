@@ -28,7 +28,7 @@ from delf_serve.openapi import document
 from delf_serve.operation import JSON, Operations
 from delf_serve.problems import ProblemError
 from delf_serve.sessions import id_of
-from delf_serve.tasks import kept_name, owner_of, shown_name
+from delf_serve.tasks import Submitted, kept_name, owner_of, shown_name
 
 _KEY: Final = "Idempotency-Key"
 _ROUTINE: Final = "routine"
@@ -39,12 +39,14 @@ _TASKS_OF_A_BUDGET: Final = 20
 _MOST_CONVERSATIONS: Final = 10_000
 _UNKNOWN: Final = ((404, "It is not known."),)
 _NO_MODEL: Final = (409, "The model cannot be chosen.")
+_NO_MONEY: Final = (402, "The budget of the person, the key or a team is used up.")
 _NO_SEARCH: Final = (501, "The journal has no search.")
 _LATE: Final = (409, "It is too late, or it cannot be done now.")
 _LONG_NAME: Final = (409, "The name has more bytes than file systems take.")
 _FULL: Final = (503, "Too many streams are open.")
 _HANDED_IN: Final = (
     *_UNKNOWN,
+    _NO_MONEY,
     (200, "The task is over."),
     (409, "The idempotency key is another task's."),
 )
@@ -112,10 +114,15 @@ async def _handed_in(call: Call, order: s.RunRequest, strategy: str | None = Non
     given = await call.service.tasks.submit(
         order, call.key, same=same, strategy=strategy, client=call.client
     )
+    return await _accepted(call, given, order.wait)
+
+
+async def _accepted(call: Call, given: Submitted, wait: float) -> Response:
+    """Answer for a task that was taken in, after waiting for it as long as that is wanted."""
     headers = {} if given.is_new else {"idempotent-replayed": "true"}
     state, asked = TaskState.QUEUED, list[str]()
-    if order.wait or not given.is_new:
-        detail = await _waited(call, given.task_id, order.wait)
+    if wait or not given.is_new:
+        detail = await _waited(call, given.task_id, wait)
         if detail.is_terminal:
             return shown(detail, 200, **headers)
         state, asked = detail.state, detail.approvals
@@ -222,14 +229,40 @@ async def cancel_task(call: Call) -> s.Cancelled:
     return s.Cancelled(task_id=task_id, cancelled=cancelled)
 
 
-@OPERATIONS.add("POST", "/tasks/{task_id}/resume", "run", status=202, other=(*_UNKNOWN, _LATE))
+@OPERATIONS.add(
+    "POST",
+    "/tasks/{task_id}/resume",
+    "run",
+    status=202,
+    other=(*_UNKNOWN, _LATE, _NO_MONEY),
+)
 async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
     """Go on with a task whose process is gone, or that ended at its timeout or budget."""
     task_id = await call.service.tasks.resume(call.part("task_id"), call.key, body.timeout)
     return await call.service.tasks.view(task_id, call.key)
 
 
-@OPERATIONS.add("POST", "/tasks/{task_id}/fork", "run", status=202, other=(*_UNKNOWN, _NO_MODEL))
+@OPERATIONS.add(
+    "POST",
+    "/tasks/{task_id}/again",
+    "run",
+    answer=s.Accepted,
+    status=202,
+    other=(*_UNKNOWN, _NO_MONEY, (200, "The task is over."), _LATE),
+)
+async def run_again(call: Call, body: s.AgainRequest) -> Response:
+    """Do a task once more, with its files, its kind of answer and its conversation."""
+    given = await call.service.tasks.again(call.part("task_id"), body, call.key, call.client)
+    return await _accepted(call, given, body.wait)
+
+
+@OPERATIONS.add(
+    "POST",
+    "/tasks/{task_id}/fork",
+    "run",
+    status=202,
+    other=(*_UNKNOWN, _NO_MODEL, _NO_MONEY),
+)
 async def fork_task(call: Call, body: s.ForkRequest) -> s.Task:
     """Do a task again from one of its events on, as a new task."""
     tasks = call.service.tasks

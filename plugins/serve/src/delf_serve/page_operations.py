@@ -34,12 +34,12 @@ async def login(call: Call, body: s.LoginRequest) -> Response:
     """Begin a session."""
     service = call.service
     if not service.keys:
-        return shown(_session(call, ANYBODY, None))
+        return shown(await _session(call, ANYBODY, None))
     key = service.keys.find(body.key.encode())
     if key is None:
         raise call.http.scope["delf.guard"].wrong_key(call.http.scope, body.key.encode())
     cookie = await _begin_session(call, key, "key")
-    answer = shown(_session(call, key, cookie))
+    answer = shown(await _session(call, key, cookie))
     _keep_cookie(call, answer, cookie)
     return answer
 
@@ -90,7 +90,7 @@ async def session(call: Call) -> s.Session:
     if known is None:
         ways = "POST /login" if call.service.oidc is None else f"GET {oidc.BEGIN}"
         raise ProblemError(401, "nobody is logged in", ways)
-    return _session(call, known, call.cookie)
+    return await _session(call, known, call.cookie)
 
 
 async def _begin_session(call: Call, key: Key, way: str) -> str:
@@ -120,7 +120,7 @@ def _oidc(call: Call) -> oidc.OpenIdConnect:
     return call.service.oidc
 
 
-def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
+async def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
     service, is_told = call.service, bool(call.http.scope.get("delf.proxy"))
     csrf = None if cookie is None or not service.keys else csrf_of(cookie)
     way = "proxy" if is_told else "session" if cookie is not None else "key"
@@ -136,4 +136,5 @@ def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
         model=short_name(service.agent.config.main_llm.model).rpartition("/")[2],
         models=service.settings.models,
         budget=budget_of(call, key),
+        budgets=await service.tasks.budgets.shown(key),
     )

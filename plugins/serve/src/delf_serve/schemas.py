@@ -96,12 +96,13 @@ VARIANTS = frozenset({"approve", "reject", "edit", "settle"})
 """The kinds of a decision, which stand before the field in the place of an error."""
 
 
+TaskWords = Annotated[str, StringConstraints(min_length=1, max_length=100_000, pattern=r"\S")]
+
+
 class RunRequest(Given):
     """A task to do."""
 
-    task: Annotated[str, StringConstraints(min_length=1, max_length=100_000, pattern=r"\S")] = (
-        Field(description="What to do, in plain words.")
-    )
+    task: TaskWords = Field(description="What to do, in plain words.")
     timeout: Seconds | None = Field(
         default=None, description="Seconds from when it begins to run; else the agent's."
     )
@@ -301,6 +302,15 @@ class AskedCall(Shown):
 
 class ModelUsage(_as_body(Usage)):
     """The tokens of a model call."""
+
+
+class OwnBudget(Shown):
+    """A budget for the current month that covers the tasks of whoever asks."""
+
+    name: str = Field(description="The person, key or team whose budget it is.")
+    limit_usd: float
+    spent_usd: float
+    left_usd: float
 
 
 class Prompt(_as_body(prompts.Prompt)):
@@ -522,6 +532,25 @@ class ResumeRequest(Given):
     )
 
 
+class AgainRequest(Given):
+    """The differences of a task that is done again."""
+
+    task: TaskWords | None = Field(
+        default=None, description="Other words of the task; else the same."
+    )
+    timeout: Seconds | None = Field(
+        default=None, description="Seconds from when it begins to run; else the agent's."
+    )
+    llm: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
+        default=None,
+        description="The name of another model for this task: one of `models` of GET /session.",
+    )
+    wait: Wait = Field(
+        default=0,
+        description="Seconds to wait until it is over or asks a person; 0 answers at once.",
+    )
+
+
 class ForkRequest(Given):
     """From where on a task is done again."""
 
@@ -641,6 +670,10 @@ class Session(Shown):
         default_factory=list[str], description="Further models, for `llm` of a task."
     )
     budget: Budget | None = Field(default=None, description="Null where there is no limit.")
+    budgets: list[OwnBudget] = Field(
+        default_factory=list[OwnBudget],
+        description="The budgets for this month of the person or key, and of their teams.",
+    )
 
 
 class Health(Shown):

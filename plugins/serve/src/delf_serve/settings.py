@@ -56,6 +56,11 @@ class ServeSettings(PluginSettings):
         default_factory=list,
         description="Further models that a person may choose for one task, by their names.",
     )
+    budgets: dict[str, float] = Field(
+        default_factory=dict,
+        description="US dollars that a person, a key or a team may spend in a calendar month, by "
+        "name; `*` is for each person and key without a budget of their own.",
+    )
     open_tasks: int = Field(
         default=10_000, ge=1, description="Tasks of a key that may wait or run at the same time."
     )
@@ -127,6 +132,14 @@ class ServeSettings(PluginSettings):
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @field_validator("budgets")
+    @classmethod
+    def _are_above_zero(cls, value: dict[str, float]) -> dict[str, float]:
+        for name, limit in value.items():
+            if not limit > 0:
+                raise ValueError(f"{name}: a budget is above zero")
+        return value
 
     @field_validator("trusted_proxies")
     @classmethod

@@ -34,17 +34,21 @@ from delf.protocols.people import name_of_holder
 from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import state_of
 from delf.types import TaskState
+from delf.values.encoding import to_jsonable
 from delf_cli.answering import why_not_approve
 from delf_engine.elsewhere import find_tasks
 from delf_engine.outputs import Output
 from delf_engine.retention import prune, remove
+from delf_engine.task import MODEL
 from delf_engine.views import prompts as views
 from delf_engine.views.snapshot import snapshot
+from delf_serve.budgets import Budgets
 from delf_serve.channel import Notices, notice_of_end
 from delf_serve.files import Uploads
-from delf_serve.keys import Key
+from delf_serve.keys import Key, Keys
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import (
+    AgainRequest,
     ForkRequest,
     OutputFile,
     Prompt,
@@ -139,10 +143,13 @@ class Tasks:
         agent: Does them.
         settings: How many are taken in.
         uploads: The files that were sent in for tasks.
+        keys: The people whose tasks they are.
     """
 
-    def __init__(self, agent: Agent, settings: ServeSettings, uploads: Uploads) -> None:
+    def __init__(self, agent: Agent, settings: ServeSettings, uploads: Uploads, keys: Keys) -> None:
         self._agent = agent
+        self._keys = keys
+        self.budgets = Budgets(agent, settings, keys, lambda: self.journal)
         self._uploads = uploads
         self._settings = settings
         self._open: dict[str, _Open] = {}
@@ -205,6 +212,7 @@ class Tasks:
         same: str | None = None,
         strategy: str | None = None,
         client: str | None = None,
+        paths: Sequence[str] = (),
     ) -> Submitted:
         """Take a task in; when this returns, it is in the journal.
 
@@ -214,6 +222,7 @@ class Tasks:
             same: A key by which the same order again gives the same task.
             strategy: How it becomes tool calls, if not as the agent's other tasks.
             client: The address from where it is asked.
+            paths: Its files beside those that the order names.
         """
         self._check_model(order.llm)
         if order.output is not None:
@@ -233,6 +242,7 @@ class Tasks:
             raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         if self._agent.chat is not None and conversation is None:
             conversation = kept_name(f"web-{secrets.token_hex(6)}", key)
+        ledger = await self.budgets.ledger(key)
         known = self._begin(name, key.counted)  # before it waits: limits count it at once
 
         def listen(event: Event) -> None:
@@ -247,8 +257,9 @@ class Tasks:
                     order.timeout,
                     task_id=name,
                     conversation_id=conversation,
-                    files=await self._uploads.paths(key, order.files),
+                    files=[*(await self._uploads.paths(key, order.files) or ()), *paths] or None,
                     key=key.holder,
+                    ledger=ledger,
                     output=order.output,
                     strategy=strategy,
                     llm=order.llm,
@@ -271,6 +282,41 @@ class Tasks:
                 raise
             return _submitted(name, earlier.conversation, key, is_new=False)
         return _submitted(name, conversation, key)
+
+    async def again(
+        self, task_id: str, wanted: AgainRequest, key: Key, client: str | None = None
+    ) -> Submitted:
+        """Hand a task in once more, with its files, its kind of answer and its conversation.
+
+        A conversation of somebody else is not continued: the task then begins one.
+
+        Raises:
+            ProblemError: When its files are not kept any more, or the model cannot be chosen.
+        """
+        record = await self._whole(task_id, key)
+        begun = next(
+            e
+            for e in await self.journal.read(record.task_id)
+            if isinstance(e, (TaskQueued, TaskStarted))
+        )
+        paths = [str(path) for path in begun.setup.get("input_files") or ()]
+        gone = await asyncio.to_thread(_missing, paths)
+        if gone is not None:
+            raise ProblemError(
+                409, f"the file {gone!r} of the task is not kept any more", "send it in again"
+            )
+        conversation = begun.conversation
+        if conversation is not None and owner_of(conversation) != key.holder:
+            conversation = None
+        order = RunRequest.model_construct(
+            task=wanted.task or begun.task,
+            timeout=wanted.timeout,
+            conversation_id=None if conversation is None else shown_name(conversation, key),
+            llm=wanted.llm or begun.setup.get(MODEL),
+            output=to_jsonable(begun.setup.get("output")),
+        )
+        strategy = None if wanted.task else begun.setup.get("strategy")
+        return await self.submit(order, key, strategy=strategy, client=client, paths=paths)
 
     def _check_model(self, name: str | None) -> None:
         known = self._settings.models
@@ -510,6 +556,7 @@ class Tasks:
         if record.state is not TaskState.INTERRUPTED and not at_limit:
             hint = "it runs" if record.state is TaskState.RUNNING else "it is over"
             raise ProblemError(409, f"the task cannot be resumed: {hint}")
+        await self.budgets.ledger(key)
         await self._take_up(record.task_id, record.key, timeout, go_on=True)
         return record.task_id
 
@@ -525,6 +572,7 @@ class Tasks:
         record = await self._whole(task_id, key)
         if self._open_of[key.counted] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
+        await self.budgets.ledger(key)
         try:
             setup = _setup(key, client)
             name = await self._agent.afork(
@@ -554,6 +602,10 @@ class Tasks:
         if timeout is None and isinstance(first, TaskQueued):
             timeout = first.timeout
         words = first.task if isinstance(first, (TaskQueued, TaskStarted)) else ""
+        owned_by = None if owner is None else self._keys.of_holder(owner)
+        ledger = None
+        if owned_by is not None:
+            ledger = await self.budgets.ledger(owned_by, checked=False)
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def listen(event: Event) -> None:
@@ -565,7 +617,9 @@ class Tasks:
 
         async def work() -> None:
             try:
-                await self._agent.aresume(name, timeout, go_on=go_on, listeners=[listen])
+                await self._agent.aresume(
+                    name, timeout, go_on=go_on, listeners=[listen], ledger=ledger
+                )
             except DelfError as error:
                 _log.warning("task %s is not continued: %s", name, error.message)
                 if not begun.done():
@@ -637,6 +691,11 @@ def shared(agent: Agent) -> SharedJournal:
     raise ConfigurationError(
         "the agent's journal is not for several processes", hint='Agent(journal="sql")'
     )
+
+
+def _missing(paths: Sequence[str]) -> str | None:
+    """Return the name of the first file that is gone, or None."""
+    return next((Path(path).name for path in paths if not Path(path).is_file()), None)
 
 
 def _check_output(schema: Mapping[str, Any]) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Final, Protocol
 
 from delf.errors import TaskLeftError, TaskLimitError, UnknownTaskError
 from delf.events import ChildFinished, ChildStarted, Event
-from delf.llm import as_llm_config
 from delf.tools.context import ChildResult, ChildTask
 from delf.tools.function import as_connections
 from delf_engine.calls.call import Call
@@ -250,7 +249,8 @@ class ChildTasks:
     def _request(self, child: ChildTask) -> TaskRequest:
         changes: dict[str, Any] = {}
         if child.llm is not None:
-            changes |= {"llm": as_llm_config(child.llm), "light_llm": None, "heavy_llm": None}
+            chosen = self._run.chosen_llm(child.llm)
+            changes |= {"llm": chosen, "light_llm": None, "heavy_llm": None}
         for name in ("system_prompt", "retry_count", "rerun_count", "strategy"):
             if getattr(child, name) is not None:
                 changes[name] = getattr(child, name)

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from delf.errors import ToolRefusedError
 from delf.events import CallPrinted
-from delf.llm import LLMConfig, as_llm_config
+from delf.llm import LLMConfig
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.approval import Approved, Edited
 from delf.protocols.connection import NeedsApproval
@@ -155,7 +155,7 @@ class CallContexts:
         self, messages: Sequence[Message], llm: str | LLMConfig | None, settings: Mapping[str, Any]
     ) -> ModelReply:
         """A model's answer to a call."""
-        config = self._run.config.main_llm if llm is None else as_llm_config(llm)
+        config = self._run.config.main_llm if llm is None else self._run.chosen_llm(llm)
         request = ModelRequest(messages=tuple(messages), purpose="call", settings=settings)
         return await self._run.models.ask_whole(config, request)
 

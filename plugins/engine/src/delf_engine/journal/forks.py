@@ -19,6 +19,7 @@ from delf.events import (
     ApprovalRequested,
     CallFinished,
     CallStarted,
+    ChildFinished,
     Event,
     FileWritten,
     ModelCalled,
@@ -35,13 +36,10 @@ from delf.protocols.journal import Journal
 from delf.protocols.shared_journal import SharedJournal
 from delf_engine.retention import OUTPUT_PREFIX
 from delf_engine.task import new_task_id
+from delf_engine.views.copies import COPIED, PERSON, copied_events
 
-PERSON: Final = "person"
-"""The name of the model where a person wrote the script."""
 _LEFT_OUT: Final = (TaskQueued, TaskFinished, TaskPostponed)
 """Events of a task as such: a fork is not queued, and has an end of its own."""
-_COPIED: Final = "forked_events"
-"""The key of a fork's setup with the number of events that are copied for it."""
 
 
 async def fork(
@@ -85,8 +83,7 @@ def is_torn(events: Sequence[Event]) -> bool:
 
     Nobody may go on with it: calls that were made would be made again.
     """
-    began = next((event for event in events if isinstance(event, TaskStarted)), None)
-    return began is not None and len(events) < began.setup.get(_COPIED, 0)
+    return len(events) < copied_events(events)
 
 
 def last_script(events: Sequence[Event]) -> int:
@@ -138,7 +135,8 @@ def forked(
 
     What was done by then is recorded as done: a call that had begun has its end, too, though that
     came later. An approval is for one call of one task: what had not ended is asked about again,
-    and nothing is remembered. The new task continues no conversation.
+    and nothing is remembered. Answers of models that are replayed cost nothing: the other task
+    has paid them. The new task continues no conversation.
 
     Args:
         events: The other task's.
@@ -170,15 +168,18 @@ def forked(
     before = _without_approvals(before)
     if script is not None:
         before += _written_by_a_person(events, at, script)
-    told = f"forked from {began.task_id} at event {at}: what came before is not done again"
+    told = (
+        f"forked from {began.task_id} at event {at}: what came before is not done again, and "
+        "its answers of models cost nothing here"
+    )
     before.append(Warned(task_id=task_id, seq=0, at=before[-1].at, message=told))
     names: dict[str, str] = {}
     made: list[Event] = []
     for number, event in enumerate(before, 1):
-        changed = replace(event, task_id=task_id, seq=number)
+        changed = replace(_unpaid(event), task_id=task_id, seq=number)
         if isinstance(changed, TaskStarted):
             kept = {name: v for name, v in changed.setup.items() if name != ASKED_FROM}
-            own = {**kept, **(setup or {}), _COPIED: len(before)}
+            own = {**kept, **(setup or {}), COPIED: len(before)}
             changed = replace(
                 changed, conversation=None, parent=None, worker=None, key=key, setup=own
             )
@@ -190,6 +191,15 @@ def forked(
                 changed = replace(changed, remember="no", key=None, project=None)
         made.append(changed)
     return made
+
+
+def _unpaid(event: Event) -> Event:
+    """Return an event of the other task without its cost, which that task has paid."""
+    if isinstance(event, ModelReplied):
+        return replace(event, usage=Usage(), cost_usd=0.0)
+    if isinstance(event, ChildFinished):
+        return replace(event, cost_usd=0.0)
+    return event
 
 
 def _without_approvals(events: Sequence[Event]) -> list[Event]:

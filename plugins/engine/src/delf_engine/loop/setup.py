@@ -7,7 +7,7 @@ from contextvars import Context
 from dataclasses import replace
 
 from delf.events import Step
-from delf.llm import LLMConfig, as_llm_config
+from delf.llm import LLMConfig
 from delf.machine.contexts import awaited_in
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.connection import SetupAsk, SupportsSetup
@@ -48,7 +48,7 @@ def _asker(run: TaskRun) -> SetupAsk:
     asker = replace(run.models, stream=False)
 
     async def ask(messages: Sequence[Message], llm: str | LLMConfig | None = None) -> ModelReply:
-        config = run.config.quick_llm if llm is None else as_llm_config(llm)
+        config = run.config.quick_llm if llm is None else run.chosen_llm(llm)
         request = ModelRequest(messages=tuple(messages), purpose="setup")
         return await awaited_in(run.log.context, asker.ask(config, request))
 

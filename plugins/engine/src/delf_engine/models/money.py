@@ -314,3 +314,54 @@ class Ledger:
             if limit_usd is not None:
                 self.budget_usd = limit_usd
             self._wake()
+
+
+class SharedLedger(Ledger):
+    """The ledger of a task that several budgets cover: of its person, of teams, of the agent.
+
+    Args:
+        parts: The budgets, each of which outlives the task.
+        within: The agent's ledger.
+    """
+
+    def __init__(self, parts: Sequence[Ledger], within: Ledger) -> None:
+        super().__init__(within=within)
+        self._parts = parts
+
+    @property
+    def is_limited(self) -> bool:
+        """True if any of the budgets has a limit."""
+        return super().is_limited or any(part.is_limited for part in self._parts)
+
+    @property
+    def remaining_usd(self) -> float | None:
+        """The money that is left in the smallest budget; None without one."""
+        lefts = [part.remaining_usd for part in self._parts]
+        return min((left for left in lefts if left is not None), default=None)
+
+    def check(self, expected_usd: float = 0.0) -> None:
+        """Tell whether another model call may be made."""
+        super().check(expected_usd)
+        for part in self._parts:
+            part.check(expected_usd)
+
+    def refuse_unpriced(self, model: str) -> None:
+        """Tell whether a model may be asked whose price is not known."""
+        super().refuse_unpriced(model)
+        for part in self._parts:
+            part.refuse_unpriced(model)
+
+    @asynccontextmanager
+    async def reserved(self, estimate: Callable[[], Estimate]) -> AsyncGenerator[None]:
+        """Hold money for a call in each of the budgets, always in their order."""
+        async with contextlib.AsyncExitStack() as held:
+            for part in self._parts:
+                await held.enter_async_context(part.reserved(estimate))
+            await held.enter_async_context(super().reserved(estimate))
+            yield
+
+    def add(self, usage: Usage, cost_usd: float | None, task_id: str = "") -> None:
+        """Count a model call in each of the budgets."""
+        super().add(usage, cost_usd, task_id)
+        for part in self._parts:
+            part.add(usage, cost_usd, task_id)

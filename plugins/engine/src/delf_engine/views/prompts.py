@@ -12,6 +12,7 @@ from typing import Any, Final
 from delf.events import Event, ModelCalled, ModelFailed, ModelReplied
 from delf.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall, Usage
 from delf.records import dataclass
+from delf_engine.views.copies import PERSON, copied_events
 
 _LEVEL: Final = 6
 """zlib's own choice between time and size."""
@@ -54,6 +55,8 @@ class Prompt:
         finish_reason: Why it stopped, in the provider's word.
         reply_id: The provider's name for the answer.
         error: Why it failed.
+        replayed: Whether the answer is of the task from which this one was forked, and costs
+            nothing here.
     """
 
     number: int
@@ -71,6 +74,7 @@ class Prompt:
     finish_reason: str | None = None
     reply_id: str | None = None
     error: str | None = None
+    replayed: bool = False
 
 
 def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, str]:
@@ -89,6 +93,7 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
     """All model calls of a task, in the order in which they were asked."""
     found: dict[int, Prompt] = {}
     last: dict[str, tuple[PromptMessage, ...] | None] = {}
+    copied = copied_events(events)
     for event in events:
         match event:
             case ModelCalled():
@@ -109,6 +114,7 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
                 if prompt is not None:
                     prompt.model, prompt.answer, prompt.calls = event.model, event.text, event.calls
                     prompt.usage, prompt.cost_usd = event.usage, event.cost_usd
+                    prompt.replayed = event.seq <= copied and event.model != PERSON
                     prompt.duration_ms = event.duration_ms
                     prompt.finish_reason, prompt.reply_id = event.finish_reason, event.reply_id
             case ModelFailed():

@@ -1,6 +1,6 @@
 // The page: who looks, which task is open, and whether what is shown is fresh.
 
-import { MOST_BREAKS, Stream, get, login, logout, pause, session } from "./api.js";
+import { MOST_BREAKS, Refused, Stream, get, login, logout, pause, session } from "./api.js";
 import { CompareView } from "./compare.js";
 import { Composer } from "./composer.js";
 import { el, fill, setText } from "./dom.js";
@@ -36,7 +36,8 @@ class Page {
   constructor(who) {
     this.who = who;
     const may = who.rights.includes("run");
-    this.composer = new Composer({ started: (taskId) => { location.hash = `#/${taskId}`; } });
+    this.composer = new Composer({ started: (taskId) => { location.hash = `#/${taskId}`; }, budgets: () => this.askBudgets() });
+    this.composer.showBudgets(who.budgets);
     this.list = new List({ composer: may ? this.composer.node : null, failed: (error) => this.broke(error) });
     fill(document.getElementById("list"), this.list.nodes);
     const places = PLACES.flatMap(([name, words]) => [" · ", el("a", { href: `#/${name}` }, words)]);
@@ -52,6 +53,16 @@ class Page {
     this.list.load();
     this.follow();
     this.go();
+  }
+
+  /** Ask what is left of the budgets for this month, if there are any. */
+  async askBudgets() {
+    if (!this.who.budgets.length) return;
+    try {
+      this.composer.showBudgets((await session()).budgets);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error; // the streams say that the server is gone
+    }
   }
 
   /** Follow the list; after a break, load it again, for what was missed. */
@@ -146,7 +157,7 @@ class Page {
     this.list.mark(known.task_id);
     this.view = new TaskView(known.task_id, this.who, {
       connected: (well, over) => this.connected("task", well, over),
-      again: (task) => this.composer.put(task),
+      again: (task, id) => this.composer.put(task, id),
     });
     this.view.know(known);
     const isPhone = matchMedia("(max-width: 800px)").matches;

@@ -21,8 +21,8 @@ function message(one, isNew) {
 }
 
 function promptOf(prompt) {
-  const head = [`model ${prompt.model.split("/").at(-1)}`, PURPOSES[prompt.purpose] || prompt.purpose, duration(prompt.duration_ms), prompt.answer === null ? "" : money(prompt.cost_usd),
-    prompt.answer === null ? "" : `${tokens(prompt.usage)} tokens`].filter(Boolean).join(" · ");
+  const head = [`model ${prompt.model.split("/").at(-1)}`, PURPOSES[prompt.purpose] || prompt.purpose, duration(prompt.duration_ms), prompt.answer === null || prompt.replayed ? "" : money(prompt.cost_usd),
+    prompt.replayed ? "replayed: not asked again, and free" : prompt.answer === null ? "" : `${tokens(prompt.usage)} tokens`].filter(Boolean).join(" · ");
   const body = el("div", { class: "prompt-body" });
   const node = el("details", { class: "prompt", ontoggle: () => node.open && !body.childElementCount && draw() },
     el("summary", {}, el("span", { class: "call-name" }, `Model call ${prompt.number}`), " ", el("span", { class: "quiet", title: exact(prompt.at) }, head)), body);

@@ -68,10 +68,12 @@ export class TaskView {
   makeReplay() {
     this.slider = el("input", { type: "range", min: 0, max: 0, value: 0, id: "replay", oninput: () => this.seek(Number(this.slider.value)) });
     this.moment = el("output", { htmlFor: "replay", class: "quiet" });
+    this.forkModel = el("select", { "aria-label": "The model that continues", hidden: true },
+      el("option", { value: "" }, "with the same model"), this.session.models.map((name) => el("option", { value: name }, `with ${name}`)));
     this.forkHere = el("button", { type: "button", hidden: true, onclick: () => this.fork() }, "Continue from here as a new task");
     this.play = el("button", { type: "button", onclick: () => this.toggle() }, "Play");
     return el("section", { class: "replay", "aria-label": "Replay", hidden: true },
-      el("label", { htmlFor: "replay" }, "Replay"), this.play, this.slider, this.moment, this.forkHere);
+      el("label", { htmlFor: "replay" }, "Replay"), this.play, this.slider, this.moment, this.forkHere, this.forkModel);
   }
 
   reset() {
@@ -235,7 +237,7 @@ export class TaskView {
     const goesOn = told.state === STATE.FAILED && LIMIT_CODES.includes(told.errorCode);
     if (may && (goesOn || this.record?.state === STATE.INTERRUPTED)) nodes.push(button("Resume", () => this.act("resume"), "primary"));
     if (may && told.over) {
-      nodes.push(button("Run again", () => this.tell.again(told.task)));
+      nodes.push(button("Run again", () => this.tell.again(told.task, this.id)));
       if (this.session.models.length) nodes.push(this.withModel());
       if (told.chapters.length) nodes.push(button("Change the script…", () => this.changeScript()));
     }
@@ -245,9 +247,9 @@ export class TaskView {
     fill(this.actions, nodes);
   }
 
-  /** The same task by another model, of those that the server offers. */
+  /** The same task by another model, of those that the server offers; with its files, its kind of answer and its conversation. */
   withModel() {
-    const choose = el("select", { "aria-label": "Run again with another model", onchange: () => { if (choose.value) this.start("run", { task: this.told.task, llm: choose.value }); } },
+    const choose = el("select", { "aria-label": "Run again with another model", onchange: () => { if (choose.value) this.start(`tasks/${this.id}/again`, { llm: choose.value }); } },
       el("option", { value: "" }, "Run again with another model…"), this.session.models.map((name) => el("option", { value: name }, name)));
     return choose;
   }
@@ -427,13 +429,16 @@ export class TaskView {
     const ms = told.lastAt && told.startedAt ? duration((told.lastAt - told.startedAt - told.idle) * 1000) : "";
     setText(this.moment, `event ${shown} of ${total}${ms ? ` · ${ms}` : ""}`);
     this.forkHere.hidden = !(this.at && this.session.rights.includes("run"));
+    this.forkModel.hidden = this.forkHere.hidden || !this.session.models.length;
     this.slider.setAttribute("aria-valuetext", `event ${shown} of ${total}`);
   }
 
   /** A new task that has been what this one was up to the event that is shown. */
   fork() {
     this.pause();
-    this.start(`tasks/${this.id}/fork`, { at: this.events[this.at - 1].seq });
+    const order = { at: this.events[this.at - 1].seq };
+    if (this.forkModel.value) order.llm = this.forkModel.value;
+    this.start(`tasks/${this.id}/fork`, order);
   }
 
   toggle() {

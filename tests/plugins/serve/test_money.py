@@ -1,0 +1,239 @@
+"""Models, money and tasks that are done again: what a task costs, and who pays."""
+
+from __future__ import annotations
+
+import pytest
+
+from delf.llm import LLMConfig
+from delf_devkit.testing.hosts import TestHost
+from delf_engine.config import AgentConfig
+from plugins.serve.test_people import add, person
+from support.serving import bearer, doing
+
+GATEWAY = "https://gateway.test/v1"
+MAIN = LLMConfig(
+    "gpt-4o",
+    base_url=GATEWAY,
+    api_key="a-key",
+    headers={"x-team": "finance"},
+    settings={"temperature": 0.1},
+)
+LIGHT = LLMConfig("gpt-4o-mini", base_url="https://light.test/v1", settings={"top_p": 0.5})
+PROVIDERS = TestHost.discover(environ={}).providers
+
+
+def told(config: LLMConfig) -> tuple:
+    return config.model, config.base_url, config.api_key, config.headers, dict(config.settings)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ("gpt-4o-mini", LIGHT),
+        ("openai/gpt-4o-mini", LIGHT),
+        ("openai:gpt-4o-mini", LIGHT),
+        ("gpt-4o", MAIN),
+    ],
+)
+def test_configured_model_keeps_its_settings_when_it_is_chosen(chosen, expected):
+    config = AgentConfig(heavy_llm=MAIN, light_llm=LIGHT)
+    assert told(config.chosen_llm(chosen, PROVIDERS)) == told(expected)
+
+
+@pytest.mark.parametrize("chosen", ["o3", "claude-sonnet-4-5", "anthropic/claude-x", "own-model"])
+def test_chosen_model_does_not_leave_the_gateway(chosen):
+    found = AgentConfig(llm=MAIN).with_main_llm(chosen, PROVIDERS).main_llm
+    expected = ("a-key", {"x-team": "finance"}, {"temperature": 0.1})
+    assert told(found) == (chosen, GATEWAY, *expected)
+
+
+def test_key_of_a_model_goes_to_no_other_provider():
+    main = LLMConfig("gpt-4o", api_key="a-key", settings={"temperature": 0.1})
+    config = AgentConfig(llm=main)
+    assert told(config.chosen_llm("o3", PROVIDERS)) == ("o3", None, "a-key", None, main.settings)
+    assert config.chosen_llm("claude-x", PROVIDERS) == LLMConfig("claude-x")
+
+
+@pytest.mark.parametrize(
+    "own", [LLMConfig("x", base_url="https://x.test"), LLMConfig("x", provider="anthropic")]
+)
+def test_model_with_an_address_or_provider_of_its_own_stays_as_it_is(own):
+    assert AgentConfig(llm=MAIN).chosen_llm(own, PROVIDERS) is own
+
+
+# -- again ------------------------------------------------------------------------------------
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"words": {"type": "string"}},
+    "required": ["words"],
+    "additionalProperties": False,
+}
+
+
+async def sent_in(server, name: str = "note.txt", data: bytes = b"hello") -> str:
+    answer = await server.client.post(
+        f"/files?name={name}", content=data, headers={"content-type": "application/octet-stream"}
+    )
+    return answer.json()["id"]
+
+
+CHAT = {"chat": {"persist": True}}
+CODE = 'print(open("note.txt").read())'
+
+
+async def test_task_is_done_again_with_files_and_conversation(serve):
+    server = await serve(agent=CHAT)
+    order = {"task": doing(CODE), "files": [{"id": await sent_in(server)}], "wait": 20}
+    first = (await server.client.post("/run", json=order)).json()
+    assert (first["state"], first["result"]) == ("done", "hello")
+    again = await server.client.post(f"/tasks/{first['task_id']}/again", json={"wait": 20})
+    second = again.json()
+    assert (second["state"], second["result"]) == ("done", "hello"), second
+    assert second["task_id"] != first["task_id"]
+    assert second["conversation_id"] == first["conversation_id"] is not None
+
+
+async def test_task_is_done_again_with_other_words(serve):
+    server = await serve()
+    order = {"task": doing("print(1)"), "files": [{"id": await sent_in(server)}], "wait": 20}
+    first = (await server.client.post("/run", json=order)).json()
+    body = {"task": doing(CODE), "wait": 20}
+    second = (await server.client.post(f"/tasks/{first['task_id']}/again", json=body)).json()
+    assert second["result"] == "hello"
+
+
+async def test_task_is_done_again_with_the_same_kind_of_answer(serve):
+    server = await serve()
+    order = {"task": doing("await answer({'words': 'a'})"), "output": SCHEMA, "wait": 20}
+    first = (await server.client.post("/run", json=order)).json()
+    assert first["value"] == {"words": "a"}, first
+    second = await server.client.post(f"/tasks/{first['task_id']}/again", json={"wait": 20})
+    assert second.json().get("value") == {"words": "a"}, second.text
+
+
+async def test_conversation_of_another_person_is_not_continued(serve):
+    server = await serve(agent=CHAT)
+    await add(server, person("ada", scope="all"), person("ben", scope="all"))
+    order = {"task": doing("print(1)"), "wait": 20}
+    ada, ben = bearer("ada-key"), bearer("ben-key")
+    first = (await server.client.post("/run", json=order, headers=ada)).json()
+    path = f"/tasks/{first['task_id']}/again"
+    second = (await server.client.post(path, json={"wait": 20}, headers=ben)).json()
+    assert second["state"] == "done"
+    assert second["conversation_id"] not in (None, first["conversation_id"])
+    assert second["asked_by"] == "ben"
+
+
+async def test_file_that_is_gone_is_named(serve):
+    server = await serve()
+    order = {"task": doing(CODE), "files": [{"id": await sent_in(server)}], "wait": 20}
+    first = (await server.client.post("/run", json=order)).json()
+    await server.client.delete(f"/files/{order['files'][0]['id']}")
+    answer = await server.client.post(f"/tasks/{first['task_id']}/again", json={})
+    assert answer.status_code == 409
+    assert "note.txt" in answer.json()["detail"]
+
+
+async def test_task_of_somebody_else_is_unknown(serve):
+    server = await serve()
+    await add(server, person("ada"), person("ben"))
+    order = {"task": doing("print(1)"), "wait": 20}
+    first = await server.client.post("/run", json=order, headers=bearer("ada-key"))
+    path = f"/tasks/{first.json()['task_id']}/again"
+    answer = await server.client.post(path, json={}, headers=bearer("ben-key"))
+    assert answer.status_code == 404
+
+
+# -- money ------------------------------------------------------------------------------------
+
+
+async def test_replayed_answers_cost_nothing_and_say_so(serve):
+    server = await serve(agent={"cost_usd": 0.5})
+    first = await server.run("print(await look(1))\nawait send('ada')", wait=20)
+    asked = await server.question(first["task_id"])
+    await server.client.post(f"/approvals/{asked['request_id']}", json={"decision": "reject"})
+    first = await server.until(first["task_id"], "done", "failed")
+    events = await server.events(first["task_id"])
+    at = next(e["seq"] for e in events if e["type"] == "CallFinished")
+    fork = await server.client.post(f"/tasks/{first['task_id']}/fork", json={"at": at})
+    name = fork.json()["task_id"]
+    asked = await server.question(name)
+    await server.client.post(f"/approvals/{asked['request_id']}", json={"decision": "approve"})
+    second = await server.until(name, "done")
+    assert first["cost_usd"] > 0
+    assert second["cost_usd"] == 0
+    warned = [str(e) for e in await server.events(name) if e["type"] == "Warned"]
+    assert any("cost nothing" in message for message in warned), warned
+    prompts = (await server.client.get(f"/tasks/{name}/prompts")).json()["prompts"]
+    assert [one["replayed"] for one in prompts] == [True]
+    figures = (await server.client.get("/figures?by=person")).json()["figures"]
+    assert sum(one["cost_usd"] for one in figures) == pytest.approx(first["cost_usd"])
+
+
+PAID = {"cost_usd": 0.5, "allow_unpriced": True}
+
+
+async def spend(server, who: str) -> dict:
+    order = {"task": doing("print(1)"), "wait": 20}
+    answer = await server.client.post("/run", json=order, headers=bearer(f"{who}-key"))
+    return {"status": answer.status_code, **answer.json()}
+
+
+async def budgets_of(server, who: str) -> list[tuple[str, float, float]]:
+    known = (await server.client.get("/session", headers=bearer(f"{who}-key"))).json()
+    return [(one["name"], one["spent_usd"], one["left_usd"]) for one in known["budgets"]]
+
+
+async def test_person_stops_at_their_own_budget(serve):
+    server = await serve(agent=PAID, budgets={"ada": 1.0, "*": 0.5})
+    await add(server, person("ada"), person("ben"))
+    assert await budgets_of(server, "ada") == [("ada", 0, 1.0)]
+    assert [(await spend(server, "ada"))["state"] for _ in range(2)] == ["done", "done"]
+    assert await budgets_of(server, "ada") == [("ada", 1.0, 0)]
+    refused = await spend(server, "ada")
+    assert refused["status"] == 402
+    assert "budget of ada" in refused["detail"]
+    assert (await spend(server, "ben"))["state"] == "done"
+    assert (await spend(server, "ben"))["status"] == 402, "the budget of each who is not named"
+
+
+async def test_team_shares_its_budget(serve):
+    server = await serve(agent=PAID, budgets={"finance": 1.0})
+    ada, ben = (person(name, teams=("finance",)) for name in ("ada", "ben"))
+    await add(server, ada, ben, person("cy"))
+    assert (await spend(server, "ada"))["state"] == "done"
+    assert await budgets_of(server, "ben") == [("finance", 0.5, 0.5)]
+    assert (await spend(server, "ben"))["state"] == "done"
+    assert (await spend(server, "ada"))["status"] == 402
+    assert (await spend(server, "cy"))["state"] == "done"
+
+
+async def test_running_task_stops_at_the_budget_of_its_person(serve):
+    """Its third model call does not fit any more."""
+    server = await serve(agent={**PAID, "retry_count": 5}, budgets={"ada": 1.0})
+    await add(server, person("ada"))
+    order = {"task": doing("1 / 0"), "wait": 20}
+    answer = await server.client.post("/run", json=order, headers=bearer("ada-key"))
+    task = answer.json()
+    assert task["state"] == "failed"
+    assert "budget" in task["error"]
+    assert task["cost_usd"] == 1.0
+
+
+async def test_other_servers_spend_from_the_same_budget(serve):
+    one = await serve(agent=PAID, budgets={"ada": 1.0})
+    await add(one, person("ada"))
+    other = await serve(agent=PAID, budgets={"ada": 1.0})
+    assert [(await spend(server, "ada"))["state"] for server in (one, other)] == ["done", "done"]
+    assert (await spend(one, "ada"))["status"] == 402
+    assert (await spend(other, "ada"))["status"] == 402
+
+
+async def test_key_of_the_settings_has_a_budget_of_its_own(serve):
+    keys = "ci:ci-key,ada:ada-key"
+    server = await serve("ci-key", agent=PAID, api_key=keys, budgets={"ci": 0.5})
+    assert (await spend(server, "ci"))["state"] == "done"
+    assert (await spend(server, "ci"))["status"] == 402
+    assert (await spend(server, "ada"))["state"] == "done"
