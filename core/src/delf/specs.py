@@ -30,6 +30,9 @@ class Spec:
             which say what this capability does there. It is called with a
             :class:`delf.trust.folders.UntrustedFolder`, and nothing in these files has an effect
             before the folder is trusted.
+        plugin_settings: ``"module:attribute"`` of a :class:`delf.settings.PluginSettings`: the
+            options of ``[plugins.NAME]``, where the parameters of no factory declare them. It reads
+            the variables of the plugin's name with ``_`` for ``-``.
     """
 
     kind: ClassVar[str] = "spec"
@@ -40,6 +43,7 @@ class Spec:
     summary: str
     factory: str
     project_files: str | None = None
+    plugin_settings: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Options as a factory declares them, and objects that cannot be what they are to be."""
 
+import inspect
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -8,7 +9,7 @@ import pytest
 
 from delf import Agent, load_project
 from delf.errors import ConfigurationError, PluginError
-from delf.plugins.factories import make
+from delf.plugins.factories import check_options, make
 from delf.settings import LocalPath
 from delf.specs import PrefilterSpec
 from delf.testing import TestHost
@@ -127,3 +128,57 @@ def test_a_strategy_answers_with_text(scripted_model, delf_host):
         pytest.raises(PluginError, match="strategy Silent answered with NoneType in place of text"),
     ):
         agent.run("Say something.")
+
+
+class TestOptionsOfAPlugin:
+    """What `[plugins.NAME]` may hold, wherever the plugin declares it."""
+
+    @pytest.mark.parametrize(
+        ("plugin", "given", "says"),
+        [
+            ("serve", {"prt": 1}, "[plugins.serve]: there is no setting 'prt'"),
+            ("serve", {"stream": 1}, "did you mean 'streams'?"),
+            ("serve", {"streams": "many"}, "[plugins.serve] streams: "),
+            ("journal-sql", {"ulr": "x"}, "did you mean 'url'?"),
+            (
+                "runner-dbos",
+                {"queues": {"a": {"x": 1}}},
+                "[plugins.runner-dbos] queues.a: there is no setting 'x'",
+            ),
+            ("approval-slack", {"chanel": "x"}, "there is no setting 'chanel'"),
+            ("strategy-stream", {"x": 1}, "there is no setting 'x'"),
+            ("otel", {"foo": 1}, "unexpected keyword argument 'foo'"),
+            ("chat", {"keep": 1}, "[plugins.chat]: the plugin takes no options"),
+            ("gmail", {"token": 1}, "[plugins.gmail]: the plugin takes no options"),
+        ],
+    )
+    def test_unknown_option_is_refused(self, plugin, given, says):
+        with pytest.raises(ConfigurationError) as caught:
+            check_options(TestHost.discover(), plugin, given)
+        assert says in caught.value.message
+
+    @pytest.mark.parametrize(
+        ("plugin", "given"),
+        [
+            ("serve", {"streams": 5}),
+            ("approval-slack", {"channel": "C1"}),  # its tokens are in the server's environment
+            ("runner-dbos", {"queues": {"a": {"per_second": 2}}}),
+            ("otel", {"content": True}),
+            ("chat", {}),
+        ],
+    )
+    def test_declared_option_is_accepted(self, plugin, given):
+        check_options(TestHost.discover(), plugin, given)
+
+    def test_each_plugin_with_open_keywords_declares_its_settings(self):
+        host = TestHost.discover()
+        open_ended = {
+            name
+            for name in host.names
+            for spec in host.specs_of(name)
+            if spec.kind not in ("command", "connection", "format", "model")
+            for parameter in inspect.signature(host.resolve(spec)).parameters.values()
+            if parameter.kind is parameter.VAR_KEYWORD
+        }
+        assert {"serve", "journal-sql"} <= open_ended
+        assert [name for name in open_ended if not host.settings_of(name)] == []

@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from delf.environment import apart
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, did_you_mean
 from delf.plugins.host import PluginHost
 from delf.plugins.shapes import faults, protocol_of
+from delf.settings import PluginSettings
 from delf.specs import Spec
 
 
@@ -77,6 +78,54 @@ def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> M
     except (AttributeError, NameError, TypeError):  # a name that only type checkers import
         hints = {}
     return {name: _fit(hints.get(name, Any), given[name], f"{place} {name}") for name in given}
+
+
+_OWN_ARGUMENTS: Final = frozenset({"command", "connection", "format", "model"})
+"""Kinds whose factories take other arguments than the options of their plugin."""
+
+
+def check_options(host: PluginHost, plugin: str, given: Mapping[str, Any]) -> None:
+    """Refuse an option of ``[plugins.NAME]`` that nothing in the plugin takes.
+
+    Args:
+        host: Where the plugin is.
+        plugin: Its name.
+        given: The options.
+
+    Raises:
+        ConfigurationError: For an option that is unknown, or that does not fit its type.
+        PluginError: When a factory cannot be imported.
+    """
+    declared = host.settings_of(plugin)
+    specs = [spec for spec in host.specs_of(plugin) if spec.kind not in _OWN_ARGUMENTS]
+    for settings in declared:
+        _check_settings(settings, given, f"[plugins.{plugin}]")
+    for spec in specs:
+        fitting_options(host, spec, given)
+    if given and host.specs_of(plugin) and not (declared or specs):
+        raise ConfigurationError(
+            f"[plugins.{plugin}]: the plugin takes no options", hint=f"remove {', '.join(given)}"
+        )
+
+
+def _check_settings(settings: type[PluginSettings], given: Mapping[str, Any], place: str) -> None:
+    """Refuse what does not fit; others may be missing, which the environment may hold elsewhere."""
+    try:
+        settings(**given)
+    except ValidationError as error:
+        for problem in error.errors():
+            if problem["type"] == "missing" or not problem["loc"]:
+                continue
+            *outer, name = map(str, problem["loc"])
+            if problem["type"] != "extra_forbidden":
+                said = problem["msg"].removeprefix("Value error, ")
+                raise ConfigurationError(f"{place} {'.'.join([*outer, name])}: {said}") from None
+            known = [] if outer else list(settings.model_fields)
+            where = f"{place} {'.'.join(outer)}" if outer else place
+            raise ConfigurationError(
+                f"{where}: there is no setting {name!r}{did_you_mean(name, known)}",
+                hint=f"its settings: {', '.join(known)}" if known else None,
+            ) from None
 
 
 def _place(host: PluginHost, spec: Spec) -> str:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError
 from delf.llm import LLMConfig, as_llm_config
@@ -21,6 +21,9 @@ from delf.protocols.services import Service
 from delf.providers import Providers
 from delf.specs import ModelSpec, Spec
 from delf.trust.folders import UntrustedFolder
+
+if TYPE_CHECKING:
+    from delf.settings import PluginSettings
 
 SpecT = TypeVar("SpecT", bound=Spec)
 P = TypeVar("P")
@@ -217,17 +220,28 @@ class PluginHost:
         Raises:
             PluginError: When one cannot be imported, naming the plugin.
         """
-        found: list[Callable[[UntrustedFolder], Iterable[Path]]] = []
-        for spec in self._loaded().all_specs():
-            if spec.project_files is not None:
-                try:
-                    found.append(loader.import_target(spec.project_files))
-                except (KeyboardInterrupt, DelfError):
-                    raise
-                except BaseException as error:  # SystemExit is not an Exception
-                    what = f"{self.origin(spec)}: cannot load {spec.project_files}"
-                    raise _not_loaded(what, error) from error
-        return found
+        specs = self._loaded().all_specs()
+        return [self._import(spec, spec.project_files) for spec in specs if spec.project_files]
+
+    def settings_of(self, plugin: str) -> Sequence[type[PluginSettings]]:
+        """Return the settings that a plugin's specs declare for ``[plugins.NAME]``.
+
+        Args:
+            plugin: Its name.
+
+        Raises:
+            PluginError: When one cannot be imported, naming the plugin.
+        """
+        declared = {spec.plugin_settings: spec for spec in self.specs_of(plugin)}
+        return [self._import(spec, target) for target, spec in declared.items() if target]
+
+    def _import(self, spec: Spec, target: str) -> Any:
+        try:
+            return loader.import_target(target)
+        except (KeyboardInterrupt, DelfError):
+            raise
+        except BaseException as error:  # SystemExit is not an Exception
+            raise _not_loaded(f"{self.origin(spec)}: cannot load {target}", error) from error
 
     def specs_of(self, plugin: str) -> tuple[Spec, ...]:
         """Return the specs of a plugin.

@@ -16,4 +16,5 @@ def delf_approval_channels() -> Iterable[ApprovalSpec]:
         summary="Asks in a Slack channel: approve, reject with a reason, or edit.",
         factory="delf_approval_slack.channel:SlackChannel",
         needs_presence=False,
+        plugin_settings="delf_approval_slack.settings:SlackSettings",
     )

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "note", "problem"]
 _MARKS: Final = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
-_OWN_ARGUMENTS: Final = frozenset({"command", "connection", "format", "model"})
-"""Kinds whose factories take other arguments than the options of their plugin."""
 _READ_WHOLE: Final = 20_000_000
 """Bytes of a journal that is read whole: a tenth of a second."""
 _SERVER: Final = "server"
@@ -120,14 +118,14 @@ def examine_config(state: State) -> Iterator[Finding]:
 
 
 def _plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
-    from delf.plugins.factories import fitting_options
+    from delf.plugins.factories import check_options
 
     for name in project.plugin_options:
+        if name not in host.names:
+            continue  # a warning says so
         try:
             options = project.plugin_options[name]
-            for spec in host.specs_of(name) if name in host.names else ():
-                if spec.kind not in _OWN_ARGUMENTS:
-                    fitting_options(host, spec, options)
+            check_options(host, name, options)
         except DelfError as error:
             yield Finding(area="plugins", status="problem", text=error.message, hint=error.hint)
         else:

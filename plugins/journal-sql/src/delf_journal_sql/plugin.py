@@ -16,4 +16,5 @@ def delf_journals() -> Iterable[JournalSpec]:
         factory="delf_journal_sql.journal:SqlJournal",
         durable=True,
         shared=True,
+        plugin_settings="delf_journal_sql.settings:JournalSettings",
     )

@@ -14,6 +14,7 @@ def delf_commands() -> Iterable[CommandSpec]:
         name="runner",
         summary="Do the tasks of a queue.",
         factory="delf_runner_dbos.command:runner",
+        plugin_settings="delf_runner_dbos.settings:RunnerSettings",
     )
     yield CommandSpec(
         name="schedule",

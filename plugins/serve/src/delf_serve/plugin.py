@@ -15,6 +15,7 @@ def delf_commands() -> Iterable[CommandSpec]:
         name="serve",
         summary="Serve tasks over HTTP, with a page to watch them and to decide.",
         factory="delf_serve.command:serve",
+        plugin_settings="delf_serve.settings:ServeSettings",
     )
     yield CommandSpec(
         name="users",

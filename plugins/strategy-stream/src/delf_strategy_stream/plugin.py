@@ -14,6 +14,7 @@ def delf_strategies() -> Iterable[StrategySpec]:
         name="stream",
         summary="Thoughts and tool calls in one stream, over requests or an open session.",
         factory="delf_strategy_stream.strategy:StreamStrategy",
+        plugin_settings="delf_strategy_stream.settings:StreamSettings",
     )
 
 
