@@ -33,6 +33,9 @@ TEXTS = {
     "named": ('sep=;\r\na;b\r\n1,2;"3"\r\n', ".csv", [["a", "b"], ["1,2", "3"]]),
     "bars": ("a|b\n1,2|3\n", ".csv", [["a", "b"], ["1,2", "3"]]),
     "one column": ("name\nx\ny\n", ".csv", [["name"], ["x"], ["y"]]),
+    "one column of quoted commas": ('"Dec 8, 2022"\n"Sep 26, 2022"\n', ".csv", [["Dec 8, 2022"], ["Sep 26, 2022"]]),
+    "one column of quoted semicolons": ('"a;b;c"\n"d;e;f"\n', ".csv", [["a;b;c"], ["d;e;f"]]),
+    "one column with a bare name": ('big\n"100,000"\n"200,500,000"\n', ".csv", [["big"], ["100,000"], ["200,500,000"]]),
     "inches": ('size,n\n5" pipe,1\n7" pipe,2\n', ".csv", [["size", "n"], ['5" pipe', "1"], ['7" pipe', "2"]]),
 }  # fmt: skip
 
@@ -86,7 +89,7 @@ WORDS = [
 
 def made(dice: random.Random) -> tuple[str, list[list[str]]]:
     """A table as programs write it, and its cells."""
-    width = dice.randrange(2, 6)
+    width = dice.randrange(1, 6)
     kinds = [
         dice.choice(
             [["1", "22", "333"], ["1,5", "2,25"], ["1.5"], ["lamp", "desk", "it's so"], WORDS]
@@ -97,7 +100,7 @@ def made(dice: random.Random) -> tuple[str, list[list[str]]]:
     rows += [[dice.choice(kind) for kind in kinds] for _ in range(dice.randrange(2, 12))]
     out = io.StringIO()
     quoting = dice.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
-    escape = {"escapechar": "\\", "doublequote": False} if dice.random() < 0.2 else {}
+    escape = {"escapechar": "\\", "doublequote": False} if width > 1 and dice.random() < 0.2 else {}
     csv.writer(
         out,
         delimiter=dice.choice(",;\t|"),

@@ -479,3 +479,75 @@ async def test_a_title_that_is_taken_for_names_is_told(titled):
 async def test_a_wrong_header_is_an_error_that_says_what_to_do(titled, statement, header, said):
     with pytest.raises((ToolRefusedError, ToolExecutionError), match=said):
         await titled.query(statement, header=header)
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ('"2026-01-02T03:04:05+02:00"', "2026-01-02T03:04:05+02:00"),
+        ('"2026-01-02 03:04:05.123456789"', "2026-01-02 03:04:05.123456789"),
+        ('"2026-01-02"', "2026-01-02"),
+        ('"12:00:00+01:00"', "12:00:00+01:00"),
+        ('"6BA7B810-9DAD-11D1-80B4-00C04FD430C8"', "6BA7B810-9DAD-11D1-80B4-00C04FD430C8"),
+        ('["2026-01-02T00:00:00Z"]', ["2026-01-02T00:00:00Z"]),
+        ('{"DATE": "2026-01-02", "n": 1}', {"DATE": "2026-01-02", "n": 1}),
+        ('"none"', "none"),
+    ],
+)
+async def test_text_of_json_stays_as_it_is_in_a_query(tmp_path, text, row):
+    path = tmp_path / "rows.json"
+    path.write_text(f'[{{"v": {text}, "x": 1.5}}]')
+    files = files_of(path)
+    assert await files.query("SELECT v FROM 'rows.json'") == [{"v": row}]
+    assert await files.read("rows.json") == [{"v": row, "x": 1.5}]
+
+
+async def test_keys_of_json_that_differ_by_case_keep_their_texts(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"ID": "2026-01-02T00:00:00+02:00", "id": "2026-01-02"}\n')
+    with notes_of_call() as notes:
+        (row,) = await files_of(path).query("FROM 'rows.jsonl'")
+    assert row["ID"] == "2026-01-02T00:00:00+02:00"
+    assert row["id_2"] == "2026-01-02"
+    assert "'id_2' is 'id' beside 'ID'" in " ".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [
+        ("rows.csv", b"a,b\n", "only the names of columns: 'a', 'b'"),
+        ("rows.csv", b"", "the table is empty"),
+        ("rows.tsv", b"\n\n", "the table is empty"),
+        ("rows.jsonl", b"\n", "the file has no values"),
+    ],
+)
+async def test_table_without_rows_is_told(tmp_path, name, data, told):
+    (tmp_path / name).write_bytes(data)
+    with notes_of_call() as notes:
+        assert await files_of(tmp_path / name).read(name) == []
+    assert told in " ".join(notes)
+
+
+async def test_parquet_and_sheets_without_rows_are_told_and_keep_their_columns(tmp_path):
+    pa.parquet.write_table(pa.table({"n": pa.array([], pa.int64())}), tmp_path / "rows.parquet")
+    book = Workbook()
+    book.active.append(["n", "when"])
+    book.create_sheet("Bare")
+    book.save(tmp_path / "book.xlsx")
+    database = sqlite3.connect(tmp_path / "shop.db")
+    database.execute("CREATE TABLE orders (n INTEGER)")
+    database.close()
+    files = files_of(*(tmp_path / name for name in ("rows.parquet", "book.xlsx", "shop.db")))
+    for name, sheet in (
+        ("rows.parquet", None),
+        ("book.xlsx", None),
+        ("book.xlsx", "Bare"),
+        ("shop.db", "orders"),
+    ):
+        with notes_of_call() as notes:
+            assert await files.read(name, sheet) == []
+        assert any("no rows" in told or "is empty" in told for told in notes), name
+    for name in ("rows.parquet", "book.xlsx", "shop.db/orders"):
+        with notes_of_call() as notes:
+            assert await files.query(f"SELECT n FROM '{name}'") == []
+        assert any("no rows" in told for told in notes), name

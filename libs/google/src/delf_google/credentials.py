@@ -17,6 +17,8 @@ from delf.errors import (
     ConnectionUnavailableError,
     KeyAddressError,
 )
+from delf.network.proxies import transport
+from delf.network.tls import trusted
 from delf_google.errors import GET_CREDENTIALS, LOGIN, LoginError
 from delf_google.settings import GoogleSettings
 from delf_google.store import TokenStore
@@ -286,9 +288,9 @@ class _Exchange:
         from google.auth.exceptions import TransportError
 
         try:
-            answer = httpx.request(
-                method, url, content=body, headers=headers, timeout=timeout or _TIMEOUT
-            )
+            way = transport(httpx, verify=trusted())
+            with httpx.Client(transport=way, timeout=timeout or _TIMEOUT) as client:
+                answer = client.request(method, url, content=body, headers=headers)
         except httpx.HTTPError as error:
             raise TransportError(f"{type(error).__name__} at {httpx.URL(url).host}") from None
         return _Answer(answer.status_code, answer.headers, answer.content)

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
+from delf.network.proxies import transport
+from delf.network.tls import trusted
 from delf_google.errors import LoginError
 
 _TIMEOUT: Final = 300
@@ -97,7 +99,10 @@ def revoke(login: Mapping[str, Any]) -> bool:
     address = f"{token_uri.rpartition('/')[0]}/revoke"
     token = str(login.get("refresh_token") or login.get("token") or "")
     try:
-        with httpx.stream("POST", address, data={"token": token}, timeout=30) as response:
+        with (
+            httpx.Client(transport=transport(httpx, verify=trusted()), timeout=30) as client,
+            client.stream("POST", address, data={"token": token}) as response,
+        ):
             return response.status_code == 200
     except httpx.HTTPError:
         return False

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from delf.errors import ConnectionUnavailableError
 from delf.network.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
+from delf.network.proxies import async_transport
 from delf.network.retries import FIRST_PAUSE, pause, retry_after
 from delf.network.tls import trusted
 from delf_google.credentials import Tokens
@@ -265,7 +266,7 @@ class Transport:
         loop = asyncio.get_running_loop()
         if self._client is None or self._client.is_closed or self._loop is not loop:
             self._client = httpx.AsyncClient(
-                verify=trusted(),
+                transport=async_transport(httpx, verify=trusted()),
                 timeout=self.settings.timeout,
                 headers={"User-Agent": "delf (gzip)", "Accept-Encoding": ACCEPTED},
             )

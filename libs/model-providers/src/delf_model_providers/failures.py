@@ -7,10 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass
 
-from delf.errors import DelfError, LLMExecutionError, ModelConfigurationError
+from delf.errors import (
+    ConfigurationError,
+    DelfError,
+    LLMExecutionError,
+    ModelConfigurationError,
+)
 from delf.network import retries
+from delf.network.proxies import Proxy, proxy_for
 from delf_model_providers.endpoint import Endpoint
 
 Retry = Literal["no", "few", "yes"]
@@ -170,7 +175,7 @@ def by_status(
         message = f"the prompt is too long for {model!r} at {who}: {said}"
         hint = "use a model with a longer context, fewer tools, or shorter inputs"
     elif status == 407:
-        message = f"{proxy_words(endpoint)} wants a login (407): {said}"
+        message = f"{proxy_of(endpoint) or 'a proxy'} wants a login (407): {said}"
         hint = "give it in the variable: http://user:password@host:port"
     elif status == 402 or (_NO_CREDIT.search(said) and not retry_after):
         retry, message = "no", f"the account at {who} has no credit left ({status}): {said}"
@@ -220,13 +225,13 @@ def unanswered(kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: fl
         hint = "check base_url" if endpoint.custom else "check the network"
     elif kinds & {"SSLError", "ClientSSLError", "CertificateError"}:
         message, hint = f"{who}: no trusted TLS connection to {where}: {said}", "check base_url"
-        if proxy_of(endpoint):
-            message = f"{who}: no trusted TLS connection by {proxy_words(endpoint)}: {said}"
+        if proxy := proxy_of(endpoint):
+            message = f"{who}: no trusted TLS connection by {proxy}: {said}"
             hint = "check if the proxy allows it; NO_PROXY lists hosts that need no proxy"
-    elif kinds & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"} and proxy_of(
-        endpoint
+    elif kinds & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"} and (
+        proxy := proxy_of(endpoint)
     ):
-        message, retry = f"{who}: not reachable by {proxy_words(endpoint)}", "few"
+        message, retry = f"{who}: not reachable by {proxy}", "few"
         hint = "is the proxy running? NO_PROXY names hosts that need none"
     elif kinds & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"}:
         message, retry = f"{who}: {where} is not reachable (connection refused)", "few"
@@ -246,53 +251,33 @@ def unanswered(kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: fl
 def _of_the_environment(kinds: frozenset[str], said: str, endpoint: Endpoint) -> Failure | None:
     """Find the variable for proxies or certificates behind a failure; None for none."""
     who = endpoint.label
-    if kinds & {"CertificatesError"}:
+    proxy = proxy_of(endpoint)
+    message, hint = _wrong(proxy)
+    if message:
+        message = f"{who} cannot be asked: {message}"
+    elif kinds & {"CertificatesError"}:
         message, hint = f"{who} cannot be asked: {said}", "fix the variable, or unset it"
-    elif "socksio" in said:
-        message = f"{who} cannot be asked: {proxy_words(endpoint)} is SOCKS, and socksio is missing"
-        hint = "pip install 'httpx[socks]', or use a proxy of http://"
-    elif "Unknown scheme for proxy" in said:
-        message = f"{who} cannot be asked: {proxy_words(endpoint)} is not a proxy's address"
-        hint = "an address as http://host:3128, or socks5://host:1080 with httpx[socks]"
-    elif "InvalidURL" in kinds and (entry := _unread_no_proxy()):
-        message = f"{who} cannot be asked: NO_PROXY holds {entry!r}, which cannot be read"
-        hint = "an IPv6 address without brackets, port and mask, as ::1"
-    elif kinds & OF_PROXIES and "(socks" in proxy_words(endpoint):
-        message = f"{who} cannot be asked: {proxy_words(endpoint)} is SOCKS, and not spoken here"
-        hint = "use a proxy of http://, or unset the variable"
     elif kinds & OF_PROXIES:
-        message = f"{proxy_words(endpoint)} refused the connection to {who}: {said}"
+        message = f"{proxy} refused the connection to {who}: {said.removesuffix(f' (by {proxy})')}"
         hint = "check the proxy's address and login; NO_PROXY names hosts that need none"
     else:
         return None
     return Failure(message=message, provider=endpoint.provider, hint=hint)
 
 
-def _unread_no_proxy() -> str | None:
-    """An entry of ``NO_PROXY`` that is an IPv6 address in another notation than a bare one."""
-    entries = getproxies_environment().get("no", "").split(",")
-    return next((e.strip() for e in entries if e.count(":") > 1 and set(e) & set("[]/")), None)
+def _wrong(proxy: Proxy | None) -> tuple[str, str | None]:
+    """The fault of a proxy's address with its hint, if it has any."""
+    try:
+        if proxy is not None:
+            proxy.checked()
+    except ConfigurationError as error:
+        return error.message, error.hint
+    return "", None
 
 
-def proxy_of(endpoint: Endpoint) -> str | None:
-    """The variable with the proxy that requests go through, if there is one."""
-    parts = urlsplit(endpoint.base_url or "https://")
-    host = parts.hostname or "api"
-    proxies = getproxies_environment()
-    if proxy_bypass(host):
-        return None
-    found = (name for name in (parts.scheme, "all") if proxies.get(name))
-    return next((f"{name.upper()}_PROXY" for name in found), None)
-
-
-def proxy_words(endpoint: Endpoint) -> str:
-    """The proxy as it may be shown: its variable, and its address without a login."""
-    name = proxy_of(endpoint)
-    if name is None:
-        return "the proxy of the environment"
-    given = getproxies_environment()[name.removesuffix("_PROXY").lower()]
-    scheme, sign, rest = given.rpartition("://")
-    return f"the proxy of {name} ({scheme}{sign}{rest.rpartition('@')[2].partition('/')[0]})"
+def proxy_of(endpoint: Endpoint) -> Proxy | None:
+    """The proxy that requests go through, if there is one."""
+    return proxy_for(endpoint.base_url or "https://api")
 
 
 def unreadable(endpoint: Endpoint, why: str | None = None) -> Failure:
@@ -304,8 +289,8 @@ def unreadable(endpoint: Endpoint, why: str | None = None) -> Failure:
     """
     message = f"{endpoint.label} sent an answer that is not a chat completion"
     hint = f"check base_url: its path is {_path(endpoint)!r}" if endpoint.custom else None
-    if proxy_of(endpoint) is not None:
-        message = f"{message}, or {proxy_words(endpoint)} did"
+    if proxy := proxy_of(endpoint):
+        message = f"{message}, or {proxy} did"
         hint = "check if the proxy allows it; NO_PROXY lists hosts that need no proxy"
     return Failure(
         message=f"{message}: {why}" if why else message, provider=endpoint.provider, hint=hint

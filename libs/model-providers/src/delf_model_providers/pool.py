@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from delf.machine.contexts import shared_task
 from delf.network.bodies import ACCEPTED
+from delf.network.proxies import async_transport
 from delf.network.tls import trusted
 from delf_model_providers.http import RefusedError, read
 
@@ -87,16 +88,16 @@ class Pool:
         import httpx
 
         verify = trusted() if self._is_encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        limits = httpx.Limits(
+            max_connections=None,
+            max_keepalive_connections=_KEPT,
+            keepalive_expiry=_KEPT_SECONDS,
+        )
         return httpx.AsyncClient(
-            verify=verify,
+            transport=async_transport(httpx, verify=verify, limits=limits),
             headers={"Accept-Encoding": ACCEPTED},
             follow_redirects=False,
             timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
-            limits=httpx.Limits(
-                max_connections=None,
-                max_keepalive_connections=_KEPT,
-                keepalive_expiry=_KEPT_SECONDS,
-            ),
         )
 
     async def aclose(self) -> None:

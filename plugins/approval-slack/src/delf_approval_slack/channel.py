@@ -15,6 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from delf.errors import DelfError
 from delf.events import ApprovalVoted
+from delf.network.proxies import proxy_for
 from delf.protocols.approval import (
     NO_REASON,
     AlreadyDone,
@@ -178,12 +179,14 @@ class SlackChannel:
         """Open Slack's client, and the way by which its presses come, unless they are open."""
         async with self._opening:
             if self._client is None:
+                proxy = proxy_for(self._settings.api_url)
                 retry = AsyncRateLimitErrorRetryHandler(max_retry_count=_MOST_RETRIES)
                 client = AsyncWebClient(
                     self._settings.bot_token.get_secret_value(),
                     base_url=self._settings.api_url,
                     retry_handlers=[retry],
                 )
+                client.proxy = proxy and proxy.checked(socks=None)  # it passes over NO_PROXY
                 way = way_of(self._settings, client, self.take)
                 with telling("listen to Slack"):
                     await way.open()

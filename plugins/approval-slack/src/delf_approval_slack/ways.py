@@ -37,6 +37,7 @@ class SocketMode:
     def __init__(self, token: str, client: AsyncWebClient, take: Take) -> None:
         self._take = take
         self._client = SocketModeClient(app_token=token, web_client=client)
+        self._client.proxy = client.proxy
         self._client.socket_mode_request_listeners.append(self._heard)
 
     async def open(self) -> None:

@@ -18,6 +18,7 @@ from delf import __version__
 from delf.errors import ConfigurationError, DelfError, JournalUnavailableError
 from delf.hookspecs import DISTRIBUTION
 from delf.machine.kept_keys import own_variables
+from delf.network.proxies import proxy_for
 from delf.packages import namesake
 from delf.packages.official import how_to_install, packages, usual
 from delf.specs import (
@@ -46,8 +47,6 @@ _READ_WHOLE: Final = 20_000_000
 _SERVER: Final = "server"
 """The area of models' servers: unlike a missing key, one that is away is no matter of a start."""
 _REACH_SECONDS: Final = 5.0
-_HERE: Final = ("localhost", "127.0.0.1", "::1")
-_PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +217,7 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
                 found += [] if problem in found else [problem]
             else:
                 address: str | None = getattr(pool.get(model), "address", None)
-                found.append(await _reached(model.model, address, project.environ))
+                found.append(await _reached(model.model, address))
     except DelfError as error:
         found.append(Finding(area="model", status="problem", text=error.message, hint=error.hint))
     finally:
@@ -226,12 +225,11 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
     return found
 
 
-async def _reached(model: str, address: str | None, environ: Mapping[str, str]) -> Finding:
+async def _reached(model: str, address: str | None) -> Finding:
     """Tell whether the server of a model takes a connection; nothing is asked there."""
     text = f"{model} could be asked"
     parts = urlsplit(address or "")
-    proxied = parts.hostname not in _HERE and any(environ.get(name) for name in _PROXIES)
-    if not parts.hostname or proxied:
+    if not parts.hostname or proxy_for(address or "") is not None:
         return Finding(area="model", status="ok", text=text)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     place = f"{parts.hostname}:{port}"

@@ -1,4 +1,4 @@
-"""The encoding of a text that has no mark and is not UTF-8, by the package chardet.
+"""The encoding of a text that has no mark and is not UTF-8, by alphabets and the package chardet.
 
 Of a few letters of Western Europe it makes Polish or Cyrillic as readily as French. So where all
 that is beyond ASCII can be letters and signs of Western Europe, it has to be surer than else.
@@ -10,6 +10,8 @@ import codecs
 import re
 from collections import Counter
 from typing import Final
+
+from delf_files.alphabets import is_rare, latin_encodings, script_encoding
 
 LATIN: Final = "cp1252"
 _LATIN_NAME: Final = "Windows-1252"
@@ -24,6 +26,7 @@ _RELATED: Final = re.compile(
     r"(windows-(1250|1254|1257|1258)|iso-?8859-(2|3|4|9|10|13|14|15|16)|mac-?roman)", re.IGNORECASE
 )
 """Encodings of languages that are written with Latin letters."""
+_WINDOWS: Final = {f"windows-{number}": f"cp{number}" for number in (1250, 1252, 1254, 1257)}
 _SAME: Final = re.compile(r"(iso-?8859-1|ascii|windows-1252)", re.IGNORECASE)
 _WIDER: Final = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949"}
 
@@ -38,6 +41,14 @@ _NAMES: Final = {
     "cp1251": "Windows-1251 (Cyrillic)",
     "koi8-r": "KOI8-R (Cyrillic)",
     "cp1253": "Windows-1253 (Greek)",
+    LATIN: _LATIN_NAME,
+    "cp1250": "Windows-1250 (Central Europe)",
+    "iso8859-2": "ISO 8859-2 (Central Europe)",
+    "cp1254": "Windows-1254 (Turkish)",
+    "cp1257": "Windows-1257 (Baltic)",
+    "cp850": "CP850 (DOS)",
+    "cp1255": "Windows-1255 (Hebrew)",
+    "cp1256": "Windows-1256 (Arabic)",
 }
 
 # Letters of Western Europe, and the signs that are written between them.
@@ -53,6 +64,14 @@ def guess(data: bytes) -> tuple[str, str]:
     """Find the encoding that a text was probably written in, and its name for people."""
     sample = _sample_of(data)
     name, sure = _detected(sample)
+    fitting = list(latin_encodings(sample))
+    if fitting:
+        found = fitting[0]
+        if sure >= _SURE and (likely := _WINDOWS.get(name.lower(), "")) in fitting:
+            found = likely
+        return found, _NAMES.get(found, found.upper())
+    if is_rare(name) and (found := script_encoding(sample)) is not None:
+        return found, _NAMES.get(found, found.upper())
     is_western = _latin_share(sample) >= _ENOUGH or 0 < len(_HIGH.findall(sample)) < _FEWEST
     if not name or _SAME.fullmatch(name):
         return LATIN, _LATIN_NAME

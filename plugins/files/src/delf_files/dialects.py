@@ -90,6 +90,8 @@ def dialect_of(text: str, ending: str) -> Dialect:
     else:
         separators = "\t" if ending in (".tsv", ".tab") else _SEPARATORS
     short = _cut(sample)
+    if '"' in short and all(_is_one_column(Dialect(one), short) for one in separators):
+        return Dialect(separators[0], start=start)
     found = [
         (_score(dialect, short), -order, dialect)
         for order, dialect in enumerate(Dialect(one, start=start) for one in separators)
@@ -119,6 +121,14 @@ def _others(dialect: Dialect, sample: str) -> list[Dialect]:
     if _is_quoted_by_one(sample, separator):
         others.append(Dialect(separator, "'", start=start))
     return others
+
+
+def _is_one_column(dialect: Dialect, sample: str) -> bool:
+    """Tell whether each row is one cell, as where all separators stand between quotes."""
+    try:
+        return all(len(row) == 1 for row in itertools.islice(dialect.rows(sample), _SAMPLE_ROWS))
+    except csv.Error:
+        return False
 
 
 def _score(dialect: Dialect, sample: str) -> float:

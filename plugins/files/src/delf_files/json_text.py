@@ -59,6 +59,8 @@ def read_json_lines(text: str, about: str) -> list[Any]:
             return cast("list[Any]", whole) if isinstance(whole, list) else [whole]
     if failed is not None:
         raise failed
+    if not values:
+        note(f"{about}: the file has no values")
     lines.tell()
     return values
 

@@ -8,11 +8,11 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, cast
 
 from delf.values.json_reader import JSONReader
 from delf_files.dialects import dialect_of
@@ -146,20 +146,61 @@ def utf8_of(path: str, copy: str, about: str) -> str:
     return copy
 
 
-def write_lines(path: str, copy: str, about: str) -> None:
+class Folding:
+    """Gives keys of records that differ by their case alone names that SQL can tell apart."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def of(self, value: Any) -> Any:
+        """The same record with those names."""
+        if not isinstance(value, dict):
+            return value
+        record = cast("dict[str, Any]", value)
+        return {self._name(key): inner for key, inner in record.items()}
+
+    def _name(self, key: str) -> str:
+        if key not in self._names:
+            name, number = key, 1
+            while name.lower() in self._taken:
+                number += 1
+                name = f"{key}_{number}"
+            self._names[key] = name
+            self._taken.add(name.lower())
+        return self._names[key]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def write_lines(path: str, copy: str, about: str, change: Callable[[Any], Any] = _same) -> None:
     """Write lines of JSON again, without those that are none, which is told.
+
+    Args:
+        path: The file.
+        copy: The file to write.
+        about: What notes call it.
+        change: Makes the value to write of each.
 
     Raises:
         ValueError: When no line is JSON.
     """
     with Path(path).open(encoding="utf-8") as source, _new(copy) as out:
         lines = Lines(about)
-        out.writelines(f"{json.dumps(value)}\n" for value in lines.values(source))
+        out.writelines(f"{json.dumps(change(value))}\n" for value in lines.values(source))
         lines.tell()
 
 
-def write_values(path: str, copy: str, about: str) -> None:
+def write_values(path: str, copy: str, about: str, change: Callable[[Any], Any] = _same) -> None:
     """Write a list of JSON, or values one after another, as lines of JSON.
+
+    Args:
+        path: The file.
+        copy: The file to write.
+        about: What notes call it.
+        change: Makes the value to write of each.
 
     Raises:
         ValueError: When it is not JSON.
@@ -167,7 +208,7 @@ def write_values(path: str, copy: str, about: str) -> None:
     reader = JSONReader(about)
     with Path(path).open(encoding="utf-8") as source, _new(copy) as out:
         try:
-            out.writelines(f"{json.dumps(value)}\n" for value in _values(source, reader))
+            out.writelines(f"{json.dumps(change(value))}\n" for value in _values(source, reader))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{about}: {error}") from None
     reader.tell()

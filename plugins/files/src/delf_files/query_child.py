@@ -19,9 +19,9 @@ from delf.notes import note
 from delf_confined.words import shortened
 from delf_files.dialects import unique_folded
 from delf_files.forms import LOOKED_AT, check_form
-from delf_files.large import utf8_of, write_lines, write_table, write_values
+from delf_files.large import Folding, utf8_of, write_lines, write_table, write_values
 from delf_files.query_rows import write_rows
-from delf_files.reading import about, format_of, rows_of_format
+from delf_files.reading import about, format_of, table_of_format
 
 READERS: Final = {
     "parquet": "read_parquet({path}, hive_partitioning = false)",
@@ -56,6 +56,8 @@ _BUFFER: Final = 32 * 1024 * 1024
 _LARGEST_OBJECT: Final = 48 * 1024 * 1024
 _SMALLEST_OBJECT: Final = 16 * 1024 * 1024
 _SMALLEST_LINE: Final = 2 * 1024 * 1024
+_READ_INTO_TEXT: Final = ("date", "time", "interval", "uuid")
+"""The beginnings of the types that JSON does not have."""
 _NO_DOUBLE: Final = (
     r"(^|[\[:,\s])-?(9\d{15}|\d{17,})([,\]}\s]|$)|\d[eE]\+?(309|3[1-9]\d|[4-9]\d\d|\d{4,})"
 )
@@ -105,7 +107,7 @@ async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[
         rows = f"{copy}-{number}.jsonl"
         with about(names[0]):
             row = _header_of(own, question)
-            columns = write_rows(await rows_of_format(special, path, part, row), rows)
+            columns = write_rows(*await table_of_format(special, path, part, row), rows)
         made.append({"names": own, "kind": "rows", "path": rows, "columns": columns})
     return made
 
@@ -169,6 +171,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     connection.execute("SET lock_configuration = true")
     for table in tables:
         _make_view(connection, table)
+        _tell_empty(connection, table)
     return _read(connection, _checked(connection, question["statement"]), question)
 
 
@@ -243,6 +246,13 @@ def _make_view(connection: Any, table: dict[str, Any]) -> None:
         connection.execute(f"CREATE VIEW {_name(name)} AS FROM {_name(first)}")
 
 
+def _tell_empty(connection: Any, table: dict[str, Any]) -> None:
+    """Note a table without rows; of those of a format it is noted where they are read."""
+    name = table["names"][0]
+    if table["kind"] != "rows" and not connection.sql(f"FROM {_name(name)} LIMIT 1").fetchall():
+        note(f"{name} has no rows")
+
+
 def _source(table: dict[str, Any], **more: str) -> str:
     ragged, longest = bool(table.get("ragged")), int(table.get("longest", 0))
     return READERS[table["kind"]].format(
@@ -257,22 +267,34 @@ def _source(table: dict[str, Any], **more: str) -> str:
 
 
 def _json_source(connection: Any, table: dict[str, Any]) -> str:
-    """JSON with the types of all its values, where none of them is another number."""
+    """JSON with the types that JSON has, where none of its numbers is another one.
+
+    DuckDB would make dates of texts, without their zones, and UUIDs, in small letters.
+    """
     import duckdb
 
     size = Path(table["path"]).stat().st_size
     table = {**table, "longest": max(min(size + 1, _LARGEST_OBJECT), _SMALLEST_OBJECT)}
     try:
-        described = connection.sql(f"DESCRIBE FROM {_source(table, typed='')}").fetchall()
+        found = connection.sql(f"FROM {_source(table, typed='')}")
     except duckdb.Error:
         if table["ending"] == ".json" or table["path"] == table["copy"]:
             raise
         write_lines(table["path"], table["copy"], table["names"][0])
         return _json_source(connection, {**table, "path": table["copy"]})
-    kinds = {str(row[0]): str(row[1]) for row in described}
+    guessed = dict(zip(found.columns, map(str, found.types), strict=True))
+    kinds = dict(zip(found.columns, map(_of_json, found.types), strict=True))
     doubtful = [name for name, kind in kinds.items() if "DOUBLE" in kind or kind == "JSON"]
-    if _tell_renamed([*kinds], table["names"][0]) or not doubtful:
+    if _renamed([*kinds]):
+        if table["path"] != table["copy"]:
+            write = write_values if table["ending"] == ".json" else write_lines
+            write(table["path"], table["copy"], table["names"][0], Folding().of)
+            return _json_source(connection, {**table, "path": table["copy"]})
+        _tell_renamed([*kinds], table["names"][0])
+    if not doubtful and kinds == guessed:
         return _source(table, typed="")
+    if not doubtful:
+        return _source(table, typed=f", columns = {_struct(kinds)}")
     raw = _source(table, typed=f", columns = {_struct(dict.fromkeys(doubtful, 'JSON'))}")
     asked = ", ".join(
         f"bool_or(regexp_matches(CAST({_name(name)} AS VARCHAR), {_text(_NO_DOUBLE)})), "
@@ -292,17 +314,33 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     return _source(table, typed=f", columns = {_struct(kinds)}")
 
 
-def _tell_renamed(names: list[str], about: str) -> bool:
+def _of_json(kind: Any) -> str:
+    """The type without what DuckDB reads into texts of JSON."""
+    if kind.id == "struct":
+        fields = (f"{_name(name)} {_of_json(inner)}" for name, inner in kind.children)
+        return f"STRUCT({', '.join(fields)})"
+    if kind.id == "list":
+        return f"{_of_json(kind.children[0][1])}[]"
+    if kind.id == "map":
+        return f"MAP({', '.join(_of_json(inner) for _, inner in kind.children)})"
+    return "VARCHAR" if kind.id.startswith(_READ_INTO_TEXT) else str(kind)
+
+
+def _tell_renamed(names: list[str], about: str) -> None:
     """Note names that SQL cannot tell apart, as ``ID`` and ``id``, of which one got a number."""
+    for name, told in _renamed(names).items():
+        note(f"{about}: SQL cannot tell names apart by their case: {name!r} is {told}")
+
+
+def _renamed(names: list[str]) -> dict[str, str]:
+    """The names that got a number, each with the names that it stands for and beside."""
     folded = {name.lower(): name for name in reversed(names)}
     renamed: dict[str, str] = {}
     for name in names:
         own, _, number = name.rpartition("_")
         if number.isdigit() and own not in names and own.lower() in folded:
             renamed[name] = f"{own!r} beside {folded[own.lower()]!r}"
-    for name, told in renamed.items():
-        note(f"{about}: SQL cannot tell names apart by their case: {name!r} is {told}")
-    return bool(renamed)
+    return renamed
 
 
 def _struct(kinds: dict[str, str]) -> str:

@@ -15,9 +15,20 @@ _FIRST_LARGE_INT: Final = 2**63
 _LAST_EXACT_INT: Final = 2**53
 
 
-def write_rows(rows: Sequence[Mapping[str, Any]], path: str) -> list[list[str]]:
-    """Rows as lines of JSON, and the types of their columns."""
-    names = unique_names(dict.fromkeys(name for row in rows for name in row)) or ["column_1"]
+def write_rows(
+    columns: Sequence[str], rows: Sequence[Mapping[str, Any]], path: str
+) -> list[list[str]]:
+    """Write rows as lines of JSON.
+
+    Args:
+        columns: Their columns.
+        rows: The rows.
+        path: The file to write.
+
+    Returns:
+        The names of the columns and their types.
+    """
+    names = unique_names(columns) or ["column_1"]
     folded = unique_folded(names)
     kinds = {name: _kind([row.get(name) for row in rows]) for name in names}
     with Path(path).open("w", encoding="utf-8") as file:

@@ -20,7 +20,7 @@ from delf.protocols.formats import SupportsPeek
 from delf_confined.documents import docx_lines, pdf_pages
 from delf_files.forms import LOOKED_AT, check_form
 from delf_files.json_text import read_json, read_json_lines
-from delf_files.tables import TooWideError, below, read_table, records_of
+from delf_files.tables import TooWideError, below, columns_of, read_table, records_of, tell_empty
 from delf_files.text import decode, decode_if_text
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ async def read_rows(
     """
     made = format_of(factory)
     with about(name):
-        rows = await rows_of_format(made, path, part, header)
+        _, rows = await table_of_format(made, path, part, header)
         parts: Sequence[str] = () if part is not None else await made.parts(path)
     if len(parts) > 1:
         others = ", ".join(map(repr, parts[1:]))
@@ -154,10 +154,10 @@ async def read_rows(
     return rows
 
 
-async def rows_of_format(
+async def table_of_format(
     made: FileFormat, path: str, part: str | None, header: int | None
-) -> list[dict[str, Any]]:
-    """The rows of a table that a format reads.
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The columns and the rows of a table that a format reads.
 
     Args:
         made: The format.
@@ -172,17 +172,23 @@ async def rows_of_format(
     if not isinstance(made, SupportsPeek):
         if header is not None:
             raise ToolRefusedError(_DECLARED)
-        return await made.read(path, part)
+        records = await made.read(path, part)
+        if not records:
+            tell_empty([])
+        return list(dict.fromkeys(name for row in records for name in row)), records
     found = await made.peek(path, part, None)
     if found.columns is not None:
         if header is not None:
             raise ToolRefusedError(_DECLARED)
         names = [column for column, _ in found.columns]
-        return [dict(zip(names, row, strict=True)) for _, row in found.rows]
+        if not found.rows:
+            tell_empty([names])
+        return names, [dict(zip(names, row, strict=True)) for _, row in found.rows]
     try:
-        return records_of([row for _, row in below([*found.rows], header)])
+        rows = [row for _, row in below([*found.rows], header)]
     except ValueError as error:
         raise ToolExecutionError(str(error)) from None
+    return columns_of(rows[0], max(map(len, rows))) if rows else [], records_of(rows)
 
 
 async def read_parts(factory: Sequence[str], path: str) -> list[str]:

@@ -14,6 +14,7 @@ from delf_files.dialects import Dialect, dialect_of, odd_quotes
 from delf_files.headers import header_of
 
 Row = TypeVar("Row", bound="Sequence[Any]")
+_LONGEST_NAMES: Final = 400
 END: Final = "\0end of the table\0"
 """A line after the last: where a value holds it, a quote was not closed."""
 
@@ -43,6 +44,7 @@ def read_table(
     """
     dialect = dialect_of(text, ending)
     numbered = below(_rows(text[dialect.start :], dialect), header)
+    tell_empty([row for _, row in numbered])
     if not numbered:
         return []
     odd = odd_quotes(text[dialect.start :], dialect) if dialect.quote else None
@@ -128,6 +130,19 @@ def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
     )
 
 
+def tell_empty(rows: Sequence[Sequence[Any]]) -> None:
+    """Note a table without rows, of which nothing else would tell what it should have held.
+
+    Args:
+        rows: Those that are not empty; the first names the columns.
+    """
+    if not rows:
+        note("the table is empty: it has no rows, and no names of columns")
+    elif len(rows) == 1:
+        names = ", ".join(map(repr, columns_of(rows[0], len(rows[0]))))[:_LONGEST_NAMES]
+        note(f"the table has no rows, only the names of columns: {names}")
+
+
 def tell_odd_quotes(line: int) -> None:
     """Note a quote inside of a quoted cell, whose end is a guess."""
     note(
@@ -147,6 +162,7 @@ def tell_wider(wider: int, first: int, width: int, widest: int) -> None:
 
 def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:
     """Rows as records, in their place; the first names the columns."""
+    tell_empty(rows)
     if not rows:
         return []
     width = max(map(len, rows))

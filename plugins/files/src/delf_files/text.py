@@ -12,6 +12,9 @@ from delf_files.charsets import LATIN, guess
 
 _SAMPLE: Final = 64_000
 _CHUNK: Final = 4 * 1024 * 1024
+_PRINTED: Final = re.compile(rb"[\t\n\r -~]")
+_MOST_PRINTED: Final = 0.7
+_HALF_OF_ASCII: Final = 0.35
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\ufffe\uffff]")
 
 _MARKS: Final = (
@@ -55,7 +58,7 @@ def encoding_of_file(path: str, about: str) -> str:
     decoder = codecs.getincrementaldecoder("utf-8")()
     with Path(path).open("rb") as file:
         chunk, line = file.read(_CHUNK), 1
-        marked = _marked(chunk) or _without_mark(chunk)
+        marked = _marked(chunk) or _by_zeros(chunk, about)
         if marked is not None:
             return "utf-8-sig" if marked == "utf-8" else marked
         while True:
@@ -81,7 +84,7 @@ def encoding_of(data: bytes, about: str, first_line: int = 1) -> str:
         about: The file, as notes call it.
         first_line: The number of its first line in the file.
     """
-    encoding = _marked(data) or _without_mark(data)
+    encoding = _marked(data) or _by_zeros(data, about)
     if encoding is not None:
         return encoding
     try:
@@ -151,6 +154,14 @@ def _is_utf8(data: bytes) -> bool:
         return False
 
 
+def _by_zeros(data: bytes, about: str) -> str | None:
+    """UTF-16 that lacks its mark, which is noted."""
+    encoding = _without_mark(data)
+    if encoding is not None:
+        note(f"{about} has no mark of its encoding, and was read as {encoding.upper()}")
+    return encoding
+
+
 def _without_mark(data: bytes) -> str | None:
     """UTF-16 that lacks its mark: its zero bytes are all on one side, and what it says is text."""
     sample = data[: _SAMPLE - _SAMPLE % 2]
@@ -158,7 +169,8 @@ def _without_mark(data: bytes) -> str | None:
     if not zeros:
         return None
     data = data[: len(data) - len(data) % 2]  # it may be cut in the midst of a letter
-    if _is_utf8(data) and zeros < 0.35 * len(sample):  # of ASCII, every other byte is zero
+    is_rare = zeros < _HALF_OF_ASCII * len(sample)  # of ASCII, every other byte is zero
+    if is_rare and (_is_utf8(data) or len(_PRINTED.findall(sample)) > _MOST_PRINTED * len(sample)):
         return None
     for encoding, side in (("utf-16-le", 1), ("utf-16-be", 0)):
         if sample[side::2].count(0) != zeros:

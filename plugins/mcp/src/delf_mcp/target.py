@@ -16,6 +16,7 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
 from delf import __version__
 from delf.errors import ConnectionUnavailableError
+from delf.network.proxies import async_transport
 from delf.settings import revealed
 from delf.terminal import visible
 from delf_mcp.limits import MAX_MESSAGE, bounded
@@ -83,7 +84,11 @@ class Target:
         if check is not None:
             hooks["request"] = [check]
         async with httpx2.AsyncClient(
-            headers=headers, auth=auth, timeout=timeout, event_hooks=hooks
+            transport=async_transport(httpx2),
+            headers=headers,
+            auth=auth,
+            timeout=timeout,
+            event_hooks=hooks,
         ) as http:
             transport = streamable_http_client(
                 settings.url or "", http_client=http, max_sse_event_size=MAX_MESSAGE

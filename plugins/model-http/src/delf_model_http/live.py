@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delf.errors import DelfError, LLMExecutionError, OptionalDependencyError
 from delf.messages import ModelDelta, ModelReply, ModelRequest
+from delf.network.proxies import proxy_for
 from delf_model_http.answer import Answer
 from delf_model_http.events import MAX_BYTES, MAX_STREAM
 from delf_model_providers.endpoint import Endpoint
@@ -111,11 +112,13 @@ class LiveSession:
         """
         connect = _connector()
         headers = {**self._dialect.headers(self._endpoint), **self._endpoint.headers}
+        proxy = proxy_for(self._address)
         try:
             self._socket = await connect(
                 self._address,
                 additional_headers=headers,
                 user_agent_header="delf",
+                proxy=proxy and proxy.checked("python_socks", "python-socks[asyncio]"),
                 max_size=MAX_BYTES,
                 open_timeout=CONNECT_SECONDS,
                 ping_interval=_PING_SECONDS,

@@ -11,6 +11,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from delf.network.bodies import ACCEPTED
+from delf.network.proxies import Proxies, async_transport
 from delf.network.tls import trusted
 from delf_model_providers.endpoint import Endpoint
 
@@ -83,7 +84,11 @@ class Clients:
             handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
             tail: Any = importlib.import_module("delf_model_litellm.tail")
             hooks = {"request": [_note_request], "response": [tail.watch]}
-            pool = handler.AsyncHTTPHandler(follow_redirects=False, event_hooks=hooks)
+            httpx: Any = importlib.import_module("httpx")
+            through = async_transport(httpx, verify=trusted()) if Proxies() else None
+            pool = handler.AsyncHTTPHandler(
+                follow_redirects=False, event_hooks=hooks, transport=through
+            )
             self._pools[loop] = (pool, self._client(pool))
         return self._pools[loop][1]
 

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 from delf.errors import ConnectionFileNotFoundError, ConnectionUnavailableError
 from delf.network.addresses import is_public
 from delf.network.bodies import ACCEPTED, BodyTooLargeError, Inflater
+from delf.network.proxies import transport
 from delf.network.tls import trusted
 from delf_openapi.failures import SpecError
 from delf_openapi.yaml_reader import parse_yaml
@@ -124,8 +125,8 @@ def _fetch(uri: str, limit: int) -> bytes:
     import httpx
 
     try:
-        headers = {"Accept-Encoding": ACCEPTED}
-        with httpx.Client(verify=trusted(), timeout=_FETCH_TIMEOUT, headers=headers) as client:
+        headers, way = {"Accept-Encoding": ACCEPTED}, transport(httpx, verify=trusted())
+        with httpx.Client(transport=way, timeout=_FETCH_TIMEOUT, headers=headers) as client:
             place = uri
             for _ in range(_MAX_REDIRECTS + 1):
                 with client.stream("GET", place) as response:

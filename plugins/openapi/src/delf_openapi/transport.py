@@ -11,6 +11,7 @@ from urllib.parse import urljoin, urlsplit
 
 from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
 from delf.network.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
+from delf.network.proxies import async_transport
 from delf.network.retries import pause, retry_after
 from delf.network.tls import trusted
 from delf_openapi.answers import LOOK, Answer, scrub
@@ -240,7 +241,9 @@ class Transport:
         loop = asyncio.get_running_loop()
         if self._client is None or self._client.is_closed or self._loop is not loop:
             self._client = httpx.AsyncClient(
-                verify=trusted(), timeout=self._settings.timeout, headers=_HEADERS
+                transport=async_transport(httpx, verify=trusted()),
+                timeout=self._settings.timeout,
+                headers=_HEADERS,
             )
             _httpx_log.addFilter(_not_ours)  # adding it twice changes nothing
             # Cookies that a service sets are not carried from call to call.

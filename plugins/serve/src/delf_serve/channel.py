@@ -19,7 +19,9 @@ from email.message import EmailMessage
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from delf.errors import ConfigurationError
 from delf.events import TaskFinished
+from delf.network.proxies import proxy_for
 from delf.protocols.approval import ApprovalRequest, Decision
 from delf.protocols.facts import Fact, facts, plain_lines
 from delf.terminal import visible
@@ -140,7 +142,7 @@ class Notices:
         for pause in (*PAUSES, None):
             try:
                 await asyncio.to_thread(way, self._settings, notice)
-            except (OSError, ValueError, smtplib.SMTPException) as error:
+            except (OSError, ValueError, smtplib.SMTPException, ConfigurationError) as error:
                 if pause is None:
                     name, what = notice.name, _in_words(error)
                     _log.warning(
@@ -175,6 +177,8 @@ class WebChannel:
 
 def _in_words(error: Exception) -> str:
     """Describe a failure without a server's or an address's own words."""
+    if isinstance(error, ConfigurationError):
+        return error.message
     if isinstance(error, urllib.error.HTTPError):
         return f"HTTP {error.code}"
     if isinstance(error, smtplib.SMTPResponseException):
@@ -209,7 +213,10 @@ def post(settings: ServeSettings, notice: Notice) -> None:
         headers |= signature(secret, notice.name, int(time.time()), body)
     sent = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - looked at
     # No redirect is followed: another address could be one of this network.
-    with urllib.request.build_opener(_NoRedirect).open(sent, timeout=_SECONDS):
+    proxy = proxy_for(url)
+    through = {} if proxy is None else {urlsplit(url).scheme: proxy.checked(socks=None)}
+    opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(through))
+    with opener.open(sent, timeout=_SECONDS):
         return
 
 

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, cast
 
 from delf.errors import OptionalDependencyError
+from delf.network.proxies import async_transport
+from delf.network.tls import trusted
 from delf_serve.problems import ProblemError
 from delf_serve.settings import ServeSettings
 
@@ -162,7 +164,7 @@ class OpenIdConnect:
             return self._known[1], self._known[2]
         issuer = self._settings.oidc_issuer.rstrip("/")
         try:
-            async with httpx.AsyncClient(timeout=_SECONDS) as client:
+            async with httpx.AsyncClient(transport=_transport(), timeout=_SECONDS) as client:
                 told = await client.get(f"{issuer}/.well-known/openid-configuration")
                 about: Mapping[str, Any] = told.raise_for_status().json()
                 if str(about["issuer"]).rstrip("/") != issuer:
@@ -199,8 +201,15 @@ class OpenIdConnect:
             redirect_uri=f"{settings.public_url}{CALLBACK}",
             code_challenge_method="S256",  # a code that leaks is worth nothing without the verifier
             timeout=_SECONDS,
+            transport=_transport(),
         )
         return self._client
+
+
+def _transport() -> Any:
+    import httpx
+
+    return async_transport(httpx, verify=trusted())
 
 
 def _begun(cookie: str) -> Begun | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -11,9 +12,17 @@ from typing import Any, Final
 from delf.errors import ToolExecutionError
 from delf.notes import note
 from delf.protocols.formats import Peek
-from delf_files.excel.reading import MAX_CELLS, no_sheet, no_workbook
+from delf_files.excel.reading import (
+    MAX_CELLS,
+    no_sheet,
+    no_workbook,
+    tell_early,
+    tell_hidden,
+    tell_without_cells,
+)
 from delf_files.tables import records_of
 
+_WITHOUT_CELLS: Final = re.compile(r"Ignoring non-worksheet data named '(.*)' \(type 0x0[12] ")
 _NUMBER, _DATE, _BOOLEAN, _ERROR = 2, 3, 4, 5
 _EMPTY: Final = (0, 6)
 
@@ -25,6 +34,7 @@ def sheet_names(path: str) -> list[str]:
         ToolExecutionError: When it cannot be read.
     """
     with _opened(path) as book:
+        tell_without_cells(book.without_cells)
         return list(book.sheet_names())
 
 
@@ -47,7 +57,10 @@ def peek(path: str, name: str | None, most: int | None) -> Peek:
         names = book.sheet_names()
         if name is not None and name not in names:
             raise no_sheet(name, names)
+        if not names:
+            raise ToolExecutionError("the workbook has no sheet with cells")
         sheet = book.sheet_by_index(0 if name is None else names.index(name))
+        tell_hidden(sheet.name, is_hidden=bool(sheet.visibility))
         if sheet.nrows * sheet.ncols > MAX_CELLS:
             raise ToolExecutionError(
                 f"the sheet has more than {MAX_CELLS:,} cells; save it as .csv and open() that in "
@@ -77,13 +90,17 @@ def _book(path: str) -> Any:
     library: Any = xlrd
     quiet = io.StringIO()  # xlrd writes what it finds odd
     options: dict[str, Any] = {"on_demand": True, "formatting_info": True, "logfile": quiet}
+    options["verbosity"] = 1  # it says then which sheets hold no cells
     try:
-        return library.open_workbook(path, **options)
+        book = library.open_workbook(path, **options)
+        book.without_cells = _WITHOUT_CELLS.findall(quiet.getvalue())
+        return book
     except (library.XLRDError, library.compdoc.CompDocError) as error:
         damage = f"{error}"
     if "encrypted" in damage.lower():
         raise ToolExecutionError("the workbook has a password; save it without one")
     book = library.open_workbook(path, ignore_workbook_corruption=True, **options)
+    book.without_cells = []
     note(f"the workbook is damaged ({damage[:100]}) and was read as far as it goes")
     return book
 
@@ -138,6 +155,9 @@ def _value(cell: Any, mode: Any) -> Any:
     if cell.ctype == _NUMBER:
         return int(cell.value) if cell.value.is_integer() else cell.value
     if cell.ctype == _DATE:
+        if cell.value < 0:
+            tell_early()
+            return cell.value
         try:
             moment = xlrd.xldate.xldate_as_datetime(cell.value, mode)
         except (OverflowError, ValueError):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import re
 import warnings
+import zipfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from delf.errors import ToolExecutionError
 from delf.notes import note
 from delf.protocols.formats import Peek
 from delf.values.json_reader import listed
 from delf_confined.office import is_locked, usual_form
-from delf_files.excel.scan import MAX_ROWS, Area, check_archive, check_sheet
+from delf_files.excel.scan import MAX_ROWS, Area, Sheet, check_archive, check_sheet
 from delf_files.forms import LOOKED_AT, form_of
 from delf_files.tables import records_of
 from delf_files.text import decode_if_text
@@ -28,6 +30,7 @@ _BEGINNINGS: Final = {".xls": b"\xd0\xcf\x11\xe0"}
 _NO_DATE: Final = re.compile(
     r"Cell (\w+) is marked as a date but the serial value (\S+) is outside"
 )
+_MUST_COMPUTE: Final = re.compile(rb"<[^<>]*\bfullCalcOnLoad\s*=\s*[\"'](?:1|true)[\"']")
 _ESCAPE: Final = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
@@ -38,6 +41,7 @@ def sheet_names(path: str) -> list[str]:
         ToolExecutionError: When it cannot be read.
     """
     with _opened(path) as book:
+        tell_without_cells([sheet.title for sheet in book.chartsheets])
         return [sheet.title for sheet in book.worksheets]
 
 
@@ -45,7 +49,7 @@ def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
     """The rows of a sheet as records; the first row that is not empty names the columns.
 
     Rows without any value are left out. Columns without a name get one if they hold anything.
-    A formula gives the value that was stored with it, or its text if none was.
+    A formula gives the value that was stored with it, or its text if none was, which is noted.
 
     Raises:
         ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
@@ -63,10 +67,50 @@ def peek(path: str, name: str | None, most: int | None) -> Peek:
         sheet = _sheet(book, name)
         source = usual_form(path)
         found = check_sheet(source, sheet._worksheet_path)  # noqa: SLF001 - no public one
-        with _opened(path, values=False) if found.formulas else nullcontext() as formulas:
+        tell_hidden(sheet.title, is_hidden=sheet.sheet_state != "visible")
+        _tell_formulas(found, source)
+        with _opened(path, values=False) if found.uncomputed else nullcontext() as formulas:
             texts = formulas and formulas[sheet.title]
-            rows = list(itertools.islice(_filled_rows(sheet, texts, found.merged), most))
+            made = _filled_rows(sheet, texts, found, book.epoch)
+            rows = list(itertools.islice(made, most))
     return Peek(rows, len(rows) if most is None or len(rows) < most else found.rows)
+
+
+def tell_without_cells(names: Sequence[str]) -> None:
+    """Note sheets that hold no cells, as those of a chart alone."""
+    if names:
+        note(f"sheets without cells, as of charts, are left out: {', '.join(map(repr, names))}")
+
+
+def tell_hidden(name: str, *, is_hidden: bool) -> None:
+    """Note that a sheet is not shown to people who open the workbook."""
+    if is_hidden:
+        note(f"the sheet {name!r} is hidden")
+
+
+def tell_early() -> None:
+    """Note a date that no program shows, as it would be before the first of its calendar."""
+    note("cells that are dates before 1900, which have negative numbers, came as their numbers")
+
+
+def _tell_formulas(found: Sheet, source: str | IO[bytes]) -> None:
+    """Note formulas whose values no program has computed, or may be old."""
+    if found.uncomputed:
+        row, column = next(iter(found.uncomputed))
+        note(
+            f"formulas that no program has computed came as their text: {len(found.uncomputed):,}, "
+            f"the first in row {row}, column {column + 1}"
+        )
+    if found.computed:
+        with zipfile.ZipFile(source) as archive:
+            names = (name for name in archive.namelist() if name.lower() == "xl/workbook.xml")
+            text = next((archive.read(name) for name in names), b"")
+        if _MUST_COMPUTE.search(text):
+            note(
+                f"the values of {found.computed:,} formulas may be missing or old: the workbook "
+                "asks to be computed when it is opened; a program that computes, such as Excel, "
+                "has to save it once"
+            )
 
 
 @contextmanager
@@ -112,6 +156,8 @@ def _sheet(book: Any, name: str | None) -> Any:
     sheets = book.worksheets
     if name is None and sheets:
         return sheets[0]
+    if not sheets:
+        raise ToolExecutionError("the workbook has no sheet with cells")
     for sheet in sheets:
         if sheet.title == name:
             return sheet
@@ -148,7 +194,7 @@ def _rows(sheet: Any) -> Iterator[Sequence[Any]]:
 
 
 def _filled_rows(
-    sheet: Any, formulas: Any, merged: Sequence[Area]
+    sheet: Any, formulas: Any, found: Sheet, epoch: dt.datetime
 ) -> Iterator[tuple[int, list[Any]]]:
     """The rows with any value, cut after their last one, with their numbers.
 
@@ -156,15 +202,15 @@ def _filled_rows(
     is in each; a number is in the first alone, so that a sum counts it once.
     """
     begins: dict[int, list[Area]] = {}
-    for area_ in merged:
+    for area_ in found.merged:
         begins.setdefault(area_.top, []).append(area_)
     spread: list[tuple[Area, str]] = []
     cells = area = 0
     written = itertools.repeat(()) if formulas is None else _rows(formulas)
     for number, (row, texts) in enumerate(zip(_rows(sheet), written, strict=False), 1):
-        values = [_unescaped(value) for value in row]
+        values = [_plain(value, epoch) for value in row]
         for index, formula in enumerate(texts):
-            if values[index] is None:
+            if values[index] is None and (number, index) in found.uncomputed:
                 text = getattr(formula, "text", formula)  # of an array's formula
                 values[index] = text if isinstance(text, str) else None  # of a what-if table
         if spread or number in begins:
@@ -189,8 +235,11 @@ def _filled_rows(
             yield number, values
 
 
-def _unescaped(value: Any) -> Any:
+def _plain(value: Any, epoch: dt.datetime) -> Any:
     """A cell's value; text without the escapes of XML that a file has in place of a return."""
+    if isinstance(value, dt.datetime) and value < epoch:
+        tell_early()
+        return (value - epoch) / dt.timedelta(days=1)
     if isinstance(value, str) and "_x" in value:
         return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), value)
     return value

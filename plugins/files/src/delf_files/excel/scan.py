@@ -25,15 +25,17 @@ MAX_TEXT: Final = 8 * 32_767
 MAX_ELEMENTS: Final = 500_000
 """Elements that are held at once: of a row or a text, or of all styles."""
 _PIECE: Final = 256 * 1024
-_CELL, _ROW, _TEXT, _FORMULA, _SIZE, _MERGED, _OTHER = range(7)
+_CELL, _ROW, _TEXT, _FORMULA, _VALUE, _SIZE, _MERGED, _OTHER = range(8)
 _KINDS: Final = {
     "c": _CELL,
     "row": _ROW,
     "si": _TEXT,
     "f": _FORMULA,
+    "v": _VALUE,
     "dimension": _SIZE,
     "mergeCell": _MERGED,
 }
+_PLACE: Final = re.compile(r"([A-Z]{1,3})(\d{1,7})")
 _AREA: Final = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7}):\$?([A-Z]{1,3})\$?(\d{1,7})")
 MAX_MERGED: Final = 100_000
 """Merged areas of a sheet; what is beyond has its value in the first cell alone."""
@@ -78,7 +80,8 @@ class Area(NamedTuple):
 class Sheet(NamedTuple):
     """The findings in a sheet."""
 
-    formulas: bool
+    computed: int
+    uncomputed: dict[tuple[int, int], None]
     merged: list[Area]
     rows: int
 
@@ -87,7 +90,8 @@ def check_sheet(source: str | IO[bytes], part: str) -> Sheet:
     """Refuse a sheet that would take much memory.
 
     Returns:
-        Whether it has formulas, which cells were merged, and how many rows are written.
+        How many formulas have a value, which have none, which cells were merged, and how many
+        rows are written.
 
     Raises:
         ToolExecutionError: Naming what is too large.
@@ -95,7 +99,8 @@ def check_sheet(source: str | IO[bytes], part: str) -> Sheet:
     with zipfile.ZipFile(source) as archive, archive.open(part) as stream:
         looked = _Part(only_opening=False)
         looked.read(stream)
-        return Sheet(looked.formulas, looked.merged, looked.rows)
+        looked.end_cell()
+        return Sheet(looked.computed, looked.uncomputed, looked.merged, looked.rows)
 
 
 class _Part:
@@ -107,11 +112,15 @@ class _Part:
     """
 
     def __init__(self, *, only_opening: bool) -> None:
-        self.formulas = False
+        self.computed = 0
+        self.uncomputed: dict[tuple[int, int], None] = {}
+        """The cells whose formula no program has computed: rows from 1, columns from 0."""
         self.merged: list[Area] = []
         self._only_opening = only_opening
         self._kinds: dict[str, int] = {}
         self.rows = 0
+        self._place = (0, -1)
+        self._has_formula = self._has_value = self._in_value = False
         self._cells = self._in_row = self._texts = self._held = self._length = 0
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
@@ -144,7 +153,9 @@ class _Part:
             kind = self._kinds[name] = _KINDS.get(name.rpartition(":")[2], _OTHER)
         self._length = 0
         self._held += 1
+        self._in_value = kind == _VALUE
         if kind == _CELL:
+            self._begin_cell(attributes)
             self._cells += 1
             self._in_row += 1
             if self._in_row > MAX_COLUMNS:
@@ -152,6 +163,9 @@ class _Part:
             if self._cells > MAX_RAW_CELLS:
                 _refuse(f"the sheet has more than {MAX_RAW_CELLS:,} cells, empty ones included")
         elif kind == _ROW:
+            self.end_cell()
+            number = str(attributes.get("r", ""))
+            self._place = (int(number) if number.isdigit() else self._place[0] + 1, -1)
             self.rows += 1
             self._in_row = self._held = 0
             if self.rows > MAX_ROWS:
@@ -162,7 +176,7 @@ class _Part:
             if self._texts > MAX_TEXTS:
                 _refuse(f"the workbook has more than {MAX_TEXTS:,} different texts")
         elif kind == _FORMULA:
-            self.formulas = True
+            self._has_formula = True
         elif kind == _MERGED and len(self.merged) < MAX_MERGED:
             found = _AREA.fullmatch(str(attributes.get("ref", "")))
             if found is not None:
@@ -173,7 +187,25 @@ class _Part:
         if self._held > MAX_ELEMENTS:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
 
+    def _begin_cell(self, attributes: Any) -> None:
+        self.end_cell()
+        found = _PLACE.fullmatch(str(attributes.get("r", "")))
+        row, column = self._place
+        self._place = (int(found[2]), _column(found[1])) if found else (row, column + 1)
+        # A text that is empty is written as a value of no letters.
+        self._has_formula, self._has_value = False, attributes.get("t") == "str"
+
+    def end_cell(self) -> None:
+        """Count the formula of the cell that was read last."""
+        if self._has_formula and self._has_value:
+            self.computed += 1
+        elif self._has_formula:
+            self.uncomputed[self._place] = None
+        self._has_formula = False
+
     def _characters(self, text: str) -> None:
+        if self._in_value and not self._has_value:
+            self._has_value = not text.isspace()
         self._length += len(text)
         if self._length > MAX_TEXT:
             _refuse(f"a text of the workbook has more than {MAX_TEXT:,} characters")

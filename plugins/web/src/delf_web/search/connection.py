@@ -15,6 +15,7 @@ from delf.errors import (
 )
 from delf.llm import LLMConfig
 from delf.network.bodies import ACCEPTED, BodyError, read_body
+from delf.network.proxies import async_transport
 from delf.network.tls import trusted
 from delf.protocols.context import PluginContext
 from delf.protocols.model import ModelContext
@@ -211,11 +212,11 @@ class WebSearch(Connection):
         import httpx
 
         headers = {"User-Agent": "delf", "Accept-Encoding": ACCEPTED, **headers}
-        seconds = self.settings.timeout
+        seconds, way = self.settings.timeout, async_transport(httpx, verify=trusted())
         try:
             async with (
                 asyncio.timeout(seconds),
-                httpx.AsyncClient(verify=trusted(), timeout=seconds, headers=headers) as client,
+                httpx.AsyncClient(transport=way, timeout=seconds, headers=headers) as client,
                 client.stream(method, address, json=body) as response,
             ):
                 content = await read_body(response, _MAX_BYTES)

@@ -1,0 +1,239 @@
+"""Proxies of the environment, which all HTTP clients read in this one way.
+
+``HTTP_PROXY``, ``HTTPS_PROXY`` and ``ALL_PROXY`` name proxies, in capitals or not. ``NO_PROXY``
+lists hosts that need none, as curl reads it: names with the names below them, addresses, networks
+as ``10.0.0.0/8``, each with a port or without; ``*`` for all. The own machine never needs one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Final, Self, cast
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from delf.errors import ConfigurationError, OptionalDependencyError
+
+_PORTS: Final = {"http": 80, "https": 443}
+_SECURE: Final = {"ws": "http", "wss": "https"}
+_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
+_LOGIN: Final = re.compile(r"^([^/]*?://)?[^/]*@")
+_EXAMPLE: Final = "an address is as http://host:3128, or socks5://host:1080 with httpx[socks]"
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy.
+
+    Args:
+        variable: The variable that names it.
+        url: Its address, with a login where it needs one.
+    """
+
+    variable: str
+    url: str
+
+    def __str__(self) -> str:
+        """Return the variable and the address without a login."""
+        shown = _LOGIN.sub(lambda found: found[1] or "", self.url).partition("/?")[0].rstrip("/")
+        return f"the proxy of {self.variable} ({shown})"
+
+    def checked(self, socks: str | None = "socksio", package: str = "httpx[socks]") -> str:
+        """Return its address.
+
+        Args:
+            socks: The module that a client needs for SOCKS; None for a client without SOCKS.
+            package: The package with that module.
+
+        Raises:
+            ConfigurationError: When it is not an address of a proxy, or not for this client.
+            OptionalDependencyError: When it speaks SOCKS, and the module is missing.
+        """
+        url = self.url if "://" in self.url else f"http://{self.url}"
+        try:
+            parts = urlsplit(url)
+            is_address = bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_address, parts = False, urlsplit("")
+        if not is_address or parts.scheme not in _SCHEMES:
+            raise ConfigurationError(f"{self} is not a proxy's address", hint=_EXAMPLE)
+        if not parts.scheme.startswith("socks"):
+            return url
+        if socks is None:
+            raise ConfigurationError(
+                f"{self} is SOCKS, and not spoken here", hint="use a proxy of http://"
+            )
+        if find_spec(socks) is None:
+            raise OptionalDependencyError(
+                f"{self} is SOCKS, and {socks} is missing",
+                package=package,
+                hint=f"pip install '{package}', or use a proxy of http://",
+            )
+        return url
+
+
+class Proxies:
+    """The proxies of the environment as it is now.
+
+    Args:
+        environ: Names in small letters without ``_proxy``, as of :func:`urllib.request.getproxies`;
+            the environment's, or the system's, when None.
+    """
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        found = getproxies() if environ is None else environ
+        self._without = re.split(r"[,\s]+", found.get("no", "").lower())
+        self._named = {
+            scheme: Proxy(f"{name.upper()}_PROXY", found[name])
+            for scheme in _PORTS
+            for name in ("all", scheme)
+            if found.get(name)
+        }
+
+    def __bool__(self) -> bool:
+        """Return True if there is any."""
+        return bool(self._named)
+
+    def of(self, url: str) -> Proxy | None:
+        """Find the proxy that requests for an address go through; None where they need none."""
+        if not self._named:
+            return None
+        parts = urlsplit(url)
+        scheme = _SECURE.get(parts.scheme.lower(), parts.scheme.lower())
+        found = self._named.get(scheme)
+        if found is None or not parts.hostname:
+            return found
+        host = parts.hostname.lower().rstrip(".")
+        port = parts.port or _PORTS[scheme]
+        address = _address(host)
+        if host == "localhost" or host.endswith(".localhost"):
+            return None
+        if address is not None and address.is_loopback:
+            return None
+        is_without = any(_means(entry, host, address, port) for entry in self._without if entry)
+        return None if is_without else found
+
+
+def proxy_for(url: str) -> Proxy | None:
+    """Find the proxy of the environment for an address; None where it needs none."""
+    return Proxies().of(url)
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        found = ipaddress.ip_address(text.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+    return found if found.version == 4 else found.ipv4_mapped or found
+
+
+def _means(entry: str, host: str, address: Any, port: int) -> bool:
+    """Tell whether an entry of ``NO_PROXY`` is about a host."""
+    if entry == "*":
+        return True
+    if "/" in entry or (entry.count(":") > 1 and not entry.startswith("[")):
+        return _is_within(entry, address)
+    name, sign, own = entry.rpartition(":")
+    if sign and own.isdigit():
+        if int(own) != port:
+            return False
+    else:
+        name = entry
+    if (known := _address(name)) is not None:
+        return known == address
+    name = name.removeprefix("*").lstrip(".").rstrip(".")
+    return bool(name) and (host == name or host.endswith(f".{name}"))
+
+
+def _is_within(entry: str, address: Any) -> bool:
+    try:
+        network = ipaddress.ip_network(entry.replace("[", "").replace("]", ""), strict=False)
+    except ValueError:
+        return False
+    return address is not None and address.version == network.version and address in network
+
+
+class _Choice:
+    """Transports of an HTTP library, one for each proxy, made when they are first needed."""
+
+    def __init__(self, library: Any, kind: str, options: Mapping[str, Any]) -> None:
+        self._library = library
+        self._make = getattr(library, kind)
+        self._options = dict(options)
+        self._proxies = Proxies()
+        self._made: dict[Proxy | None, Any] = {}
+
+    def _of(self, request: Any) -> tuple[Any, Proxy | None]:
+        proxy = self._proxies.of(str(request.url))
+        if proxy not in self._made:
+            given = {} if proxy is None else {"proxy": proxy.checked()}
+            self._made[proxy] = self._make(**self._options, **given)
+        return self._made[proxy], proxy
+
+
+def _named(error: Any, proxy: Proxy, request: Any) -> Exception:
+    """Make the same error with the name of the proxy."""
+    return cast("Exception", type(error)(f"{error} (by {proxy})", request=request))
+
+
+class _AsyncTransport(_Choice):
+    async def handle_async_request(self, request: Any) -> Any:
+        transport, proxy = self._of(request)
+        library = self._library
+        try:
+            return await transport.handle_async_request(request)
+        except (library.ConnectError, library.ConnectTimeout, library.ProxyError) as error:
+            if proxy is None:
+                raise
+            raise _named(error, proxy, request) from error
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        for transport in self._made.values():
+            await transport.aclose()
+
+
+class _Transport(_Choice):
+    def handle_request(self, request: Any) -> Any:
+        transport, proxy = self._of(request)
+        library = self._library
+        try:
+            return transport.handle_request(request)
+        except (library.ConnectError, library.ConnectTimeout, library.ProxyError) as error:
+            if proxy is None:
+                raise
+            raise _named(error, proxy, request) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for transport in self._made.values():
+            transport.close()
+
+
+def async_transport(library: Any, **options: Any) -> Any:
+    """Make the transport of an ``AsyncClient``, which chooses the proxy of each request.
+
+    Args:
+        library: httpx, or a module with the same classes.
+        options: Those of its ``AsyncHTTPTransport``, such as ``verify`` and ``limits``.
+    """
+    return _AsyncTransport(library, "AsyncHTTPTransport", options)
+
+
+def transport(library: Any, **options: Any) -> Any:
+    """Make the transport of a ``Client``, as :func:`async_transport`."""
+    return _Transport(library, "HTTPTransport", options)

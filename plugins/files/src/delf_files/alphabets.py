@@ -1,0 +1,94 @@
+"""Encodings of short texts by the alphabets of languages: too little for a statistic of letters.
+
+In ``Kraków, £ódŸ`` no language has a pound in a word; read as Windows-1250, all of it is Polish.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_LATIN: Final = (
+    ("cp1252", "äöüß"),
+    ("cp1252", "àâäçéèêëîïôöùûüÿœæ"),
+    ("cp1252", "áéíóúüñçªº"),
+    ("cp1252", "áàâãçéêíóôõúüªº"),
+    ("cp1252", "àèéìíòóùú"),
+    ("cp1252", "åäöéøæü"),
+    ("cp1252", "áäéèëïíóöúü"),
+    ("cp1250", "ąćęłńóśźż"),
+    ("iso8859-2", "ąćęłńóśźż"),
+    ("cp1254", "çğıöşüâîûİ"),
+    ("cp1250", "áčďéěíňóřšťúůýž"),
+    ("iso8859-2", "áčďéěíňóřšťúůýž"),
+    ("cp1250", "áäčďéíĺľňóôŕšťúýž"),
+    ("iso8859-2", "áäčďéíĺľňóôŕšťúýž"),
+    ("cp1250", "áéíóöőúüű"),
+    ("cp1250", "ăâîşţ"),
+    ("cp1250", "čćđšž"),
+    ("iso8859-2", "čćđšž"),
+    ("cp1257", "ąčęėįšųūž"),
+    ("cp1257", "āčēģīķļņšūž"),
+    ("cp1257", "õäöüšž"),
+    ("cp1252", "áéíóúýþðæö"),
+    ("cp850", "àâäçéèêëîïôöùûüßñáíóúæåø"),
+)
+"""Encodings with the letters beyond ASCII of a language, those of more people first."""
+_SCRIPTS: Final = (
+    ("cp932", "\u3040-\u30ff\u4e00-\u9fff\uff61-\uff9f\u3000-\u303f\uff01-\uff5e"),
+    ("cp1255", "\u05d0-\u05ea\u20aa"),
+    ("cp1253", "\u0384-\u03ce€«»–—’“”"),
+    ("cp1251", "\u0401-\u045f\u0490\u0491№«»–—"),
+    ("cp1256", "\u0600-\u06ff"),
+)
+_RARE: Final = re.compile(r"cp(437|72\d|73\d|775|85\d|86[0-59])|kz-?1048|mac", re.IGNORECASE)
+_NOT_IN_WORDS: Final = re.compile(r"(?<=[^\W\d_])[¡-©«-´¶¸»-¿×÷]+(?=[^\W\d_])|£(?=[^\W\d_])")
+_FRAMES: Final = re.compile("[\u2500-\u259f]")
+_MIXED: Final = re.compile("[a-zа-яёά-ώ][А-ЯЁΑ-Ω]")
+_IN_A_WORD: Final = re.compile(rb"[A-Za-z][\x80-\xff]|[\x80-\xff][A-Za-z]")
+
+
+def is_rare(name: str) -> bool:
+    """Tell whether an encoding is one that hardly anybody has written for decades."""
+    return _RARE.match(name) is not None
+
+
+def latin_encodings(data: bytes) -> Iterator[str]:
+    """Find the encodings in which all letters are of one language that is written with Latin ones.
+
+    Args:
+        data: Lines of a text with more than ASCII.
+    """
+    if not _IN_A_WORD.search(data):
+        return
+    for encoding, letters in _LATIN:
+        alphabet = {*letters, *letters.upper()} - {"Ÿ"}
+        found = _decoded(data, encoding)
+        if found is None or _NOT_IN_WORDS.search(found) or _FRAMES.search(found):
+            continue
+        others = (sign for sign in found if sign > "\x7f" and (sign.isalpha() or _is_control(sign)))
+        if all(sign in alphabet for sign in others):
+            yield encoding
+
+
+def script_encoding(data: bytes) -> str | None:
+    """Find the encoding in which all that is beyond ASCII is of one other script."""
+    for encoding, ranges in _SCRIPTS:
+        found = _decoded(data, encoding)
+        if found is None or _MIXED.search(found):
+            continue
+        if not re.search(rf"[^\x00-\x7f{ranges}]", found):
+            return encoding
+    return None
+
+
+def _decoded(data: bytes, encoding: str) -> str | None:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_control(sign: str) -> bool:
+    return "\x80" <= sign <= "\x9f"

@@ -1,0 +1,36 @@
+"""Encodings of short texts: a few letters are enough where only one language has them."""
+
+import pytest
+
+from delf_files.charsets import guess
+
+SHORT = {
+    "cp1250": [
+        "Łódź", "Kraków, Łódź, Gdańsk", "Zażółć gęślą jaźń", "Książka, 12 zł", "Świętokrzyskie",
+        "Příliš žluťoučký kůň", "jméno;město\nJiří;Plzeň\n", "České Budějovice",
+        "Név;Város\nErdős;Székesfehérvár\n",
+    ],
+    "iso8859-2": ["Łódź", "Wrocław\nPoznań\nŁódź\n", "Książka, 12 zł"],
+    "cp1254": ["İstanbul, Şişli", "ad;şehir\nAyşe;İzmir\nÇağrı;Eskişehir\n", "Günaydın, teşekkürler"],
+    "cp1257": ["Šiauliai", "Vardas;Miestas\nŽygimantas;Panevėžys\n"],
+    "cp1251": ["Иван", "Цена, руб.", "имя;город\nИван;Москва\n"],
+    "koi8-r": ["Иван", "Привет"],
+    "cp866": ["Иван", "Привет, как дела"],
+    "cp1253": ["Αθήνα", "Τιμή: 12 €", "Καλημέρα"],
+    "cp1255": ["שלום", "שם;עיר\nדוד;ירושלים\n"],
+    "cp932": ["東京", "名前,都市\n田中,東京\n", "価格", "こんにちは"],
+    "euc_jp": ["こんにちは", "りんご"],
+    "cp850": ["Müller", "Straße;Größe\nJürgen;Köln\n"],
+    "cp1252": [
+        "mañana", "São Paulo", "Müller", "5 €", "l’été", "œuvre", "Ångström", "Größe in m²", "12 °C",
+        "¿Dónde está?", "señal nº 5", "ÄPFEL", "Müller, José, São Paulo, Ærø",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"), [(name, text) for name, texts in SHORT.items() for text in texts]
+)
+def test_short_text_is_read_as_it_was_written(encoding, text):
+    data = text.encode(encoding)
+    assert data.decode(guess(data)[0]) == text
