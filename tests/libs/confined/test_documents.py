@@ -100,3 +100,54 @@ def test_empty_and_locked_docx_say_so(tmp_path) -> None:
     )
     with pytest.raises(ToolExecutionError, match="has a password"):
         list(docx_lines(str(tmp_path / "b.docx"), "b.docx"))
+
+
+CHOICE = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+
+
+def run(text: str) -> str:
+    return f"<w:r><w:t>{text}</w:t></w:r>"
+
+
+BOX = f"<w:txbxContent><w:p>{run('in a box')}</w:p></w:txbxContent>"
+ALTERNATIVES = (
+    f'<w:r><c:AlternateContent xmlns:c="{CHOICE}"><c:Choice>{BOX}</c:Choice>'
+    f"<c:Fallback>{BOX}</c:Fallback></c:AlternateContent></w:r>"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        (
+            f"<w:p>{run('before')}{ALTERNATIVES}</w:p>",
+            ["before", "in a box"],
+        ),
+        (f"<w:p>{run('26')}<w:r><w:noBreakHyphen/></w:r>{run('jährig')}</w:p>", ["26-jährig"]),
+        (f"<w:p><w:moveFrom>{run('x')}</w:moveFrom><w:moveTo>{run('x')}</w:moveTo></w:p>", ["x"]),
+        (f"<w:p><w:del><w:r><w:delText>x</w:delText></w:r></w:del>{run('y')}</w:p>", ["y"]),
+        ('<w:p><w:r><w:sym w:font="Symbol" w:char="00AE"/></w:r></w:p>', ["®"]),
+        (f"<w:p>{run('a')}<w:r><w:tab/></w:r>{run('b')}</w:p>", ["a\tb"]),
+        (f"<w:sdt><w:sdtContent><w:p>{run('x')}</w:p></w:sdtContent></w:sdt>", ["x"]),
+    ],
+)
+def test_each_text_of_a_document_is_there_once(tmp_path, body, lines) -> None:
+    path = docx(tmp_path / "a.docx", USUAL, body)
+    assert list(docx_lines(path, "a.docx")) == lines
+
+
+def test_document_under_a_numbered_name_and_its_footnotes(tmp_path) -> None:
+    path = tmp_path / "a.docx"
+    relation = (
+        '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+        '<Relationship Id="rId1" Target="/word/document2.xml" Type="http://schemas.'
+        'openxmlformats.org/officeDocument/2006/relationships/officeDocument"/></Relationships>'
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("_rels/.rels", relation)
+        text = f'<w:document xmlns:w="{USUAL}"><w:body><w:p>{run("x")}</w:p></w:body></w:document>'
+        archive.writestr("word/document2.xml", text)
+        archive.writestr("word/footnotes.xml", f'<w:x xmlns:w="{USUAL}">{run("below")}</w:x>')
+    with notes_of_call() as notes:
+        assert list(docx_lines(str(path), "a.docx")) == ["x"]
+    assert list(notes) == ["a.docx: its footnotes are not in the text"]

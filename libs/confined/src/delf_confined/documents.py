@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterator
 from typing import IO, Any, Final, NamedTuple
@@ -13,6 +14,20 @@ from delf_confined.office import is_locked, usual_form
 
 _WORD: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _BODY: Final = "word/document.xml"
+_MAIN: Final = "/relationships/officeDocument"
+_RELATIONSHIP: Final = "{http://schemas.openxmlformats.org/package/2006/relationships}Relationship"
+_SYMBOL: Final = re.compile("[0-9A-Fa-f]{4}")
+_OTHER_FORM: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_MARKS: Final = {
+    f"{_WORD}tab": "\t",
+    f"{_WORD}ptab": "\t",
+    f"{_WORD}br": "\n",
+    f"{_WORD}cr": "\n",
+    f"{_WORD}noBreakHyphen": "-",
+}
+_NO_TEXT: Final = (_OTHER_FORM, *(f"{_WORD}{tag}" for tag in ("p", "tabs", "del", "moveFrom")))
+"""Elements in a paragraph whose text is not of it: stops, what was deleted, or stands elsewhere."""
+_NOTES: Final = ("footnotes", "endnotes", "comments")
 _LARGEST: Final = 256_000_000
 """Bytes of the text of a .docx, unpacked."""
 
@@ -89,8 +104,10 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
     if is_locked(path):
         raise ToolExecutionError(f"{name} has a password; save it without one")
     try:
-        with zipfile.ZipFile(usual_form(path)) as archive, archive.open(_BODY) as part:
-            content = part.read(_LARGEST + 1)
+        with zipfile.ZipFile(usual_form(path)) as archive:
+            with archive.open(_body_of(archive)) as part:
+                content = part.read(_LARGEST + 1)
+            _tell_left_out(archive, name)
         if len(content) > _LARGEST:
             raise ToolExecutionError(f"{name} has more than {_LARGEST:,} bytes of text")
         # No entity is expanded without a bound: expat has its own, and the child's memory has one.
@@ -110,13 +127,48 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
             yield from _paragraphs(block)
 
 
+def _body_of(archive: zipfile.ZipFile) -> str:
+    """The name of the part with the text, which some programs number."""
+    try:
+        found = ET.fromstring(archive.read("_rels/.rels"))  # noqa: S314 - as of the text
+    except (KeyError, ET.ParseError):
+        return _BODY
+    for each in found.iter(_RELATIONSHIP):
+        if each.get("Type", "").endswith(_MAIN):
+            return each.get("Target", _BODY).lstrip("/")
+    return _BODY
+
+
+def _tell_left_out(archive: zipfile.ZipFile, name: str) -> None:
+    """Note footnotes and the like, which are not in the text."""
+    names = set(archive.namelist())
+    found = [
+        kind
+        for kind in _NOTES
+        if f"word/{kind}.xml" in names and b"<w:t" in archive.read(f"word/{kind}.xml")[:_LARGEST]
+    ]
+    if found:
+        note(f"{name}: its {' and '.join(found)} are not in the text")
+
+
 def _paragraphs(block: ET.Element) -> Iterator[str]:
-    return (_text(paragraph) for paragraph in block.iter(f"{_WORD}p"))
+    """The text of each paragraph; that of boxes in it, such as captions, comes below."""
+    if block.tag == f"{_WORD}p":
+        yield "".join(_pieces(block)).strip()
+    for part in block:
+        if part.tag != _OTHER_FORM:
+            yield from _paragraphs(part)
 
 
-def _text(paragraph: ET.Element) -> str:
-    marks = {f"{_WORD}tab": "\t", f"{_WORD}br": "\n", f"{_WORD}cr": "\n"}
-    return "".join(
-        (part.text or "") if part.tag == f"{_WORD}t" else marks.get(part.tag, "")
-        for part in paragraph.iter()
-    ).strip()
+def _pieces(block: ET.Element) -> Iterator[str]:
+    """The text of a paragraph piece by piece, without that of paragraphs within it."""
+    for part in block:
+        if part.tag == f"{_WORD}t":
+            yield part.text or ""
+        elif part.tag == f"{_WORD}sym":
+            code = part.get(f"{_WORD}char", "")
+            yield chr(int(code, 16)) if _SYMBOL.fullmatch(code) else ""
+        elif part.tag in _MARKS:
+            yield _MARKS[part.tag]
+        elif part.tag not in _NO_TEXT:
+            yield from _pieces(part)
