@@ -68,7 +68,8 @@ def test_the_tools_part_of_a_prompt_is_small(count: int) -> None:
 
 
 def test_a_script_whose_tool_was_left_out_finds_it() -> None:
-    look = "print(await find_tools('archive the contract of department 1491'))\nrerun()"
+    words = "archive the contract of department 1491"
+    look = f"rerun(await find_tools('{words}'), 'archive it')"
     call = "print((await shop.archive_contract_19('C-7'))[0])"
     model = ScriptedModel().says(f"```python\n{look}\n```").says(f"```python\n{call}\n```")
     with agent_with(1500, model) as agent:

@@ -36,7 +36,7 @@ def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
     more = f"{choice.left_out} more tools may be called. " if choice.left_out else ""
     summary = (
         f"{more}Gives the whole stub of a tool by its name, or stubs of those that fit some words; "
-        "print them and rerun()"
+        'read them first, as rerun(await find_tools("a, b"), "what is left")'
     )
     made = tool(name=FIND_TOOLS, description=summary, effect="read", confirm=False)
     return (made(find_tools),)

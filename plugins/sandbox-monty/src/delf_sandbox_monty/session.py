@@ -29,8 +29,9 @@ from delf.values.encoding import TooLargeError, UnsupportedValueError, check_siz
 from delf.values.sizes import is_large
 from delf_sandbox.budget import Budget
 from delf_sandbox.folders import remove_folder, used_space
+from delf_sandbox.guest.arguments import ADD_FILE, RERUN, OwnFunction
 from delf_sandbox.guest.names import taken_note
-from delf_sandbox.guest.output import FileSender, LimitReachedError
+from delf_sandbox.guest.output import NOT_GIVEN, FileSender, LimitReachedError
 from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.modules import modules_of
 from delf_sandbox.wire import size_in_memory
@@ -294,8 +295,8 @@ class MontySession:
         from pydantic_monty import ClassInstance
 
         names: dict[str, Any] = {
-            "add_to_output_files": self._add_file,
-            "rerun": self._ask_rerun,
+            "add_to_output_files": OwnFunction(ADD_FILE, self._add_file),
+            "rerun": OwnFunction(RERUN, self._ask_rerun),
         }
         for name, methods in self._tools.items():
             if not methods:
@@ -413,11 +414,11 @@ class MontySession:
             clean = text.encode("utf-8", "replace").decode("utf-8")
             self._loop.call_soon_threadsafe(host.printed, clean)
 
-    def _add_file(self, name: Any, *content: Any, **named: Any) -> None:
+    def _add_file(self, name: Any, content: Any = NOT_GIVEN) -> None:
         """``add_to_output_files``. Called in a thread of the pool."""
-        given = [*content, *named.values()]
+        given = () if content is NOT_GIVEN else (plain(_path(content), self._copied_bytes),)
         try:
-            self._files(_path(name), *(plain(_path(part), self._copied_bytes) for part in given))
+            self._files(_path(name), *given)
         except LimitReachedError as error:
             self._over(error.limit, error.message)
             raise KeyboardInterrupt from None

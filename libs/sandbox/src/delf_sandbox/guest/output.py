@@ -138,7 +138,7 @@ class Printer(io.TextIOBase):
                 self._send(text[start : start + _PIECE_CHARS], at_once)
 
 
-_NOT_GIVEN: Any = object()
+NOT_GIVEN: Any = object()
 
 
 class FileSender:
@@ -158,7 +158,7 @@ class FileSender:
         self._count = 0
         self._send = send
 
-    def __call__(self, name: Any, content: Any = _NOT_GIVEN) -> Nothing:
+    def __call__(self, name: Any, content: Any = NOT_GIVEN) -> Nothing:
         """Hand a file over; it may be awaited or not.
 
         Without content, it is a file that the script wrote.
@@ -166,9 +166,9 @@ class FileSender:
         scratch = self.scratch
         written = None if scratch is None else _written(scratch, name, content)
         if scratch is not None and written is not None:
-            is_named = content is not _NOT_GIVEN and content != name
+            is_named = content is not NOT_GIVEN and content != name
             return self._hand_over(name if is_named else written, scratch.read(written))
-        if content is _NOT_GIVEN:
+        if content is NOT_GIVEN:
             raise TypeError(
                 f"add_to_output_files(name, content): there is no file {str(name)[:200]!r}, and "
                 "no content was given"
@@ -211,7 +211,7 @@ class FileSender:
 
 def _written(scratch: Scratch, name: Any, content: Any) -> str | None:
     """The file that the script wrote and means, if one is."""
-    if content is _NOT_GIVEN or (isinstance(content, str) and content == name):
+    if content is NOT_GIVEN or (isinstance(content, str) and content == name):
         return scratch.find(name)
     if isinstance(content, Path):
         return scratch.find(content)

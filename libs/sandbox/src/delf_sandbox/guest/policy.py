@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, cast
 
+from delf_sandbox.guest.arguments import OwnFunction
 from delf_sandbox.guest.stand_ins import leave
 
 _REFUSED = {
@@ -56,9 +57,9 @@ def make_builtins(
     names = {name: value for name, value in vars(builtins).items() if name not in _REMOVED}
     for name, instead in _REFUSED.items():
         names[name] = _refused(name, instead)
-    names["open"] = open_file
+    names["open"] = OwnFunction("open(file, mode)", open_file)
     names["__import__"] = _importer(modules, stand_ins)
-    names["exit"] = names["quit"] = leave
+    names["exit"] = names["quit"] = OwnFunction("exit(code)", leave)
     return names
 
 

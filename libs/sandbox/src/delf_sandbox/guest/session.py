@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from delf.values.encoding import dumps, loads
 from delf_sandbox.guest import records
+from delf_sandbox.guest.arguments import ADD_FILE, RERUN, OwnFunction
 from delf_sandbox.guest.calls import (
     EXCEPTIONS,
     SCRIPT_NAME,
@@ -199,8 +200,8 @@ class GuestSession:
                 else ToolFunction(self._caller, name)
             )
         self._names = {**EXCEPTIONS, **self._tools, **self._waiting.names}
-        self._names["add_to_output_files"] = self._files
-        self._names["rerun"] = self._ask_rerun
+        self._names["add_to_output_files"] = OwnFunction(ADD_FILE, self._files)
+        self._names["rerun"] = OwnFunction(RERUN, self._ask_rerun)
         self._names["asyncio"] = asyncio
         modules, stand_ins = spec["modules"], self._stand_ins
         self._known = Known(

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from typing import Any, NoReturn, cast
 
+from delf_sandbox.guest.arguments import OwnFunction
+
 _OS = (
     *("path", "sep", "linesep", "name", "curdir", "pardir", "extsep", "altsep", "pathsep"),
     *("getcwd", "listdir", "scandir", "walk", "makedirs", "mkdir", "remove", "unlink", "rename"),
@@ -66,11 +68,11 @@ def make_modules(output: Any, wait: Callable[[Any], Any]) -> dict[str, types.Mod
     """
     os_module = _part("os", os, _OS)
     os_module.environ = {}
-    os_module.getenv = _getenv
+    os_module.getenv = OwnFunction("getenv(key, default)", _getenv)
     sys_module = _part("sys", sys, _SYS)
     sys_module.stdout = sys_module.stderr = output
     sys_module.argv, sys_module.path, sys_module.modules = ["script.py"], [], {}
-    sys_module.exit = leave
+    sys_module.exit = OwnFunction("exit(code)", leave)
     sys_module.setrecursionlimit = _nothing
     inspect_module = _part("inspect", inspect, _INSPECT)
     shutil_module = _part("shutil", shutil, _SHUTIL)
@@ -116,7 +118,8 @@ def _nothing(*_: object, **__: object) -> None:
     """There is nothing to do."""
 
 
-def _getenv(_key: str, default: Any = None) -> Any:
+def _getenv(key: str, default: Any = None) -> Any:
+    del key  # there is no environment
     return default
 
 

@@ -8,9 +8,10 @@ import inspect
 import sys
 import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from delf_sandbox.guest import nodes
+from delf_sandbox.guest.arguments import OwnFunction
 from delf_sandbox.guest.calls import ToolCall, ToolFunction, ToolNamespace
 from delf_sandbox.guest.loop import GuestLoop
 
@@ -232,6 +233,19 @@ class _AsyncContext:
         return _type_of(self._manager).__exit__(self._manager, *error)
 
 
+_USAGES: Final = (
+    "gather(*awaitables)",
+    "wait(awaitables, timeout=…, return_when=…)",
+    "wait_for(fut, timeout)",
+    "shield(arg)",
+    "as_completed(awaitables, timeout=…)",
+    "run(main)",
+    "to_thread(func, *args, **kwargs)",
+    "ensure_future(coro_or_future)",
+)
+"""The functions of asyncio that take more than a coroutine here."""
+
+
 class Tolerant:
     """Functions of asyncio that take what scripts give them: lists, results, functions.
 
@@ -248,9 +262,9 @@ class Tolerant:
         """Take the place of the real ones."""
         module: Any = asyncio
         self._loop.install(self.coroutine)
-        for name in ("gather", "wait", "wait_for", "shield", "as_completed", "run", "to_thread"):
-            setattr(module, name, getattr(self, name))
-        module.ensure_future = self.future
+        for usage in _USAGES:
+            name = usage.partition("(")[0]
+            setattr(module, name, OwnFunction(usage, getattr(self, name)))
         module.Runner = self._runner
         module.new_event_loop = self._new_loop
         module.set_event_loop = _nothing
@@ -269,11 +283,11 @@ class Tolerant:
             given = later_of(given)()
         return given if inspect.iscoroutine(given) else settled(given)
 
-    def future(self, given: Any, **_options: Any) -> asyncio.Future[Any]:
+    def ensure_future(self, coro_or_future: Any, **_options: Any) -> asyncio.Future[Any]:
         """A future or task that gives what was given, or what that gives."""
-        if asyncio.isfuture(given):
-            return given
-        return self._loop.create_task(self.coroutine(given))
+        if asyncio.isfuture(coro_or_future):
+            return coro_or_future
+        return self._loop.create_task(self.coroutine(coro_or_future))
 
     def _futures(self, given: tuple[Any, ...]) -> list[asyncio.Future[Any]]:
         if len(given) == 1 and not inspect.isawaitable(given[0]) and _is_many(given[0]):
@@ -281,7 +295,7 @@ class Tolerant:
         made: dict[int, asyncio.Future[Any]] = {}
         for item in given:
             if id(item) not in made or not inspect.isawaitable(item):
-                made[id(item)] = self.future(item)
+                made[id(item)] = self.ensure_future(item)
         return [made[id(item)] for item in given]
 
     def gather(self, *given: Any, **options: Any) -> Any:
@@ -293,20 +307,20 @@ class Tolerant:
         self.left += pending
         return done, pending
 
-    async def wait_for(self, given: Any, timeout: float | None = None) -> Any:
-        return await _wait_for(self.future(given), timeout)
+    async def wait_for(self, fut: Any, timeout: float | None = None) -> Any:
+        return await _wait_for(self.ensure_future(fut), timeout)
 
-    def shield(self, given: Any) -> Any:
-        return _shield(self.future(given))
+    def shield(self, arg: Any) -> Any:
+        return _shield(self.ensure_future(arg))
 
     def as_completed(self, *given: Any, timeout: float | None = None) -> Any:
         return _as_completed(self._futures(given), timeout=timeout)
 
-    def run(self, given: Any, **_options: Any) -> Any:
-        return self._loop.block(self.coroutine(given))
+    def run(self, main: Any, **_options: Any) -> Any:
+        return self._loop.block(self.coroutine(main))
 
-    async def to_thread(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        return await settle(later_of(function)(*args, **kwargs))
+    async def to_thread(self, func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return await settle(later_of(func)(*args, **kwargs))
 
 
 class _Runner:

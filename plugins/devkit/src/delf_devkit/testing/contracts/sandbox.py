@@ -139,6 +139,28 @@ match total:
             assert run.host.text == ""
             assert done(await run("n")).value == 3
 
+    async def test_wrong_arguments_are_told_by_the_names_of_the_script(
+        self, backend: SandboxBackend
+    ) -> None:
+        """Without the name of any code behind, and with what to write."""
+        wrong = {
+            "rerun()": "rerun(context, remaining)",
+            "rerun('found')": "rerun(context, remaining)",
+            "rerun('a', 'b', [], 4)": "rerun(context, remaining)",
+            "rerun(text='a', remaining='b')": "rerun(context, remaining)",
+            "add_to_output_files()": "add_to_output_files(name, content)",
+            "add_to_output_files('a', 'b', 'c')": "add_to_output_files(name, content)",
+            "add_to_output_files(path='a', content='b')": "add_to_output_files(name, content)",
+        }
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            for code, usage in wrong.items():
+                outcome = failed(await run(code))
+                assert outcome.kind == "TypeError", outcome
+                assert usage in outcome.message
+                assert "_" not in outcome.message.replace("add_to_output_files", "")
+                assert "Session" not in outcome.message
+
     # -- files --------------------------------------------------------------------------
 
     async def test_files_are_handed_over(self, backend: SandboxBackend) -> None:

@@ -1,0 +1,37 @@
+"""Functions of the sandbox that scripts call, with errors in the words of the script."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+RERUN = "rerun(context, remaining)"
+ADD_FILE = "add_to_output_files(name, content)"
+
+
+class OwnFunction:
+    """A function as scripts know it.
+
+    Wrong arguments raise ``TypeError`` with its usage, and not with the name of the code behind.
+
+    Args:
+        usage: The name and the arguments, as ``rerun(context, remaining)``.
+        function: Called with the arguments; its parameters have the names that scripts use.
+    """
+
+    def __init__(self, usage: str, function: Callable[..., Any]) -> None:
+        self._usage = usage
+        self._function = function
+        self._signature = inspect.signature(function)
+        self.__name__ = self.__qualname__ = usage.partition("(")[0]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{error}; write {self._usage}") from None
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<function {self._usage}>"
