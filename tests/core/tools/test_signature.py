@@ -63,6 +63,10 @@ class Defaults:
     c: str = field(init=False, default="")
 
 
+def wide(count, inner):
+    return TypedDict("Wide", {f"k{number}": inner for number in range(count)})
+
+
 class Point(NamedTuple):
     x: int
     y: str
@@ -93,7 +97,7 @@ Key = NewType("Key", str)
         (typing.Optional[str], "str | None"),  # noqa: UP045
         (typing.Union[int, str], "int | str"),  # noqa: UP007
         (Literal["open", 3], "Literal['open', 3]"),
-        (Literal[tuple(range(14))], "Literal[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...]"),
+        (Literal[tuple(range(100))], f"Literal[{', '.join(map(str, range(100)))}]"),
         (Status, "Literal['open', 'closed']"),
         (Annotated[int, pydantic.Field(gt=0)], "int"),
         (Key, "str"),
@@ -105,7 +109,7 @@ Key = NewType("Key", str)
         (Plain, '{?"id": int}'),
         (list[Ticket], 'list[{"id": int, "row": {"id": int, ?"note": str}}]'),
         (Model, '{"x": int, "when": date | None}'),
-        (Point, "tuple[int, str]"),
+        (Point, '{"x": int, "y": str}'),
         ("Unresolved", "Unresolved"),
     ],
     ids=str,
@@ -114,8 +118,10 @@ def test_types_in_stub_notation(hint, text):
     assert type_text(hint) == text
 
 
-def test_records_are_written_down_to_three_levels():
-    assert type_text(Deep) == '{"down": {"down": {"down": dict}}}'
+def test_records_are_written_as_deep_as_there_is_room():
+    assert type_text(Deep) == '{"down": {"down": {"down": {"down": int}}}}'
+    assert len(type_text(wide(40, wide(40, wide(40, int))))) < 6_000
+    assert type_text(wide(2, wide(40, wide(40, int)))).count('"k0"') == 3
 
 
 def test_a_record_within_itself_is_written_once():

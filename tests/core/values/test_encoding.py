@@ -129,11 +129,12 @@ class Pair(NamedTuple):
         ({"a": 1}.keys(), ["a"]),
         ({"a": 1}.values(), [1]),
         (range(3), [0, 1, 2]),
-        (Pair(1, 2), (1, 2)),
+        (Pair(1, 2), {"a": 1, "b": 2}),
+        ({Pair(1, 2): Pair(3, 4)}, {(1, 2): {"a": 3, "b": 4}}),
         (bytearray(b"x"), b"x"),
         (memoryview(b"x"), b"x"),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_richer_values_become_plain_ones(value, plain):
     back = loads(dumps(value))

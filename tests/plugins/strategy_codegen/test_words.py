@@ -45,6 +45,19 @@ def test_the_beginning_is_the_same_byte_for_byte(delf_host, scripted_model):
     assert first[0].role == "system"
 
 
+def test_the_rules_say_what_a_second_look_sees_and_what_the_answer_keeps():
+    rules = " ".join(script_rules("").split())
+    assert "end with rerun(context, remaining)" in rules
+    assert "the next script with that context" in rules
+    assert "prints stay in the answer" in rules
+    assert "({sheet: dicts} for several)" in rules
+
+
+def test_approvals_are_told_of_where_there_are_any():
+    assert "ApprovalRejected" not in script_rules('async def f():  """Read."""')
+    assert "ApprovalRejected" in script_rules('async def f():  """Pay. [asks]"""')
+
+
 def test_there_may_be_no_tools_and_further_libraries():
     assert "There are none" in script_rules("")
     assert "standard modules and pandas can be imported" in script_rules("", ("pandas",))

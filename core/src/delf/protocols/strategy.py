@@ -43,6 +43,7 @@ class ToolDescription:
         built_in: Whether it is always shown, as a reader of input files.
         full_types: Makes the parameters and the result with whole types, where those here were
             shortened.
+        returns_doc: The description of the result.
     """
 
     name: str
@@ -57,6 +58,7 @@ class ToolDescription:
     tags: tuple[str, ...] = ()
     built_in: bool = False
     full_types: Callable[[], FullTypes] | None = None
+    returns_doc: str = ""
 
     @property
     def method(self) -> str:

@@ -72,6 +72,7 @@ class Action:
             for, as the sender of a message. None where it vouches for nobody.
         full_types: Makes the parameters and the result with whole types, where those here were
             shortened; called when a prompt has room for them, or a script looks for them.
+        returns_doc: The description of the result.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
         signature: ``(statement: str, limit: int = 100) -> list[dict]``.
     """
@@ -97,6 +98,7 @@ class Action:
     egress: bool = False
     author: str | None = None
     full_types: Callable[[], FullTypes] | None = None
+    returns_doc: str = ""
     is_async: bool = field(init=False)
     signature: str = field(init=False)
 
@@ -118,7 +120,7 @@ class Action:
             self.permission,
             self.summary,
             [[p.name, p.type_text, p.default_text, p.doc] for p in self.parameters],
-            self.returns,
+            [self.returns, self.returns_doc],
             None if self.schema is None else self.schema(),
             self.version,
         ]
@@ -316,6 +318,7 @@ def action_from_function(
         summary=summary or signature.summary or final.replace("_", " "),
         parameters=signature.parameters,
         returns=signature.returns,
+        returns_doc=signature.returns_doc,
         validate=validator,
         call=call or function,
         handle_error=handle_error,

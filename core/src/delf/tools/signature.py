@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import enum
 import inspect
 import keyword
 import logging
 import re
-import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from delf.errors import ToolDefinitionError, ToolRefusedError
 from delf.records import dataclass
 from delf.tools.context import CallContext
+from delf.tools.docstrings import read_docstring
+from delf.tools.hints import doc_of, notes_of, plain_default, type_text
+from delf.tools.type_texts import shorten
 
 _log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-_MAX_DEPTH = 3
-_MAX_LITERALS = 12
+_EXPECTED = 400
+"""The characters of a type in an error, unless it has more keys than fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,7 @@ class Signature:
 
     parameters: tuple[Parameter, ...]
     returns: str
+    returns_doc: str
     summary: str
     doc: str
     hints: Mapping[str, Any]
@@ -100,23 +102,27 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
         raise ToolDefinitionError(f"{where} takes the call's context twice")
     listed = [item for item in listed if item.name not in contexts]
     doc = inspect.getdoc(function) or ""
-    docs = parameter_docs(doc)
+    told = read_docstring(doc)
     parameters: list[Parameter] = []
     for item in listed:
         _check_parameter(item, where)
         default = None if item.default is item.empty else _default_text(item.default)
+        hint = hints.get(item.name, Any)
+        texts = (told.parameters.get(item.name, ""), doc_of(hint), notes_of(hint, given=True))
         parameters.append(
             Parameter(
                 name=item.name,
-                type_text=type_text(hints.get(item.name, Any), given=True),
+                type_text=type_text(hint, given=True),
                 default_text=default,
-                doc=docs.get(item.name, ""),
+                doc=_joined(*texts),
             )
         )
+    result = hints.get("return", Any)
     return Signature(
         parameters=tuple(parameters),
-        returns=type_text(hints["return"]) if "return" in hints else "Any",
-        summary=_first_paragraph(doc),
+        returns=type_text(result),
+        returns_doc=_joined(told.returns, doc_of(result), notes_of(result)),
+        summary=" ".join(told.summary.split("\n\n", 1)[0].split()),
         doc=doc,
         hints={item.name: hints.get(item.name, Any) for item in listed},
         defaults={i.name: i.default for i in listed if i.default is not i.empty},
@@ -161,145 +167,15 @@ def _check_parameter(item: inspect.Parameter, where: str) -> None:
         )
 
 
+def _joined(*texts: str) -> str:
+    """Texts of several sources in one line, each once."""
+    kept = list(dict.fromkeys(filter(None, texts)))
+    return "; ".join([*(text.rstrip(".") for text in kept[:-1]), *kept[-1:]])
+
+
 def _default_text(value: Any) -> str:
-    if isinstance(value, enum.Enum):
-        value = value.value
-    text = repr(value)
+    text = repr(plain_default(value))
     return text if len(text) <= 40 and "<" not in text else "..."
-
-
-def _first_paragraph(doc: str) -> str:
-    return " ".join(doc.split("\n\n", 1)[0].split())
-
-
-def parameter_docs(doc: str) -> dict[str, str]:
-    """Read the ``Args:`` section of a Google-style docstring, by parameter."""
-    found: dict[str, str] = {}
-    inside, current = False, ""
-    for line in doc.splitlines():
-        stripped = line.strip()
-        if stripped in ("Args:", "Arguments:", "Parameters:"):
-            inside = True
-        elif inside and stripped and not line.startswith((" ", "\t")):
-            break
-        elif inside and stripped:
-            name, colon, text = stripped.partition(":")
-            name = name.split("(")[0].strip()
-            if colon and name.isidentifier():
-                current = name
-                found[current] = text.strip()
-            elif current:
-                found[current] = f"{found[current]} {stripped}"
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A place in a type: the records around, and whether scripts write it."""
-
-    given: bool
-    around: tuple[Any, ...] = ()
-
-
-def type_text(hint: Any, *, given: bool = False) -> str:
-    """A type in compact stub notation, as ``list[{"id": int, ?"name": str}]``.
-
-    Records (TypedDict, dataclass, pydantic model) are written as their fields, down to
-    three levels; enums as the Literal of their values; named tuples as tuples.
-
-    Args:
-        hint: The type.
-        given: Whether scripts write values of it, and so may leave out what has a default.
-    """
-    return _text(hint, _Place(given))
-
-
-def _text(hint: Any, place: _Place) -> str:
-    if hint is None or hint is type(None):
-        return "None"
-    if hint is Any or hint is inspect.Parameter.empty:
-        return "Any"
-    if isinstance(hint, str):
-        return hint
-    origin = typing.get_origin(hint)
-    if origin is not None:
-        return _generic_text(origin, typing.get_args(hint), place)
-    supertype = getattr(hint, "__supertype__", None)
-    if supertype is not None:
-        return _text(supertype, place)
-    if isinstance(hint, type):
-        return _class_text(hint, place)
-    return getattr(hint, "__name__", None) or str(hint).replace("typing.", "")
-
-
-def _generic_text(origin: Any, args: tuple[Any, ...], place: _Place) -> str:
-    if origin is typing.Annotated or origin in (typing.Required, typing.NotRequired):
-        return _text(args[0], place)
-    if origin in (typing.Union, types.UnionType):
-        return " | ".join(dict.fromkeys(_text(arg, place) for arg in args))
-    if origin is typing.Literal:
-        return _literal_text(args)
-    name = getattr(origin, "__name__", str(origin))
-    if name in ("Callable", "AsyncIterator", "Iterator", "Generator"):
-        return name
-    shown = [("..." if arg is Ellipsis else _text(arg, place)) for arg in args]
-    names = {"Sequence": "list", "Iterable": "list", "Mapping": "dict", "MutableMapping": "dict"}
-    return f"{names.get(name, name)}[{', '.join(shown)}]"
-
-
-def _literal_text(values: tuple[Any, ...]) -> str:
-    if len(values) > _MAX_LITERALS:
-        shown = ", ".join(repr(value) for value in values[:_MAX_LITERALS])
-        return f"Literal[{shown}, ...]"
-    return f"Literal[{', '.join(repr(value) for value in values)}]"
-
-
-def _class_text(hint: type[Any], place: _Place) -> str:
-    if issubclass(hint, enum.Enum):
-        return _literal_text(tuple(member.value for member in hint))
-    names: tuple[str, ...] | None = getattr(hint, "_fields", None)
-    if names is not None and tuple in hint.__mro__:
-        kinds = typing.get_type_hints(hint)
-        return f"tuple[{', '.join(_text(kinds.get(name, Any), place) for name in names)}]"
-    fields = _record_fields(hint, given=place.given)
-    if fields is None:
-        return hint.__name__
-    if hint in place.around or len(place.around) >= _MAX_DEPTH:
-        return "dict"
-    inner = _Place(place.given, (*place.around, hint))
-    shown = [
-        f'{"" if required else "?"}"{name}": {_text(field, inner)}'
-        for name, field, required in fields
-    ]
-    return "{" + ", ".join(shown) + "}"
-
-
-def _record_fields(hint: Any, *, given: bool) -> list[tuple[str, Any, bool]] | None:
-    """The fields of a record type as name, type and whether it must be, or always is, there."""
-    required: frozenset[str] | None = getattr(hint, "__required_keys__", None)
-    if required is not None:  # a TypedDict, of typing or of typing_extensions
-        hints = typing.get_type_hints(hint)
-        return [(name, field, name in required) for name, field in hints.items()]
-    if dataclasses.is_dataclass(hint):
-        hints = typing.get_type_hints(hint)
-        shown = [f for f in dataclasses.fields(hint) if f.init or not given]
-        return [(f.name, hints.get(f.name, Any), not given or _is_needed(f)) for f in shown]
-    model_fields = getattr(hint, "model_fields", None)
-    if isinstance(model_fields, dict):
-        items = typing.cast("dict[str, Any]", model_fields).items()
-        return [
-            (
-                str(field.alias or name) if given else name,
-                field.annotation,
-                not given or field.is_required(),
-            )
-            for name, field in items
-        ]
-    return None
-
-
-def _is_needed(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 class ArgumentValidator:
@@ -418,8 +294,13 @@ class ArgumentValidator:
             else:
                 problem = item["msg"].removeprefix("Value error, ")
                 problems.append(f"argument {place!r}: {problem}")
-        shown = ", ".join(str(parameter) for parameter in self._signature.parameters)
+        shown = ", ".join(map(_expected, self._signature.parameters))
         return f"{self._where}: {'; '.join(problems)}. Expected {self._where}({shown})"
+
+
+def _expected(parameter: Parameter) -> str:
+    kind = shorten(parameter.type_text, _EXPECTED, lambda _: False)
+    return str(replace(parameter, type_text=kind))
 
 
 def check_name(name: str, what: str) -> str:

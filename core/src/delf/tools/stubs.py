@@ -27,6 +27,8 @@ _ABOUT: Final = "# and about"
 _IN_VAIN: Final = 40
 """So many stubs that do not fit mean that the budget is used."""
 _ROUNDS: Final = 4
+_DOC: Final = 600
+"""The characters of the text about a parameter or a result."""
 
 
 class Detail(NamedTuple):
@@ -260,10 +262,15 @@ def _text(tool: ToolDescription, detail: Detail, named: Named, results: Results)
     head = f"{indent}async def {tool.method}({shown}) -> {result}:"
     summary = _one_line(tool.summary, detail.summary)
     summary = f"{summary} [asks]" if tool.asks else summary
-    docs = [p for p in parameters if p.doc and (detail.docs or p.required or named(p.name))]
+    docs = [
+        (p.name, p.doc)
+        for p in parameters
+        if p.doc and (detail.docs or p.required or named(p.name))
+    ]
+    docs += [("returns", tool.returns_doc)] if tool.returns_doc and detail.docs else []
     if not docs:
         return f'{head}  """{summary}"""'
-    body = "\n".join(f"{indent}    {p.name}: {_one_line(p.doc)}" for p in docs)
+    body = "\n".join(f"{indent}    {name}: {_one_line(doc, _DOC)}" for name, doc in docs)
     return f'{head}\n{indent}    """{summary}\n{body}"""'
 
 

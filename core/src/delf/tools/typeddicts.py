@@ -1,35 +1,60 @@
-"""Makes ``typing.TypedDict`` acceptable to pydantic on Python 3.11.
+"""Makes types acceptable to pydantic that a signature may have.
 
 Before Python 3.12 pydantic takes the TypedDict of ``typing_extensions`` only, since that of
 ``typing`` loses which keys are required when one inherits from another. Users write what the
 standard library offers; it is translated here, key by key.
+
+A ``Literal`` of members of an enum takes their values, which is what scripts write.
 """
 
 from __future__ import annotations
 
+import enum
 import sys
 import types
 import typing
-from typing import Any
+from typing import Any, Final
 
 import typing_extensions
 
+_QUALIFIERS: Final = (typing.Required, typing.NotRequired, typing_extensions.ReadOnly)
+
 
 def validatable(hint: Any) -> Any:
-    """A type with every ``typing.TypedDict`` in it replaced by one that pydantic takes.
+    """A type in which pydantic takes all that a stub offers.
 
     Args:
         hint: A resolved type hint.
     """
-    return hint if sys.version_info >= (3, 12) else _translate(hint, {})
+    return _translate(hint, {})
+
+
+_TAKES_ALL: Final = sys.version_info >= (3, 12)
+"""Pydantic takes the TypedDict of ``typing``."""
+
+
+def _by_value(hint: Any, members: tuple[Any, ...]) -> Any:
+    """A ``Literal``, with enum members found by their values."""
+    found = {each.value: each for each in members if isinstance(each, enum.Enum)}
+    if not found:
+        return hint
+    from pydantic import BeforeValidator
+
+    def member(value: Any) -> Any:
+        is_known = isinstance(value, (str, int)) and not isinstance(value, enum.Enum)
+        return found.get(value, value) if is_known else value
+
+    return typing.Annotated[hint, BeforeValidator(member)]
 
 
 def _translate(hint: Any, done: dict[Any, Any]) -> Any:
     """One type; ``done`` holds the records that were translated already."""
-    if isinstance(hint, type) and typing.is_typeddict(hint):
+    if not _TAKES_ALL and isinstance(hint, type) and typing.is_typeddict(hint):
         return _translate_record(hint, done)
     origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if not args or origin is typing.Literal:
+    if origin is typing.Literal:
+        return _by_value(hint, args)
+    if not args:
         return hint
     if origin is typing.Annotated:
         inner = _translate(args[0], done)
@@ -52,11 +77,14 @@ def _translate_record(record: Any, done: dict[Any, Any]) -> Any:
     required: frozenset[str] = record.__required_keys__
     fields: dict[str, Any] = {}
     for name, hint in hints.items():
-        qualifier = typing.get_origin(hint)
         # In a module whose annotations are texts, the class has not read them.
-        qualified = qualifier in (typing.Required, typing.NotRequired)
-        is_required = qualifier is typing.Required if qualified else name in required
-        inner = typing.get_args(hint)[0] if qualified else hint
+        inner, qualified = hint, set[Any]()
+        while (qualifier := typing.get_origin(inner)) in _QUALIFIERS:
+            qualified.add(qualifier)
+            inner = typing.get_args(inner)[0]
+        is_required = typing.NotRequired not in qualified and (
+            name in required or typing.Required in qualified
+        )
         wrap = typing_extensions.Required if is_required else typing_extensions.NotRequired
         fields[name] = wrap[_translate(inner, done)]
     make: Any = typing_extensions.TypedDict

@@ -105,6 +105,9 @@ def _plain(value: Any, text: Text) -> Any:
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {_key(key, text): _plain(item, text) for key, item in items}
+    make: Any = getattr(kind, "_make", None)
+    if isinstance(value, tuple) and make is not None:  # a record, or a tuple of a script
+        return make(_plain(item, text) for item in cast("Iterable[Any]", value))
     if isinstance(value, _LISTS):
         return [_plain(item, text) for item in cast("Iterable[Any]", value)]
     named = fields_of(value)

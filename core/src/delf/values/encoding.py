@@ -18,8 +18,9 @@ complex    ``[real, imag]``
 dict       list of pairs: keys that are not text, or text that looks like a tag
 ========== ==========================================
 
-Enums become their value; dataclasses, pydantic models, mappings and other iterables of the
-standard kinds become plain mappings and lists.
+Enums become their value; dataclasses, pydantic models, named tuples, mappings and other iterables
+of the standard kinds become plain mappings and lists. A named tuple that is a key, or that a script
+passes, becomes a tuple.
 """
 
 from __future__ import annotations
@@ -312,7 +313,7 @@ def encode_mapping(value: Mapping[Any, Any]) -> Any:
 
 
 def _encode_key(value: Any) -> Any:
-    encoded = _encode(value)
+    encoded = encode_tuple(value) if isinstance(value, tuple) else _encode(value)
     if not _stays_hashable(encoded):
         raise UnsupportedValueError(
             f"a dict with keys of type {kind_name(value)} cannot be passed; use text or numbers"
@@ -384,6 +385,19 @@ def _encode_decimal(value: decimal.Decimal) -> dict[str, str]:
     return {TAG: "decimal", "v": text}
 
 
+def encode_tuple(value: Any) -> dict[str, Any]:
+    """A tuple in tagged form, whether its items have names or not."""
+    return _tagged_items("tuple", value)
+
+
+def _encode_tuple(value: Any) -> dict[str, Any]:
+    """A tuple, or the record that a named tuple is."""
+    names: Any = getattr(value, "_fields", None)
+    if not isinstance(names, tuple):
+        return encode_tuple(value)
+    return encode_mapping(dict(zip(cast("tuple[str, ...]", names), value, strict=True)))
+
+
 def _tagged_items(tag: str, items: Any) -> dict[str, Any]:
     return {TAG: tag, "v": [_encode(item) for item in items]}
 
@@ -438,7 +452,7 @@ def _encode_timedelta(value: dt.timedelta) -> dict[str, Any]:
 
 
 ENCODERS: dict[type, Callable[[Any], Any]] = {
-    tuple: lambda v: _tagged_items("tuple", v),
+    tuple: _encode_tuple,
     dt.datetime: _encode_datetime,
     dt.date: lambda v: {TAG: "date", "v": v.isoformat()},
     dt.time: lambda v: _later_of(v, {TAG: "time", "v": v.isoformat()}),

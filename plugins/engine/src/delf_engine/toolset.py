@@ -97,6 +97,7 @@ class BoundAction:
             tags=action.tags,
             built_in=self.built_in,
             full_types=action.full_types,
+            returns_doc=action.returns_doc,
         )
 
     def bind(

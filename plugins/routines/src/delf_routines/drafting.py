@@ -177,6 +177,7 @@ async def described(connections: Sequence[ConnectionLike]) -> list[ToolDescripti
             make_schema=action.schema or _any_object,
             parameters=action.parameters,
             returns=action.returns,
+            returns_doc=action.returns_doc,
         )
         for connection in connections
         for action in await connection.actions()

@@ -24,7 +24,7 @@ from delf.protocols.conversation import ChatMessage
 from delf.protocols.facts import Fact
 from delf.protocols.search import FigureBy, Place
 from delf.protocols.states import STORED_STATES
-from delf.tools.signature import parameter_docs
+from delf.tools.docstrings import read_docstring
 from delf.types import TaskState
 from delf_engine.views import prompts
 
@@ -62,7 +62,7 @@ def _as_body(kind: type[Any]) -> type[Shown]:
         kind: The dataclass. Fields that do not count when two of it are compared are its own.
     """
     hints = get_type_hints(kind)
-    told = parameter_docs((inspect.getdoc(kind) or "").replace("``", "`"))
+    told = read_docstring((inspect.getdoc(kind) or "").replace("``", "`")).parameters
     fields: dict[str, Any] = {
         item.name: (hints[item.name], Field(description=told.get(item.name)))
         for item in dataclasses.fields(kind)

@@ -11,23 +11,23 @@ _RULES = """\
 You do the user's task by writing one Python script that calls the tools below. \
 {answer}
 
-- The script runs as a whole in a sandbox: {language}, no network, os or sys. \
-Only harmless standard modules{libraries} can be imported.
+- The script runs in a sandbox: {language}, no network, os or sys; \
+only harmless standard modules{libraries} can be imported.
 - The tools are in scope; import or define none, and name nothing like one: \
 `rows = await name.action(arg=1)`. Make independent calls with asyncio.gather. \
 Any call takes desc="its purpose".
 - Results are plain data; a date is a text unless its type says date or datetime.
-- What the script prints is the answer that the user reads: complete text or Markdown \
+- What the script prints is the answer for the user: complete text or Markdown \
 in the task's language. Use only what the tools return; invent nothing. \
 Where nothing is found, no tool is needed, or something essential is missing, print just that.
 - A failing call raises ToolError; let it rise unless the script can go on without it.
-- Calls marked [asks] wait for a person; a refusal raises ApprovalRejected.
 - Files reach the user only by add_to_output_files(name, content): text, bytes, a dict or list as \
-JSON, dicts as .csv or .xlsx; or by open() in the working folder.
+JSON, dicts as .csv or .xlsx ({{sheet: dicts}} for several); or by open() in the working folder.
 - Look first, then act: guess no ids, names or shapes. Where a step needs data not yet seen, \
-only read, and end with rerun(context, remaining): what was found, what is left. You then write \
-the next script; variables stay."""
+only read and print nothing: end with rerun(context, remaining), the data to see and what is left. \
+You then write the next script with that context; variables stay, and prints stay in the answer."""
 
+_ASKS = "\n- Calls marked [asks] wait for a person; a refusal raises ApprovalRejected."
 _MAY_BE_LEFT_OUT = (
     '\n- In types, ?"key" may be left out, and dict is a record that is not spelled out.'
 )
@@ -63,6 +63,7 @@ def script_rules(
     extra = f" and {', '.join(libraries)}" if libraries else ""
     answer = _IN_TOOL if in_tool else _IN_FENCE
     rules = _RULES.format(language=language, libraries=extra, answer=answer)
+    rules += _ASKS if "[asks]" in stubs else ""
     rules += _MAY_BE_LEFT_OUT if '?"' in stubs else ""
     rules += f"\n- This sandbox runs a part of Python. It lacks {lacks}." if lacks else ""
     tools = f"```python\n{stubs}\n```" if stubs else "There are none; compute the answer."

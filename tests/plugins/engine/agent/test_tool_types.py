@@ -89,6 +89,13 @@ ARGUMENTS = {
     "a union of records": (Point | Person, "{'name': 'Ann'}", Person(name="Ann")),
     "a tuple from a list": (tuple[int, ...], "[1, 2]", (1, 2)),
     "named tuple": (Span, "[1, 2]", Span(1, 2)),
+    "named tuple from a record": (Span, "{'low': 1, 'high': 2}", Span(1, 2)),
+    "a named tuple of the script": (
+        tuple[int, int],
+        "__import__('collections').namedtuple('P', 'x y')(1, 2)",
+        (1, 2),
+    ),
+    "a member of an enum by its value": (Literal[Color.RED], "'red'", Color.RED),
     "set": (set[int], "{1, 2}", {1, 2}),
     "typed dict of typed dicts": (
         Page,
@@ -127,7 +134,7 @@ RESULTS = {
     ),
     "keys that are enums": ({Color.RED: 1}, "{'red': 1}"),
     "keys that are numbers": ({1: "a"}, "{1: 'a'}"),
-    "named tuple": (Span(1, 2), "(1, 2)"),
+    "named tuple": ([Span(1, 2)], "[{'low': 1, 'high': 2}]"),
     "set": ({1}, "{1}"),
     "decimal": (Decimal("1.10"), "Decimal('1.10')"),
     "bytes": (b"\x00", "b'\\x00'"),

@@ -1,0 +1,158 @@
+"""Sections of docstrings, in the styles of Google, NumPy and Sphinx."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+_PARAMETERS: Final = frozenset({"args", "arguments", "parameters", "params", "keyword arguments"})
+_RETURNS: Final = frozenset({"returns", "return", "yields"})
+_OTHERS: Final = frozenset(
+    {"raises", "note", "notes", "example", "examples", "see also", "references", "warning"}
+    | {"warnings", "attributes", "todo", "usage", "side effects"}
+)
+_GOOGLE: Final = re.compile(r"(?P<name>[A-Za-z ]+):$")
+_RULE: Final = re.compile(r"-{3,}$")
+_FIELD: Final = re.compile(r":(?P<kind>[a-z]+)(?:\s+(?P<about>[^:]*))?:\s*(?P<text>.*)$")
+_ITEM: Final = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)$")
+_NUMPY_ITEM: Final = re.compile(r"\*{0,2}(?P<name>\w+)(?:\s*:.*)?$")
+_PLAIN: Final = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "None"})
+_TYPE: Final = re.compile(r"[\w.\[\], |]{1,60}")
+
+
+class Docstring(NamedTuple):
+    """A docstring in parts.
+
+    Args:
+        summary: The text before the first section, paragraphs on lines of their own.
+        parameters: The description of each parameter.
+        returns: The description of the result.
+    """
+
+    summary: str
+    parameters: dict[str, str]
+    returns: str
+
+
+def read_docstring(doc: str) -> Docstring:
+    """Read the sections of a docstring.
+
+    Args:
+        doc: The docstring without the indentation that all of its lines share.
+    """
+    summary: list[str] = []
+    parameters: dict[str, str] = {}
+    returns: list[str] = []
+    for section, lines in _sections(doc.splitlines()):
+        if not section:
+            summary += lines
+        elif section in _PARAMETERS:
+            parameters |= _items(lines)
+        elif section in _RETURNS:
+            returns += lines
+    told = _told(returns)
+    for field in _fields(summary):
+        if field["kind"] in ("param", "parameter", "arg", "argument") and field["about"]:
+            parameters[field["about"].split()[-1]] = " ".join(field["text"].split())
+        elif field["kind"] in ("return", "returns"):
+            told = " ".join(field["text"].split())
+    kept = _before_fields(summary)
+    return Docstring("\n".join(kept).strip(), parameters, told)
+
+
+def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """The parts of a docstring, each with its name in lower case; the first has none."""
+    name, part, number = "", list[str](), 0
+    while number < len(lines):
+        line = lines[number]
+        found, length = _header(lines, number)
+        if found and not line.startswith((" ", "\t")):
+            yield name, part
+            name, part = found, []
+            number += length
+            continue
+        if name and line.strip() and not line.startswith((" ", "\t")) and not _is_numpy(part):
+            yield name, part  # text after a section is none of it
+            name, part = "after", []
+        part.append(line)
+        number += 1
+    yield name, part
+
+
+def _header(lines: list[str], number: int) -> tuple[str, int]:
+    line = lines[number].strip()
+    google = _GOOGLE.fullmatch(line)
+    known = _PARAMETERS | _RETURNS | _OTHERS
+    if google is not None and google["name"].lower() in known:
+        return google["name"].lower(), 1
+    below = lines[number + 1].strip() if number + 1 < len(lines) else ""
+    if _RULE.fullmatch(below) and line.lower() in known:
+        return line.lower(), 2
+    one_line = re.match(r"(Returns?|Yields): +\S", line)  # "Returns: The total."
+    if one_line is not None:
+        lines[number] = f"    {line.partition(':')[2].strip()}"
+        return one_line[1].lower(), 0
+    return "", 0
+
+
+def _is_numpy(part: list[str]) -> bool:
+    """Tell whether a section has its items at the margin, as NumPy's have."""
+    first = next((line for line in part if line.strip()), None)
+    return first is None or not first.startswith((" ", "\t"))
+
+
+def _items(lines: list[str]) -> dict[str, str]:
+    """The parameters of a section with their descriptions."""
+    found: dict[str, str] = {}
+    current = ""
+    margin = _margin(lines)
+    pattern = _NUMPY_ITEM if margin == 0 else _ITEM
+    for line in lines:
+        text = line.strip()
+        item = pattern.fullmatch(text) if _indent(line) == margin else None
+        if item is not None:
+            current = item["name"]
+            found[current] = item["text"].strip() if pattern is _ITEM else ""
+        elif text and current:
+            found[current] = f"{found[current]} {text}".strip()
+    return found
+
+
+def _told(lines: list[str]) -> str:
+    """The text of a section about the result, without the type before it."""
+    if lines and _margin(lines) == 0:  # NumPy's: the type, then its description
+        body = [line.strip() for line in lines if line.startswith((" ", "\t"))]
+        return " ".join(" ".join(body or lines).split())
+    text = " ".join(" ".join(lines).split())
+    kind, colon, rest = text.partition(": ")
+    is_type = kind in _PLAIN or ("[" in kind and _TYPE.fullmatch(kind) is not None)
+    return rest if colon and is_type else text
+
+
+def _fields(lines: list[str]) -> Iterator[dict[str, str]]:
+    """Fields as ``:param name: text``, with the lines that go on below."""
+    current: dict[str, str] | None = None
+    for line in lines:
+        found = _FIELD.match(line.strip())
+        if found is not None:
+            if current is not None:
+                yield current
+            current = {key: value or "" for key, value in found.groupdict().items()}
+        elif current is not None and line.strip():
+            current["text"] += f" {line.strip()}"
+    if current is not None:
+        yield current
+
+
+def _before_fields(lines: list[str]) -> list[str]:
+    number = next((n for n, line in enumerate(lines) if _FIELD.match(line.strip())), len(lines))
+    return lines[:number]
+
+
+def _margin(lines: list[str]) -> int:
+    return min((_indent(line) for line in lines if line.strip()), default=0)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

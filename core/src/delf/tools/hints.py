@@ -1,0 +1,443 @@
+"""Types of Python in stub notation, as ``list[{"id": int, ?"name": str}]``, and their texts."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+import inspect
+import itertools
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+_DEEPEST: Final = 6
+_ROOM: Final = 6_000
+"""The characters of a type; a longer one loses depth."""
+_MOST_NOTES: Final = 12
+_MOST_FIELDS: Final = 400
+"""The fields of a type; one with more loses depth."""
+_QUALIFIERS: Final = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
+"""What stands around a type, by name: typing_extensions has some that ``typing`` lacks."""
+_NAMES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("Sequence", "MutableSequence", "Iterable", "Collection", "deque"), "list"),
+    **dict.fromkeys(("Mapping", "MutableMapping", "OrderedDict", "defaultdict"), "dict"),
+    **dict.fromkeys(("Set", "MutableSet"), "set"),
+}
+"""The plain types that values of others become on their way to a script."""
+_TABLES: Final = frozenset({"DataFrame", "LazyFrame", "Table", "RecordBatch", "RecordBatchReader"})
+_COLUMNS: Final = frozenset({"Series", "ndarray", "ChunkedArray", "Index"})
+_LIBRARIES: Final = frozenset({"numpy", "pandas", "polars", "pyarrow"})
+_LIMITS: Final = (
+    ("gt", "> {}"),
+    ("ge", "≥ {}"),
+    ("lt", "< {}"),
+    ("le", "≤ {}"),
+    ("multiple_of", "a multiple of {}"),
+    ("min_length", "at least {} long"),
+    ("max_length", "at most {} long"),
+    ("pattern", "matches {}"),
+)
+"""The limits that pydantic and annotated_types know, by their attributes."""
+
+
+class _NoRoom(Exception):  # noqa: N818 - a finding
+    """A type has more fields than there is room for."""
+
+
+class RecordField(NamedTuple):
+    """A field of a record.
+
+    Args:
+        name: The key that scripts use.
+        hint: Its type.
+        required: Whether a script must give it, or always finds it.
+        doc: Its description.
+    """
+
+    name: str
+    hint: Any
+    required: bool
+    doc: str = ""
+
+
+class _Place(NamedTuple):
+    """A place in a type.
+
+    Args:
+        given: Whether scripts write values of it, and so may leave out what has a default.
+        depth: The records within each other that are spelled out.
+        around: The records that it stands in.
+        bound: The types that stand for type variables here.
+        fields: Counts down the fields that there is room for.
+    """
+
+    given: bool
+    depth: int = _DEEPEST
+    around: tuple[Any, ...] = ()
+    bound: Mapping[Any, Any] = types.MappingProxyType({})
+    fields: Iterator[int] = iter(())
+
+
+def type_text(hint: Any, *, given: bool = False) -> str:
+    """A type in compact stub notation, as ``list[{"id": int, ?"name": str}]``.
+
+    Records (TypedDict, named tuple, dataclass, model of pydantic, class of attrs) are written as
+    their fields, as deep as there is room; enums as the Literal of their values.
+
+    Args:
+        hint: The type.
+        given: Whether scripts write values of it, and so may leave out what has a default.
+    """
+    for depth in range(_DEEPEST, 1, -1):
+        try:
+            text = _text(hint, _Place(given, depth, fields=iter(range(_MOST_FIELDS))))
+        except _NoRoom:
+            continue
+        if len(text) <= _ROOM:
+            return text
+    return _text(hint, _Place(given, 1, fields=itertools.count()))
+
+
+def doc_of(hint: Any) -> str:
+    """The description and the limits in an ``Annotated`` type.
+
+    Args:
+        hint: As ``Annotated[int, "the number of rows", Field(le=100)]``.
+    """
+    texts: list[str] = []
+    while typing.get_origin(hint) is typing.Annotated:
+        for item in hint.__metadata__:
+            texts += _texts_of(item)
+        hint = typing.get_args(hint)[0]
+    if _is_union(typing.get_origin(hint)):
+        inner = [doc_of(arg) for arg in typing.get_args(hint) if arg is not type(None)]
+        texts += inner[:1] if len(inner) == 1 else []
+    return "; ".join(dict.fromkeys(filter(None, texts)))
+
+
+def notes_of(hint: Any, *, given: bool = False) -> str:
+    """The descriptions of the fields of a type, as ``items.price: in cents; note: optional``.
+
+    Args:
+        hint: The type.
+        given: Whether scripts write values of it.
+    """
+    fields = itertools.islice(_notes(hint, _Place(given), ""), _MOST_FIELDS)
+    found = (f"{path}: {text}" for path, text in fields if text)
+    return "; ".join(itertools.islice(found, _MOST_NOTES))
+
+
+def plain_default(value: Any) -> Any:
+    """A default as a script would write it: enums as their values, also inside lists and dicts."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return {plain_default(key): plain_default(item) for key, item in items}
+    if type(value) in (list, tuple, set):
+        return type(value)(map(plain_default, value))
+    return value
+
+
+def record_fields(owner: object, *, given: bool) -> list[RecordField] | None:
+    """The fields of a record type; None for any other type.
+
+    Args:
+        owner: A class.
+        given: Whether scripts write values of it.
+    """
+    hint: Any = owner
+    if hasattr(hint, "__required_keys__"):  # of typing or typing_extensions
+        return _typed_dict_fields(hint)
+    if isinstance(hint, type) and tuple in hint.__mro__ and hasattr(hint, "_fields"):
+        return _named_tuple_fields(hint, given=given)
+    if dataclasses.is_dataclass(owner):
+        hints = _hints_of(hint)
+        return [
+            RecordField(
+                field.name,
+                (found := hints.get(field.name, Any)),
+                not given or _is_needed(field),
+                _joined(_described(field.metadata), doc_of(found)),
+            )
+            for field in dataclasses.fields(hint)
+            if field.init or not given
+        ]
+    if isinstance(getattr(hint, "model_fields", None), dict):
+        return _model_fields(hint, given=given)
+    names = _attribute_names(hint)
+    hints = _hints_of(hint) if names else {}
+    return [RecordField(n, hints.get(n, Any), not given) for n in names] or None
+
+
+def _attribute_names(hint: Any) -> Sequence[str]:
+    """The fields of a class of attrs or msgspec."""
+    attributes: Sequence[Any] = getattr(hint, "__attrs_attrs__", ())
+    return [item.name for item in attributes] or getattr(hint, "__struct_fields__", ())
+
+
+def _typed_dict_fields(hint: Any) -> list[RecordField]:
+    """In a module whose annotations are texts, the class has not read which keys are required."""
+    fields: list[RecordField] = []
+    for name, found in _hints_of(hint).items():
+        qualified = {*_qualifiers(found)}
+        required = name in hint.__required_keys__
+        if qualified:
+            required = "NotRequired" not in qualified and (required or "Required" in qualified)
+        fields.append(RecordField(name, found, required, doc_of(_unqualified(found))))
+    return fields
+
+
+def _named_tuple_fields(hint: Any, *, given: bool) -> list[RecordField]:
+    kinds = _hints_of(hint)
+    defaults: Mapping[str, Any] = getattr(hint, "_field_defaults", {})
+    return [
+        RecordField(n, kinds.get(n, Any), not given or n not in defaults, doc_of(kinds.get(n)))
+        for n in hint._fields
+    ]
+
+
+def _model_fields(hint: Any, *, given: bool) -> list[RecordField]:
+    """The fields of a pydantic model, under the names by which it is filled, or dumped."""
+    config: Mapping[str, Any] = getattr(hint, "model_config", {})
+    fields: list[RecordField] = []
+    for name, field in cast("dict[str, Any]", hint.model_fields).items():
+        if field.exclude is True and not given:
+            continue
+        shown = name
+        if given:
+            by_name = config.get("populate_by_name") or config.get("validate_by_name")
+            shown = name if by_name else _alias(field) or name
+        elif config.get("serialize_by_alias"):
+            shown = field.serialization_alias or field.alias or name
+        doc = _joined(field.description or "", *map(_limits_of, field.metadata))
+        fields.append(RecordField(shown, field.annotation, not given or field.is_required(), doc))
+    if not given:
+        computed = cast("dict[str, Any]", getattr(hint, "model_computed_fields", {}))
+        fields += [
+            RecordField(name, item.return_type, required=True, doc=item.description or "")
+            for name, item in computed.items()
+        ]
+    return fields
+
+
+def _alias(field: Any) -> str | None:
+    """The name of a field in what is given; of several the first."""
+    alias = field.validation_alias if field.validation_alias is not None else field.alias
+    for choice in getattr(alias, "choices", (alias,)):
+        if isinstance(choice, str):
+            return choice
+    return None
+
+
+def _text(hint: Any, place: _Place) -> str:
+    if hint is None or hint is type(None):
+        return "None"
+    if hint is Any or hint is inspect.Parameter.empty:
+        return "Any"
+    if isinstance(hint, str):
+        return hint
+    if isinstance(hint, typing.TypeVar):
+        return _variable_text(hint, place)
+    origin = typing.get_origin(hint)
+    if origin is not None:
+        return _generic_text(hint, origin, typing.get_args(hint), place)
+    meant = getattr(hint, "__supertype__", None) or _alias_value(hint)
+    if meant is not None:
+        return _text(meant, place)
+    if isinstance(hint, type):
+        return _class_text(hint, place)
+    name = getattr(hint, "__name__", None) or str(hint).replace("typing.", "")
+    return _NAMES.get(name, name)
+
+
+def _alias_value(hint: Any) -> Any:
+    """The type behind a ``type`` statement."""
+    return hint.__value__ if type(hint).__name__ == "TypeAliasType" else None
+
+
+def _variable_text(variable: typing.TypeVar, place: _Place) -> str:
+    bound = place.bound.get(variable)
+    if bound is not None:
+        return _text(bound, place)
+    if variable.__constraints__:
+        return " | ".join(dict.fromkeys(_text(each, place) for each in variable.__constraints__))
+    return "Any" if variable.__bound__ is None else _text(variable.__bound__, place)
+
+
+def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], place: _Place) -> str:
+    if origin is typing.Annotated or _is_qualifier(origin):
+        return _text(args[0], place) if args else "Any"
+    if _is_union(origin):
+        return " | ".join(dict.fromkeys(_text(arg, place) for arg in args))
+    if origin is typing.Literal:
+        return _literal_text(args)
+    value = _alias_value(origin)
+    if value is not None:
+        bound = dict(zip(origin.__type_params__, args, strict=False))
+        return _text(value, place._replace(bound={**place.bound, **bound}))
+    if isinstance(origin, type) and record_fields(origin, given=place.given) is not None:
+        bound = {each: place.bound.get(arg, arg) for each, arg in _bindings(hint).items()}
+        return _class_text(origin, place._replace(bound={**place.bound, **bound}), hint)
+    name = getattr(origin, "__name__", str(origin))
+    if name in ("Callable", "AsyncIterator", "Iterator", "Generator"):
+        return name
+    if origin is collections.Counter:
+        return f"dict[{_text(args[0], place)}, int]"
+    if origin is type:
+        return "type"
+    shown = [("..." if arg is Ellipsis else _text(arg, place)) for arg in args]
+    return f"{_NAMES.get(name, name)}[{', '.join(shown)}]"
+
+
+def _literal_text(values: Sequence[Any]) -> str:
+    return f"Literal[{', '.join(repr(plain_default(value)) for value in values)}]"
+
+
+def _class_text(hint: type[Any], place: _Place, whole: Any = None) -> str:
+    """A class as text; ``whole`` is the type with its arguments, if it has any."""
+    if issubclass(hint, enum.Enum):
+        return _literal_text(tuple(hint))
+    if hint.__module__.partition(".")[0] in _LIBRARIES and not place.given:
+        if hint.__name__ in _TABLES:
+            return "list[dict]"
+        if hint.__name__ in _COLUMNS:
+            return "list"
+    if _is_root_model(hint):
+        return _text(_root_of(hint), place)
+    fields = record_fields(hint, given=place.given)
+    if fields is None:
+        return _NAMES.get(hint.__name__, hint.__name__)
+    key = hint if whole is None else whole
+    if key in place.around or len(place.around) >= place.depth:
+        return "dict"
+    bound = {**_bindings(hint), **place.bound}
+    inner = place._replace(around=(*place.around, key), bound=bound)
+    shown: list[str] = []
+    for field in fields:
+        if next(place.fields, None) is None:
+            raise _NoRoom
+        mark = "" if field.required else "?"
+        shown.append(f'{mark}"{field.name}": {_text(field.hint, inner)}')
+    return "{" + ", ".join(shown) + "}" if shown else "dict"
+
+
+def _is_root_model(hint: Any) -> bool:
+    return getattr(hint, "__pydantic_root_model__", False) is True
+
+
+def _root_of(hint: Any) -> Any:
+    return hint.model_fields["root"].annotation
+
+
+def _bindings(hint: Any) -> dict[Any, Any]:
+    """The types that stand for the type variables of a class and of its bases."""
+    origin = typing.get_origin(hint) or hint
+    variables = getattr(origin, "__parameters__", ())
+    if not isinstance(origin, type) or not isinstance(variables, tuple):
+        return {}
+    found = dict(zip(cast("tuple[Any, ...]", variables), typing.get_args(hint), strict=False))
+    for base in getattr(origin, "__orig_bases__", ()):
+        inner = _bindings(base) if typing.get_origin(base) not in (None, typing.Generic) else {}
+        found = {**{key: found.get(value, value) for key, value in inner.items()}, **found}
+    return found
+
+
+def _notes(hint: Any, place: _Place, path: str) -> Iterator[tuple[str, str]]:
+    """The descriptions in a type, each after the keys that lead to it."""
+    while typing.get_origin(hint) is typing.Annotated or _is_qualifier(typing.get_origin(hint)):
+        hint = typing.get_args(hint)[0]
+    if isinstance(hint, typing.TypeVar):
+        hint = place.bound.get(hint, Any)
+    args = typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    if isinstance(origin, type) and args:
+        place = place._replace(bound={**place.bound, **_bindings(hint)})
+    record = origin if isinstance(origin, type) else hint
+    fields = record_fields(record, given=place.given) if isinstance(record, type) else None
+    if fields is None or _is_root_model(record):
+        inside: Sequence[Any] = args if fields is None else [_root_of(record)]
+        for arg in inside if origin is not typing.Literal else ():
+            if arg is not Ellipsis:
+                yield f"{path}[]", "" if _is_union(origin) else doc_of(arg)
+                yield from _notes(arg, place, path)
+        return
+    if hint in place.around or len(place.around) >= place.depth:
+        return
+    inner = place._replace(around=(*place.around, hint))
+    for field in fields:
+        deeper = f"{path}.{field.name}" if path else field.name
+        yield deeper, field.doc
+        yield from _notes(field.hint, inner, deeper)
+
+
+def _hints_of(owner: Any) -> dict[str, Any]:
+    """The annotations of a class; none where they cannot be resolved."""
+    try:
+        return typing.get_type_hints(owner, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        return {}
+
+
+def _is_qualifier(origin: Any) -> bool:
+    return getattr(origin, "_name", None) in _QUALIFIERS
+
+
+def _is_union(origin: Any) -> bool:
+    return origin in (typing.Union, types.UnionType)
+
+
+def _qualifiers(hint: Any) -> Iterator[str]:
+    origin = typing.get_origin(hint)
+    while origin is typing.Annotated or _is_qualifier(origin):
+        if origin is not typing.Annotated:
+            yield getattr(origin, "_name", "")
+        hint = typing.get_args(hint)[0]
+        origin = typing.get_origin(hint)
+
+
+def _unqualified(hint: Any) -> Any:
+    """A type without ``Required``, ``ReadOnly`` and the like; ``Annotated`` stays."""
+    while _is_qualifier(typing.get_origin(hint)):
+        hint = typing.get_args(hint)[0]
+    return hint
+
+
+def _is_needed(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _texts_of(item: Any) -> list[str]:
+    """The texts of one part of ``Annotated``: itself, its description, its limits."""
+    if isinstance(item, str):
+        return [item]
+    documentation = getattr(item, "documentation", None)  # typing_extensions.Doc
+    description = getattr(item, "description", None)
+    limits = [_limits_of(part) for part in (item, *_parts(getattr(item, "metadata", ())))]
+    told = [text for text in (documentation, description) if isinstance(text, str)]
+    return [*told, *filter(None, limits)]
+
+
+def _parts(given: Any) -> Sequence[Any]:
+    return cast("Sequence[Any]", given) if isinstance(given, (list, tuple)) else ()
+
+
+def _limits_of(item: Any) -> str:
+    found = ((words, getattr(item, name, None)) for name, words in _LIMITS)
+    return ", ".join(
+        words.format(getattr(value, "pattern", value))
+        for words, value in found
+        if value is not None and not callable(value)
+    )
+
+
+def _described(metadata: Mapping[Any, Any]) -> str:
+    """The description in the metadata of a dataclass's field, under the usual names."""
+    told = (metadata.get(name) for name in ("description", "doc", "help"))
+    return next((text for text in told if isinstance(text, str)), "")
+
+
+def _joined(*texts: str) -> str:
+    return "; ".join(dict.fromkeys(filter(None, texts)))

@@ -1,0 +1,94 @@
+import pytest
+
+from delf.tools.docstrings import read_docstring
+
+GOOGLE = """Find orders,
+newest first.
+
+More about it.
+
+Args:
+    status: Which state,
+        the open ones: all of them.
+    limit (int, optional): How many.
+
+Returns:
+    list[dict]: The orders,
+    each with its customer.
+
+Raises:
+    KeyError: never.
+"""
+NUMPY = """Find orders,
+newest first.
+
+More about it.
+
+Parameters
+----------
+status : str
+    Which state,
+    the open ones: all of them.
+limit : int, optional
+    How many.
+
+Returns
+-------
+list of dict
+    The orders,
+    each with its customer.
+
+Raises
+------
+KeyError
+    never.
+"""
+SPHINX = """Find orders,
+newest first.
+
+More about it.
+
+:param str status: Which state,
+    the open ones: all of them.
+:param limit: How many.
+:type limit: int
+:returns: The orders,
+    each with its customer.
+:rtype: list
+:raises KeyError: never.
+"""
+
+
+@pytest.mark.parametrize("doc", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
+def test_every_style_is_read(doc):
+    read = read_docstring(doc)
+    assert read.summary.split() == ["Find", "orders,", "newest", "first.", "More", "about", "it."]
+    assert read.parameters == {
+        "status": "Which state, the open ones: all of them.",
+        "limit": "How many.",
+    }
+    assert read.returns == "The orders, each with its customer."
+
+
+@pytest.mark.parametrize(
+    ("doc", "returns"),
+    [
+        ("Find.\n\nReturns: The total in cents.", "The total in cents."),
+        ("Find.\n\nReturns:\n    Keys: name and size.", "Keys: name and size."),
+        ("Find.\n\nReturns:\n    str: the name.", "the name."),
+        ("Find.\n\nReturns:\n    A dict with 'a': its age.", "A dict with 'a': its age."),
+        ("Find.\n\nReturns\n-------\nThe total.", "The total."),
+        ("Find.\nReturns:\n    The total.\nNotes:\n    None.", "The total."),
+        ("Find.\n\n:return: The total.", "The total."),
+        ("Find. Returns: nothing here.", ""),
+        ("", ""),
+    ],
+)
+def test_the_description_of_the_result(doc, returns):
+    assert read_docstring(doc).returns == returns
+
+
+def test_sections_that_follow_the_summary_at_once_are_none_of_it():
+    read = read_docstring("Find.\nArgs:\n    a: The first.\n    b: The second.\n")
+    assert read.summary == "Find."
+    assert read.parameters == {"a": "The first.", "b": "The second."}

@@ -1,0 +1,185 @@
+import collections
+import dataclasses
+import enum
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+
+import pydantic
+import pytest
+import typing_extensions as te
+
+from delf.tools.function import tool
+from delf.tools.hints import doc_of, notes_of, type_text
+from delf.tools.stubs import render_stubs
+from delf_engine.toolset import load_toolset
+
+T = TypeVar("T")
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Point(NamedTuple):
+    x: int
+    y: Annotated[str, "the letter"] = "a"
+
+
+@dataclasses.dataclass
+class Page(Generic[T]):
+    items: list[T]
+    next: str | None = dataclasses.field(default=None, metadata={"description": "a cursor"})
+
+
+class NumberPage(Page[int]):
+    pass
+
+
+class Row(te.TypedDict, total=False):
+    a: te.Required[te.ReadOnly[int]]
+    b: te.ReadOnly[te.NotRequired[Annotated[str, te.Doc("bee")]]]
+    c: Literal[Color.RED]
+
+
+class Address(pydantic.BaseModel):
+    street: str = pydantic.Field(alias="streetName", description="with its number")
+    code: str = pydantic.Field(validation_alias=pydantic.AliasChoices("zip", "code"))
+    secret: str = pydantic.Field("x", exclude=True)
+
+    @pydantic.computed_field(description="on one line")
+    @property
+    def line(self) -> str:
+        return ""
+
+
+class ByName(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(populate_by_name=True, serialize_by_alias=True)
+    user_id: int = pydantic.Field(alias="userId")
+
+
+class Points(pydantic.RootModel[list[Point]]):
+    pass
+
+
+class Answer(pydantic.BaseModel, Generic[T]):
+    data: T
+    tags: list[Annotated[str, pydantic.StringConstraints(max_length=3)]] = []
+
+
+Pages = te.TypeAliasType("Pages", list[Page[Color]])
+
+# what the type is: what a script finds in a result, what it writes in an argument
+TYPES: dict[str, tuple[Any, str, str]] = {
+    "named tuple": (Point, '{"x": int, "y": str}', '{"x": int, ?"y": str}'),
+    "typed dict": (
+        Row,
+        '{"a": int, ?"b": str, ?"c": Literal[\'red\']}',
+        '{"a": int, ?"b": str, ?"c": Literal[\'red\']}',
+    ),
+    "generic dataclass": (
+        Page[Point],
+        '{"items": list[{"x": int, "y": str}], "next": str | None}',
+        '{"items": list[{"x": int, ?"y": str}], ?"next": str | None}',
+    ),
+    "generic in itself": (
+        Page[Page[int]],
+        '{"items": list[{"items": list[int], "next": str | None}], "next": str | None}',
+        '{"items": list[{"items": list[int], ?"next": str | None}], ?"next": str | None}',
+    ),
+    "subclass of a generic": (
+        NumberPage,
+        '{"items": list[int], "next": str | None}',
+        '{"items": list[int], ?"next": str | None}',
+    ),
+    "generic model": (
+        Answer[dict[str, Color]],
+        '{"data": dict[str, Literal[\'red\', \'blue\']], "tags": list[str]}',
+        '{"data": dict[str, Literal[\'red\', \'blue\']], ?"tags": list[str]}',
+    ),
+    "model with aliases": (
+        Address,
+        '{"street": str, "code": str, "line": str}',
+        '{"streetName": str, "zip": str, ?"secret": str}',
+    ),
+    "model by name": (ByName, '{"userId": int}', '{"user_id": int}'),
+    "root model": (
+        Points,
+        'list[{"x": int, "y": str}]',
+        'list[{"x": int, ?"y": str}]',
+    ),
+    "alias": (
+        Pages,
+        'list[{"items": list[Literal[\'red\', \'blue\']], "next": str | None}]',
+        'list[{"items": list[Literal[\'red\', \'blue\']], ?"next": str | None}]',
+    ),
+    "members of an enum": (
+        Literal[Color.RED, "x", 3],
+        "Literal['red', 'x', 3]",
+        "Literal['red', 'x', 3]",
+    ),
+    "nested in Annotated": (
+        Annotated[list[Annotated[Point | None, "none at times"]], "all"],
+        'list[{"x": int, "y": str} | None]',
+        'list[{"x": int, ?"y": str} | None]',
+    ),
+    "counter": (collections.Counter[str], "dict[str, int]", "dict[str, int]"),
+    "deque": (collections.deque[int], "list[int]", "list[int]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("hint", "found", "given"), TYPES.values(), ids=list(TYPES))
+def test_types_say_what_a_script_finds_and_writes(hint, found, given):
+    assert type_text(hint) == found
+    assert type_text(hint, given=True) == given
+
+
+@pytest.mark.parametrize(
+    ("hint", "doc", "notes"),
+    [
+        (Annotated[int, "how many"], "how many", ""),
+        (Annotated[int, te.Doc("how many")], "how many", ""),
+        (
+            Annotated[int, pydantic.Field(description="how many", ge=1, le=9)],
+            "how many; ≥ 1; ≤ 9",
+            "",
+        ),
+        (Annotated[str, pydantic.Field(pattern="^a+$")] | None, "matches ^a+$", ""),
+        (list[Annotated[str, "a letter"]], "", "[]: a letter"),
+        (Point, "", "y: the letter"),
+        (Page[Point], "", "items.y: the letter; next: a cursor"),
+        (Row, "", "b: bee"),
+        (Address, "", "streetName: with its number"),
+        (Answer[int], "", "tags[]: at most 3 long"),
+        (Points, "", "y: the letter"),
+    ],
+    ids=range(11),
+)
+def test_descriptions_and_limits_of_types(hint, doc, notes):
+    assert doc_of(hint) == doc
+    assert notes_of(hint, given=True) == notes
+
+
+async def test_a_stub_has_the_descriptions_of_all_that_its_function_says():
+    def search(
+        query: Annotated[str, pydantic.Field(description="words or a phrase")],
+        where: Row,
+        limit: Annotated[int, pydantic.Field(le=50)] = 10,
+    ) -> list[Address]:
+        """Search the register.
+
+        Args:
+            limit: How many.
+
+        Returns:
+            The best first.
+        """
+        raise NotImplementedError
+
+    stub = render_stubs(bound.describe() for bound in await load_toolset([tool(search)]))
+    assert "limit: int = 10) -> list[{" in stub
+    assert stub.splitlines()[2:] == [
+        "    query: words or a phrase",
+        "    where: b: bee",
+        "    limit: How many; ≤ 50",
+        '    returns: The best first; street: with its number; line: on one line"""',
+    ]
