@@ -170,7 +170,8 @@ async def test_nothing_passes_a_rule_by_what_is_remembered_or_approved_beforehan
     await ended(server, request)
     assert await asked(server, "cy")
     rules = {"send": {"approvers": ["finance"]}}
-    for mode in ({"approval_mode": "approve_all"}, {"pre_approved": ["*"]}):
+    approved = {"approval_rules": {**rules, "*": "approve", "send*": "approve"}}
+    for mode in ({"approval_mode": "approve_all"}, approved):
         agent = {"approval_rules": rules, **mode}
         other = await serve("boss-key", agent=agent, api_key="boss:boss-key")
         await other.app.keys.look(other.app.tasks.journal, at_once=True)

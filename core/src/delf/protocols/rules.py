@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class ApprovalRule(BaseModel):
-    """A section of ``[approvals.rules]``, for the actions whose names its key matches.
+    """A table of ``[agent.approval_rules]``, for the actions whose names its key matches.
 
     People and teams are named alike; ``local`` is the local user.
     """

@@ -197,7 +197,7 @@ async def send(
     decision = decide(asked.arguments)
     check_fits(asked, decision)
     if (why := why_not(record, who, decision)) is not None:
-        raise DelfError(why, hint="the team's rules are in [approvals.rules]")
+        raise DelfError(why, hint="the team's rules are in [agent.approval_rules]")
     if asked.rule.get("two_of") and isinstance(decision, Approved):
         await _check_votes(journal, asked, who)
     # Before the answer is sent: the decision may come before anybody could look for it.

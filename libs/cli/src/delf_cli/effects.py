@@ -180,12 +180,13 @@ def _of_value(
     """Yield the effects of a value by its name."""
     last = path[-1] if path else ""
     told = f"{key} = {_shown(value)}"
-    named = {*path[2:], last, last.rpartition("_")[2]}
+    inner = path[1:] if path[:1] == ("agent",) else path[2:]  # without the name of a connection
+    named = {*inner, last, last.rpartition("_")[2]}
     if not _COMMANDS.isdisjoint(named) or (last == "type" and value == "shell"):
         yield Effect(kind="start", what=told, where=file)
     elif last == "type" and isinstance(value, str) and "." in value:
         yield Effect(kind="run", what=f"the class {value}", where=where)
-    elif any(_PERMISSIONS.search(part) for part in (last, *path[2:])):
+    elif any(_PERMISSIONS.search(part) for part in (last, *inner)):
         yield Effect(kind="loosen", what=told, where=file)
     elif _HOST.search(last) and isinstance(value, str) and "://" not in value:
         yield Effect(kind="contact", what=_shown(value), where=where)

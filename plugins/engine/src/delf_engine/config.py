@@ -37,6 +37,8 @@ from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
 PREFIX: Final = "DELF_"
 """The prefix of variables that are settings."""
 
+ARROW: Final = "->"
+"""Stands in a flow between the place where a value comes from and where it goes."""
 _TIME: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -188,10 +190,6 @@ class AgentConfig(FixedAttributes, BaseModel):
     approval_mode: ApprovalMode = Field(
         default="interactive", description="Ask, approve everything, or deny everything."
     )
-    pre_approved: tuple[str, ...] = Field(
-        default=(),
-        description="Actions that need no approval: names or patterns, such as disk.write_file.",
-    )
     confirm_mode: ConfirmMode = Field(
         default="call",
         description="Ask at each call, or once for the whole script before it runs.",
@@ -201,14 +199,10 @@ class AgentConfig(FixedAttributes, BaseModel):
         description="Use of the origins of arguments: off, show (in requests for approval), guard "
         "(ask, even if such a call was approved before), or deny.",
     )
-    flow_rules: tuple[str, ...] = Field(
-        default=(),
-        description="Flows that need no approval, such as 'mail.read.sender -> mail.send.to'.",
-    )
-    approval_rules: Table[ApprovalRule] = Field(
+    approval_rules: Table[Literal["approve"] | ApprovalRule] = Field(
         default=FrozenDict(),
-        description="Who may decide about which actions, by patterns such as bank.*; in "
-        "delf.toml this is [approvals.rules].",
+        description="By patterns of actions such as bank.*: approve, or who may decide. By flows "
+        "such as 'mail.read.sender -> mail.send.to': approve.",
     )
     wait_approvals: bool = Field(
         default=False,
@@ -253,13 +247,24 @@ class AgentConfig(FixedAttributes, BaseModel):
         "files",
         "approvals",
         "observers",
-        "pre_approved",
-        "flow_rules",
         mode="before",
     )
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @field_validator("approval_rules", mode="before")
+    @classmethod
+    def _are_rules(cls, value: Any) -> Any:
+        """Refuse a rule that is neither ``approve`` nor names who decides."""
+        given = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
+        for pattern, rule in given.items():
+            names_people = isinstance(rule, (Mapping, ApprovalRule))
+            if rule != "approve" and ARROW in pattern:
+                raise ValueError(f"{pattern}: a flow can only be 'approve'")
+            if rule != "approve" and not names_people:
+                raise ValueError(f"{pattern}: 'approve', or a table that says who may decide")
+        return cast("Any", value)
 
     @field_validator("timeout", "approval_timeout", "lease", mode="before")
     @classmethod
@@ -431,9 +436,18 @@ def merged_config(
     values: dict[str, Any] = {}
     for given in (written, config):
         if given is not None:
-            values |= {name: getattr(given, name) for name in given.model_fields_set}
-    values |= {name: value for name, value in options.items() if value is not None}
+            values |= _with_rules(values, {n: getattr(given, n) for n in given.model_fields_set})
+    own = {name: value for name, value in options.items() if value is not None}
+    values |= _with_rules(values, own)
     return make_config(values)
+
+
+def _with_rules(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Add the approval rules given earlier to those given later: no rule of a team gets lost."""
+    rules = [given.get("approval_rules") for given in (earlier, later)]
+    if not all(isinstance(each, Mapping) for each in rules):
+        return later
+    return {**later, "approval_rules": {**cast("Any", rules[0]), **cast("Any", rules[1])}}
 
 
 def explain(

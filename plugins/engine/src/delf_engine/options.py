@@ -42,10 +42,8 @@ class AgentOptions(TypedDict, total=False):
     budget_usd: float | None
     allow_unpriced: bool | None
     approval_mode: ApprovalMode | None
-    pre_approved: Sequence[str] | None
     confirm_mode: ConfirmMode | None
     flows: FlowMode | None
-    flow_rules: Sequence[str] | None
     wait_approvals: bool | None
     approvals: Sequence[str] | None
     observers: Sequence[str] | None

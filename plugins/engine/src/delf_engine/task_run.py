@@ -147,7 +147,7 @@ class TaskRun:
         self._values = self._origins()
         flows = None
         if resources.config.flows != "off":
-            rules = resources.config.flow_rules
+            rules = resources.approvals.approved_flows
             flows = TaskFlows(self._values, self._outline, self.log, rules)
         self.approvals = TaskApprovals(
             resources.approvals, request, self.log, permit, self.clock, flows

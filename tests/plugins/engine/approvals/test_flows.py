@@ -113,7 +113,7 @@ FROM_A_STRANGER = {
 
 @pytest.mark.parametrize("code", FROM_A_STRANGER.values(), ids=FROM_A_STRANGER)
 def test_what_a_stranger_may_have_said_asks_whatever_was_approved(run, code):
-    _, asked = run(code, pre_approved=["*"], approval_mode="approve_all")
+    _, asked = run(code, approval_rules={"*": "approve"}, approval_mode="approve_all")
     assert len(asked) == 1
     assert asked[0].flow
 
@@ -167,8 +167,8 @@ def test_an_action_that_the_first_script_does_not_name_is_new(run):
 
 def test_a_rule_lets_a_flow_pass(run):
     code = "print(lookup('https://' + mails()[0]['sender'].split('@')[1]))"
-    assert not run(code, flow_rules=["mails.sender -> lookup.url"])[1]
-    assert run(code, flow_rules=["mails.body -> lookup.url"])[1]
+    assert not run(code, approval_rules={"mails.sender -> lookup.url": "approve"})[1]
+    assert run(code, approval_rules={"mails.body -> lookup.url": "approve"})[1]
 
 
 def test_deny_refuses_in_place_of_asking(run):

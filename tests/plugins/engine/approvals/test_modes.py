@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from delf import Agent, tool
+from delf import Agent, load_project, tool
 from delf.errors import AgentConfirmationError
+from delf.protocols.rules import ApprovalRule
 from support.gates import gate_bench
 from support.workspace import ROOT
 
@@ -33,9 +34,9 @@ def agent_of(delf_host, scripted_model):
         ({"approval_mode": "strict"}, None),
         ({"approval_mode": "interactive", "on_confirm": lambda request: True}, "paid 1"),
         ({"approval_mode": "interactive", "on_confirm": lambda request: False}, None),
-        ({"approval_mode": "strict", "pre_approved": ["pay"]}, "paid 1"),
-        ({"pre_approved": ["p*"]}, "paid 1"),
-        ({"pre_approved": "other"}, None),
+        ({"approval_mode": "strict", "approval_rules": {"pay": "approve"}}, "paid 1"),
+        ({"approval_rules": {"p*": "approve"}}, "paid 1"),
+        ({"approval_rules": {"other": "approve"}}, None),
     ],
 )
 async def test_modes(agent_of, options, text):
@@ -51,7 +52,9 @@ async def test_a_run_that_is_to_ask_and_cannot_is_not_begun(agent_of, scripted_m
     assert scripted_model.requests == []
 
 
-@pytest.mark.parametrize("options", [{"wait_approvals": True}, {"pre_approved": ["pay"]}])
+@pytest.mark.parametrize(
+    "options", [{"wait_approvals": True}, {"approval_rules": {"pay": "approve"}}]
+)
 async def test_it_is_begun_where_that_does_not_matter(agent_of, scripted_model, options):
     scripted_model.default = None
     scripted_model.writes("print(1)")
@@ -67,3 +70,28 @@ async def test_judges_decide_in_the_order_of_the_docs():
     assert [f"{name.title()}Judge" for name in told] == [
         type(getattr(judge, "__self__", None)).__name__ for judge in judges
     ]
+
+
+def test_rules_of_a_program_are_added_to_those_of_its_project(delf_host, tmp_path):
+    (tmp_path / "delf.toml").write_text(
+        '[agent]\nllm = "scripted"\n[agent.approval_rules]\n'
+        '"bank.*" = {approvers = ["finance"]}\n"pay" = {four_eyes = true}\n'
+    )
+    rules = {"pay": "approve", "mail.read.sender -> mail.send.to": "approve"}
+    project = load_project(tmp_path, trust=True)
+    agent = Agent(project=project, host=delf_host, approval_rules=rules)
+    found = agent.config.approval_rules
+    assert dict(found) == {"bank.*": ApprovalRule(approvers=("finance",)), **rules}
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ({"a.b -> c.d": {"four_eyes": True}}, "a flow can only be 'approve'"),
+        ({"pay": "yes"}, "pay: 'approve', or a table that says who may decide"),
+        ({"pay": {"who": "ann"}}, "who"),
+    ],
+)
+def test_rule_that_is_none_is_refused(rules, says):
+    with pytest.raises(AgentConfirmationError, match=re.escape(says)):
+        Agent(llm="scripted", approval_rules=rules)

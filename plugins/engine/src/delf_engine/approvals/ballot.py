@@ -94,7 +94,7 @@ class Ballot:
         who = answer.who
         why = why_refused(self._rule, self._asker, who, answer.decision)
         if why is not None:
-            raise DelfError(why, hint="the team's rules are in [approvals.rules]")
+            raise DelfError(why, hint="the team's rules are in [agent.approval_rules]")
         if not self._rule.two_of or isinstance(answer.decision, Rejected):
             return answer, True
         if not isinstance(answer.decision, Approved):

@@ -13,6 +13,7 @@ from typing import Any
 
 from delf.protocols.approval import flow_between
 from delf_engine.approvals.sinks import decisive_values, parameter_of, sinks_of
+from delf_engine.config import ARROW
 from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import Origin
 from delf_engine.origins.texts import has_link
@@ -139,7 +140,7 @@ def _is_allowed(action: str, path: str, origin: Origin, allowed: Sequence[str]) 
         return False
     source, goal = flow_between(str(origin.action), origin.path, action, path)
     for rule in allowed:
-        left, _, right = (part.strip() for part in rule.partition("->"))
+        left, _, right = (part.strip() for part in rule.partition(ARROW))
         if fnmatchcase(source, left) and fnmatchcase(goal, right):
             return True
     return False

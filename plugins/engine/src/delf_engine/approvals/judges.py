@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 from delf.protocols.approval import AlreadyDone, Approved, Rejected
@@ -33,7 +32,7 @@ class ModeJudge:
     """
 
     def __init__(self, shared: Approvals, task: TaskRequest) -> None:
-        self._config = shared.config
+        self._shared = shared
         self._task = task
 
     async def judge(self, case: Case, so_far: Ruling) -> Ruling:
@@ -47,14 +46,13 @@ class ModeJudge:
         is_wanted = case.call is None or isinstance(case.verdict, NeedsApproval)
         if case.call is not None and not is_wanted and self.is_pre_approved(case.call.bound):
             return Ruling(answer=Answer.given(Approved(reason="pre-approved"), "policy"))
-        if self._config.approval_mode == "approve_all":
+        if self._shared.config.approval_mode == "approve_all":
             return _kept(Answer.given(Approved(), "policy", "mode approve_all"))
         return so_far
 
     def is_pre_approved(self, bound: BoundAction) -> bool:
         """Tell whether the user let it pass; a worker's tool of that name may be another one."""
-        patterns = () if self._task.worker else self._config.pre_approved
-        return any(fnmatchcase(bound.name, pattern) for pattern in patterns)
+        return not self._task.worker and self._shared.is_approved(bound.name)
 
 
 class PlanJudge:

@@ -254,7 +254,7 @@ class TaskApprovals:
         raise AgentConfirmationError(
             f"approval_mode is interactive, and nobody can be asked about {listed}",
             hint="run it on a terminal, pass on_confirm=…, let it wait with --wait-approvals, or "
-            "choose approve_all or strict; pre_approved names actions that need no approval",
+            "choose approve_all or strict; approval_rules names actions to approve",
         )
 
     # -- what a person is shown ---------------------------------------------------------

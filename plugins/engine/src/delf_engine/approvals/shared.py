@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from delf.protocols.journal import Journal
@@ -10,7 +11,7 @@ from delf.records import dataclass
 from delf_engine.approvals.channels import NamedChannel
 from delf_engine.approvals.inbox import Inbox
 from delf_engine.approvals.pending import PendingRequests
-from delf_engine.config import AgentConfig
+from delf_engine.config import ARROW, AgentConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,19 @@ class Approvals:
 
     def rule_of(self, action: str) -> ApprovalRule | None:
         """The team's rule for an action: of those that match, the one with the longest pattern."""
-        rules = self.config.approval_rules
-        found = [pattern for pattern in rules if fnmatchcase(action, pattern)]
-        return rules[max(found, key=len)] if found else None
+        rules = self._rules_about(action)
+        found = {key: rule for key, rule in rules.items() if isinstance(rule, ApprovalRule)}
+        return found[max(found, key=len)] if found else None
+
+    def is_approved(self, action: str) -> bool:
+        """True if a rule approves an action beforehand."""
+        return "approve" in self._rules_about(action).values()
+
+    def _rules_about(self, action: str) -> Mapping[str, ApprovalRule | str]:
+        rules = self.config.approval_rules.items()
+        return {pattern: rule for pattern, rule in rules if fnmatchcase(action, pattern)}
+
+    @property
+    def approved_flows(self) -> Sequence[str]:
+        """The flows that are no reason to ask."""
+        return [flow for flow in self.config.approval_rules if ARROW in flow]

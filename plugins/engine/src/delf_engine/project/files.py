@@ -13,8 +13,7 @@ from delf.tools.signature import check_name
 from delf.trust.folders import parse_toml, read_file
 from delf_engine.config import LLM_KEYS, AgentConfig
 
-RULES: Final = "rules"
-SECTIONS: Final = ("agent", "approvals", "connections", "plugins", "journal")
+SECTIONS: Final = ("agent", "connections", "plugins", "journal")
 PREFER: Final = "prefer"
 """The key of ``[plugins]`` that is not a plugin: who wins where several give one name."""
 
@@ -46,8 +45,6 @@ def read_config(path: Path) -> dict[str, Any]:
             hint="the file is TOML: https://toml.io",
         ) from error
     _check(path, document)
-    if rules := document.pop("approvals", {}).get(RULES):
-        document.setdefault("agent", {})["approval_rules"] = rules
     return document
 
 
@@ -72,12 +69,6 @@ def _check(path: Path, document: Mapping[str, Any]) -> None:
                 hint=f"known sections: {', '.join(SECTIONS)}",
             )
         _table(path, section, content)
-    for key, content in document.get("approvals", {}).items():
-        if key != RULES:
-            raise ConfigurationError(
-                f"{path} [approvals]: unknown key {key!r}", hint="known keys: rules"
-            )
-        _table(path, "approvals.rules", content)
     for key in document.get("agent", {}):
         check_agent_key(f"{path} [agent]", key)
     for name, content in document.get("connections", {}).items():
