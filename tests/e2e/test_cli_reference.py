@@ -152,7 +152,7 @@ OF_TASKS = {
         "delf runs code",
         "delf runs prune",
     ),
-    *("delf journal size", "delf journal prune"),
+    *(f"delf journal {name}" for name in ("size", "prune", "check", "backup", "export", "import")),
 }
 OF_APPROVALS = {
     f"delf approvals {name}"
@@ -161,7 +161,8 @@ OF_APPROVALS = {
 OF_THE_REST = {
     *("delf chat", "delf chat list", "delf chat delete", "delf chat prune"),
     *("delf demo", "delf doctor", "finding", "delf inspect", "method", "setting"),
-    *("delf plugins list", "delf plugins available", "delf plugins new"),
+    *(f"delf plugins {name}" for name in ("list", "available", "new", "check")),
+    *("delf plugins install", "delf plugins uninstall", "delf init"),
     *(
         "delf config show",
         "delf config check",
@@ -175,7 +176,10 @@ OF_THE_REST = {
 
 OF_PLUGINS = {
     *(f"delf routines {name}" for name in ("list", "show", "history")),
-    *("delf memory", *(f"delf memory {name}" for name in ("list", "search"))),
+    *(
+        "delf memory",
+        *(f"delf memory {name}" for name in ("list", "search", "add", "forget", "import")),
+    ),
     *("delf google status", "delf audit show", "delf audit verify", "delf schedule list"),
     *(f"delf workers {name}" for name in ("list", "show", "run", "check")),
     "delf runs stop",
@@ -441,3 +445,35 @@ def test_json_of_keys(here):
     checked("delf keys set", [json.loads(kept.stdout)])
     checked("delf keys list", [written(here, "keys", "list", "--json")])
     checked("delf keys remove", [written(here, "keys", "remove", "openai", "--json")])
+
+
+def test_json_of_the_journal(here):
+    llm = write_recording(here / "hello.jsonl", "print('hello')")
+    written(here, "run", "Say hello", "--llm", llm, "--json")
+    checked("delf journal check", [written(here, "journal", "check", "--json")])
+    checked("delf journal backup", [written(here, "journal", "backup", "b.db", "--json")])
+    checked("delf journal export", [written(here, "journal", "export", "e.jsonl", "--json")])
+    added = written(here, "journal", "import", "e.jsonl", "--json")
+    checked("delf journal import", [added])
+    assert added == {"tasks": 0}, "the journal has them"
+
+
+def test_json_of_the_memory(here):
+    added = written(here, "memory", "add", "The shop opens at nine.", "--json")
+    checked("delf memory add", [added])
+    (fact,) = written(here, "memory", "list", "--json")
+    gone = written(here, "memory", "forget", str(fact["id"]), "--yes", "--json")
+    checked("delf memory forget", [gone])
+    assert (added, gone) == ({"remembered": 1}, {"forgotten": 1})
+
+
+def test_json_of_a_new_project(here):
+    made = written(here, "init", "papers", "--json")
+    checked("delf init", [made])
+    assert made["next"][-1] == "delf workers run summarise --attach notes.md"
+    again = written(here, "init", "papers", "--json")
+    assert (again["made"], again["kept"]) == ([], made["made"])
+
+
+def test_json_of_plugins_that_are_checked(here):
+    checked("delf plugins check", written(here, "plugins", "check", "sql", "--json"))

@@ -1,5 +1,6 @@
 """``delf plugins install | uninstall | check``: what is handed to pip, and what is found wrong."""
 
+import json
 import sys
 import zipfile
 from pathlib import Path
@@ -12,6 +13,7 @@ from delf.packages.official import all_packages
 from delf_cli.main import cli
 from delf_console import installer, packages
 from delf_console.sources import Package, Sources, clone, sources
+from support.commands import check_object, json_tables
 
 
 def at_hand(folder: Path, editable=False, **needs: list[str]) -> Sources:
@@ -205,3 +207,14 @@ def test_an_unknown_plugin():
         done = CliRunner().invoke(cli, ["plugins", command, "sqll"])
         assert done.exit_code == 2
         assert "no plugin 'sqll' is installed; did you mean 'sql'?" in done.stderr
+
+
+def test_install_and_uninstall_write_json(monkeypatch, tmp_path):
+    monkeypatch.setattr(installer, "run", lambda *_, **__: None)
+    done = CliRunner().invoke(cli, ["plugins", "install", "sql", "--yes", "--json"])
+    made = json.loads(done.stdout)
+    check_object(made, json_tables()["delf plugins install"])
+    assert (done.exit_code, made["plugins"]) == (0, []), "it was installed before"
+    assert [item["name"] for item in made["installed"]] == ["delf-plugin-sql"]
+    done = CliRunner().invoke(cli, ["plugins", "uninstall", "sql", "--yes", "--json"])
+    assert json.loads(done.stdout) == {"uninstalled": ["delf-plugin-sql"]}

@@ -13,6 +13,7 @@ from delf.events import ApprovalVoted, Remember
 from delf.protocols.approval import NO_REASON, AlreadyDone, Approved, Decider, Edited, Rejected
 from delf_approval_terminal import listing
 from delf_cli import answering
+from delf_cli.as_json import as_json_option
 from delf_cli.complete import completes
 from delf_cli.ids import check_names, short_id
 from delf_cli.journals import ask_journal
@@ -22,8 +23,6 @@ from delf_cli.output import json_text
 _BY: Final = "cli"
 _WHO: Final = Decider(name=_BY, via="command line")
 _MOST_OFFERED: Final = 50
-
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
 @completes

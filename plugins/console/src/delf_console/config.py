@@ -13,6 +13,7 @@ import click
 
 from delf.errors import ConfigurationError
 from delf.machine.kept_keys import KeptKeys
+from delf_cli.as_json import as_json_option
 from delf_cli.complete import completes, document
 from delf_cli.lazy import BareGroup
 from delf_cli.state import state_of
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from delf_engine.project.project import Project
 
 _NEW_FILE: Final = 0o644
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
 @completes

@@ -17,10 +17,11 @@ from delf.events import Event, decode, encode
 from delf.protocols.journal import JournalSize
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
+from delf_cli.as_json import as_json_option, write_result
 from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import counted, json_text
-from delf_console.runs import as_json_option, prune
+from delf_console.runs import prune
 
 _FORMAT: Final = {"delf_journal": 1}
 _SQLITE: Final = b"SQLite format 3\x00"
@@ -65,17 +66,19 @@ journal.add_command(prune, "prune")
 
 
 @journal.command("check")
+@as_json_option
 @click.pass_context
-def check(ctx: click.Context) -> None:
+def check(ctx: click.Context, as_json: bool) -> None:
     """Read the whole journal, and report damage."""
     ask_journal(ctx, lambda kept: kept.check())
-    click.echo("nothing is damaged")
+    click.echo(json_text({"ok": True}) if as_json else "nothing is damaged")
 
 
 @journal.command("backup")
 @click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@as_json_option
 @click.pass_context
-def backup(ctx: click.Context, path: Path) -> None:
+def backup(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Copy the journal into a new FILE; tasks may run meanwhile.
 
     FILE becomes a SQLite journal, also if the journal is in PostgreSQL. To restore it, name it
@@ -83,25 +86,29 @@ def backup(ctx: click.Context, path: Path) -> None:
     """
     _refuse_to_overwrite(path)
     ask_journal(ctx, lambda kept: kept.back_up(path))
-    click.echo(f"{path}: {_bytes(path.stat().st_size)}", err=True)
+    size = path.stat().st_size
+    write_result(f"{path}: {_bytes(size)}", {"path": str(path), "bytes": size}, as_json=as_json)
 
 
 @journal.command("export")
 @click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@as_json_option
 @click.pass_context
-def export(ctx: click.Context, path: Path) -> None:
+def export(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Write all tasks with their events into a new FILE, as JSON lines, the oldest first."""
     _refuse_to_overwrite(path)
     tasks = ask_journal(ctx, lambda kept: _export(kept, path))
-    click.echo(f"{path}: {counted(tasks, 'task')}", err=True)
+    data = {"path": str(path), "tasks": tasks}
+    write_result(f"{path}: {counted(tasks, 'task')}", data, as_json=as_json)
 
 
 @journal.command("import")
 @click.argument(
     "path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
+@as_json_option
 @click.pass_context
-def import_(ctx: click.Context, path: Path) -> None:
+def import_(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Add the tasks of a FILE from `export`, or restore a FILE from `backup`.
 
     Tasks that the journal already has stay as they are; a backup needs an empty journal. A task
@@ -111,7 +118,7 @@ def import_(ctx: click.Context, path: Path) -> None:
         is_backup = file.read(len(_SQLITE)) == _SQLITE
     fill = _restore if is_backup else _import
     tasks = ask_journal(ctx, lambda kept: fill(kept, path))
-    click.echo(f"{counted(tasks, 'task')} added", err=True)
+    write_result(f"{counted(tasks, 'task')} added", {"tasks": tasks}, as_json=as_json)
 
 
 async def _export(kept: SharedJournal, path: Path) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib import invalidate_caches
 from pathlib import Path
 from site import addsitedir, getsitepackages
@@ -13,8 +14,10 @@ import click
 
 from delf.errors import DelfError, PluginError, did_you_mean
 from delf.terminal import visible
+from delf_cli.as_json import as_json_option, write_result
 from delf_cli.complete import completes
-from delf_cli.state import state_of
+from delf_cli.output import json_text
+from delf_cli.state import State, state_of
 from delf_cli.streams import wrapped
 from delf_console import installer
 from delf_console.available import purposes
@@ -63,6 +66,7 @@ def _official_names(_: click.Context) -> Iterable[str]:
 @click.option("-e", "--editable", is_flag=True, help="Install folders in place, like pip's -e.")
 @click.option("-U", "--upgrade", is_flag=True, help="Upgrade the named packages.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@as_json_option
 @click.pass_context
 def install(
     ctx: click.Context,
@@ -71,6 +75,7 @@ def install(
     editable: bool,
     upgrade: bool,
     yes: bool,
+    as_json: bool,
 ) -> None:
     """Install plugins into the environment of this delf.
 
@@ -95,15 +100,23 @@ def install(
     if any(item.argument.startswith("--editable") for item in items):
         for folder in getsitepackages():
             addsitedir(folder)  # a path file is read at a start only
-    if new := tuple(set(state.discover().names) - before):
-        ctx.invoke(check, names=new)
+    new = tuple(sorted(set(state.discover().names) - before))
+    checked = [*_checked(state, new, release=False)] if new else []
+    if as_json:
+        installed = [{"name": item.name, "origin": item.origin} for item in items]
+        data = {"installed": installed, "plugins": list(map(asdict, checked))}
+        write_result("", data, as_json=True)
+    else:
+        _show(checked)
+    ctx.exit(0 if all(each.ok for each in checked) else 1)
 
 
 @click.command("uninstall")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=_plugin_names)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@as_json_option
 @click.pass_context
-def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool) -> None:
+def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Uninstall the packages of plugins, also of those that are broken."""
     state = state_of(ctx)
     records = state.discover().records()
@@ -112,6 +125,8 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool) -> None:
     lines = [f"uninstalls from {sys.prefix}:", *(f"  {package}" for package in packages)]
     installer.agree(lines, command, "uninstall?", yes=yes)
     installer.run(command, f"uninstalling {', '.join(packages)}", clean=state.clean)
+    if as_json:
+        write_result("", {"uninstalled": packages}, as_json=True)
 
 
 @click.command("check")
@@ -121,37 +136,85 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool) -> None:
     is_flag=True,
     help="Also fail on faults to fix before a release, and try the import.",
 )
+@as_json_option
 @click.pass_context
-def check(ctx: click.Context, names: tuple[str, ...] = (), release: bool = False) -> None:
+def check(ctx: click.Context, names: tuple[str, ...], release: bool, as_json: bool) -> None:
     """Check that each plugin fits this delf, loads, and has all that it offers.
 
     Everything that a plugin offers is imported. For plugins of other people, the command lists
     faults that the authors should fix, and features that do not work. The exit status is 1 if
     a plugin is faulty.
     """
-    state = state_of(ctx)
+    found = [*_checked(state_of(ctx), names, release=release)]
+    if as_json:
+        click.echo(json_text(list(map(asdict, found)), indent=2))
+    else:
+        _show(found)
+    ctx.exit(0 if all(each.ok for each in found) else 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """A plugin that was checked.
+
+    Args:
+        name: Its name.
+        version: That of its distribution.
+        brings: The names of what it offers, by kind.
+        ok: Whether nothing has to be fixed.
+        problems: The reasons for which it, or a part of it, cannot be used.
+        warnings: What its author should fix.
+        notes: What does not work with it, and before a release the effects of its actions.
+    """
+
+    name: str
+    version: str | None
+    brings: Mapping[str, Sequence[str]]
+    ok: bool
+    problems: Sequence[str]
+    warnings: Sequence[str]
+    notes: Sequence[str]
+
+
+def _checked(state: State, names: Collection[str], *, release: bool) -> Iterator[Checked]:
+    """Check plugins: those of some names or distributions, else all.
+
+    Raises:
+        PluginError: When there is none of these names.
+    """
     host = state.discover()
-    records = [r for r in host.records() if not names or {r.name, r.distribution} & set(names)]
+    records = [r for r in host.records() if not names or {r.name, r.distribution} & {*names}]
     if names and not records:
-        close = did_you_mean(names[0], host.names)
-        raise PluginError(f"no plugin {names[0]!r} is installed{close}")
-    sound = True
+        name = next(iter(names))
+        raise PluginError(f"no plugin {name!r} is installed{did_you_mean(name, host.names)}")
     for record in records:
         problems, more = list(_problems(host, record)), [*record.warnings]
         if record.warnings and not record.kinds:
             problems.append("it brings nothing")
-        if release or is_others(record):
+        is_looked_at = release or is_others(record)
+        if is_looked_at:
             more += _warnings(record, release=release)
-        sound = sound and not problems and not (release and more)
-        mark = click.style("✗", fg="red") if problems else click.style("✓", fg="green")
-        if more and not problems:
+        notes = list(_notes(host, record, release=release)) if is_looked_at else []
+        yield Checked(
+            name=record.name,
+            version=record.version,
+            brings={kind: list(names) for kind, names in record.kinds.items()},
+            ok=not problems and not (release and more),
+            problems=list(map(state.clean, problems)),
+            warnings=list(map(state.clean, more)),
+            notes=list(map(state.clean, notes)),
+        )
+
+
+def _show(found: Sequence[Checked]) -> None:
+    for each in found:
+        mark = click.style("✗", fg="red") if each.problems else click.style("✓", fg="green")
+        if each.warnings and not each.problems:
             mark = click.style("!", fg="yellow")
-        brings = "; ".join(f"{kind} {', '.join(n)}" for kind, n in record.kinds.items())
-        click.echo(f"{mark} {record.name} {record.version or ''}  {brings}".rstrip())
-        notes = list(_notes(host, record, release=release)) if release or is_others(record) else []
-        for text in (*problems, *more, *notes):
-            click.echo(f"    {wrapped(visible(state.clean(text)), indent=4)}")
-    ctx.exit(0 if sound else 1)
+        brings = "; ".join(f"{kind} {', '.join(names)}" for kind, names in each.brings.items())
+        click.echo(f"{mark} {each.name} {each.version or ''}  {brings}".rstrip())
+        for text in (*each.problems, *each.warnings, *each.notes):
+            click.echo(f"    {wrapped(visible(text), indent=4)}")
 
 
 def _problems(host: PluginHost, record: PluginRecord) -> Iterator[str]:

@@ -17,6 +17,7 @@ from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf.types import TaskState
 from delf_cli import complete
+from delf_cli.as_json import as_json_option
 from delf_cli.journals import ask_journal, find_id, history_journal, load_task, work_with
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import json_text, show_answer
@@ -34,7 +35,6 @@ LOOK_SECONDS: Final = 5.0
 _CALLS_SHOWN: Final = 30
 
 task_argument = click.argument("task_id", metavar="ID", shell_complete=complete.task_ids)
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
 @click.group("runs", cls=LazyGroup, group="runs ", bare="list")

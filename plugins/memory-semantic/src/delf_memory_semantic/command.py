@@ -25,8 +25,6 @@ _QUIET_SECONDS: Final = 1.0
 """The time after which a command says what it waits for."""
 _PLUGIN: Final = "memory-semantic"
 _STORE: Final = "semantic"
-"""Endings of a word that is meant as a file, also where there is none."""
-
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
@@ -99,8 +97,9 @@ def _check_store(state: Any, project: Any) -> None:
 @memory.command("add")
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT|FILE…")
 @click.option("--source", metavar="WORDS", help="The source of the text; a file is its own source.")
+@as_json_option
 @click.pass_obj
-def add(opened: _Opened, texts: Sequence[str], source: str | None) -> None:
+def add(opened: _Opened, texts: Sequence[str], source: str | None, as_json: bool) -> None:
     """Remember texts, or the pieces of files: .txt, .md, or - for standard input."""
     batches: list[tuple[list[str], str | None]] = []
     for text in texts:
@@ -116,7 +115,8 @@ def add(opened: _Opened, texts: Sequence[str], source: str | None) -> None:
             await store.save(facts, origin)
 
     opened.use(save)
-    click.echo(f"{sum(len(facts) for facts, _ in batches)} remembered", err=True)
+    count = sum(len(facts) for facts, _ in batches)
+    _tell(count, "remembered", as_json)
 
 
 @memory.command("search")
@@ -148,8 +148,11 @@ def list_command(opened: _Opened, as_json: bool) -> None:
 @click.argument("numbers", type=int, nargs=-1, metavar="[NUMBER…]")
 @click.option("--all", "everything", is_flag=True, help="Forget the whole namespace.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json_option
 @click.pass_obj
-def forget(opened: _Opened, numbers: Sequence[int], everything: bool, yes: bool) -> None:
+def forget(
+    opened: _Opened, numbers: Sequence[int], everything: bool, yes: bool, as_json: bool
+) -> None:
     """Forget facts, by their numbers in the list."""
     if bool(numbers) == everything:
         raise click.UsageError("name numbers, or --all")
@@ -159,7 +162,7 @@ def forget(opened: _Opened, numbers: Sequence[int], everything: bool, yes: bool)
     if missing:
         raise click.ClickException(f"there is no fact {min(missing)}")
     if not yes:
-        click.confirm(f"Forget {len(chosen)} facts?", abort=True)
+        click.confirm(f"Forget {len(chosen)} facts?", abort=True, err=True)
 
     async def remove(store: SemanticStore) -> int:
         if everything:
@@ -167,7 +170,8 @@ def forget(opened: _Opened, numbers: Sequence[int], everything: bool, yes: bool)
             return len(chosen)
         return await store.delete([fact.content for fact in chosen])
 
-    click.echo(f"{opened.use(remove)} forgotten", err=True)
+    count = opened.use(remove)
+    _tell(count, "forgotten", as_json)
 
 
 @memory.command("import")
@@ -178,8 +182,9 @@ def forget(opened: _Opened, numbers: Sequence[int], everything: bool, yes: bool)
     metavar="NAME",
     help="The namespace of Delfhos to import, if there are several.",
 )
+@as_json_option
 @click.pass_obj
-def import_command(opened: _Opened, file: str, chosen: str | None) -> None:
+def import_command(opened: _Opened, file: str, chosen: str | None, as_json: bool) -> None:
     """Add the facts of a memory of Delfhos, all or none."""
     facts = facts_of(Path(file))
     names = sorted({fact.namespace for fact in facts})
@@ -190,7 +195,11 @@ def import_command(opened: _Opened, file: str, chosen: str | None) -> None:
     wanted = [fact for fact in facts if chosen in (None, fact.namespace)]
     texts, moments = [fact.content for fact in wanted], [fact.saved_at for fact in wanted]
     opened.use(lambda store: store.save(texts, "Delfhos", moments))
-    click.echo(f"{len(wanted)} remembered", err=True)
+    _tell(len(wanted), "remembered", as_json)
+
+
+def _tell(count: int, what: str, as_json: bool) -> None:
+    click.echo(json.dumps({what: count}) if as_json else f"{count} {what}", err=not as_json)
 
 
 def _show(facts: Sequence[StoredFact], as_json: bool) -> None:

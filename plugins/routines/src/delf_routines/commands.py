@@ -22,6 +22,7 @@ from delf.terminal import visible
 from delf.trust.decisions import Trust
 from delf.types import TaskState
 from delf_cli import complete, errors
+from delf_cli.as_json import as_json_option
 from delf_cli.complete import completes
 from delf_cli.ids import short_id
 from delf_cli.journals import ask_journal, load_task
@@ -41,7 +42,6 @@ from delf_routines.store import RoutineStore
 _UNASKED: Final = {"strategy": "routine"}
 """Flags of a run that asks no model."""
 _HISTORY: Final = 20
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
 @completes

@@ -24,6 +24,7 @@ from delf.protocols.people import (
 )
 from delf.protocols.shared_journal import SharedJournal
 from delf_cli import errors
+from delf_cli.as_json import as_json_option
 from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
 from delf_cli.observing import tell_observers
@@ -32,8 +33,6 @@ from delf_serve.people import Changer, present
 
 _FIRST: Final = "first"
 """The label of a key that is given none."""
-
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
 @click.group("users", cls=LazyGroup, group="users ", bare="list")

@@ -12,6 +12,7 @@ import click
 from delf.machine.kept_keys import own_variables
 from delf.machine.own_files import write_private
 from delf_cli import errors
+from delf_cli.as_json import as_json_option, write_result
 from delf_cli.state import state_of
 
 _FILES: Final = (
@@ -40,8 +41,9 @@ _READING: Final = "show the file with `rerun`, and print your summary in the nex
     metavar="MODEL",
     help="The model.  [default: by the key that is set]",
 )
+@as_json_option
 @click.pass_context
-def init(ctx: click.Context, folder: str, llm: str | None) -> None:
+def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> None:
     """Start a small project in FOLDER: delf.toml, a worker, a file with tools, and one to read.
 
     Existing files stay as they are, and new files are trusted. The files name only installed
@@ -64,26 +66,37 @@ def init(ctx: click.Context, folder: str, llm: str | None) -> None:
     how = _ASKING if "llm" in installed else _READING
     root = Path(folder)
     templates = files("delf_workers").joinpath("project")
+    made: list[str] = []
+    kept: list[str] = []
     try:
         for name in _FILES:
             path = root / name
             if path.exists():
-                click.echo(f"{path}: left as it is")
+                kept.append(str(path))
                 continue
             text = templates.joinpath(f"{name}.txt").read_text(encoding="utf-8")
             text = (
                 text.replace("{llm}", model).replace("{sections}", sections).replace("{how}", how)
             )
             write_private(path, text.encode())
-            click.echo(str(path))
+            made.append(str(path))
             if name != "notes.md":
                 Trust.here().keep(root, {name: items_of(name, text)})
     except OSError as error:
         errors.say("error", f"{error.filename}: {error.strerror}")
         ctx.exit(errors.USAGE)
-    click.echo("\nNext:", err=True)
-    if llm is None and not known and unset is not None:
-        click.echo(f"  export {unset.keys[0]}=…", err=True)
+    next_steps = ["delf workers run summarise --attach notes.md"]
     if root.resolve() != Path.cwd():
-        click.echo(f"  cd {shlex.quote(folder)}", err=True)
-    click.echo("  delf workers run summarise --attach notes.md", err=True)
+        next_steps.insert(0, f"cd {shlex.quote(folder)}")
+    if llm is None and not known and unset is not None:
+        next_steps.insert(0, f"delf keys set {unset.name}")
+    if as_json:
+        write_result("", {"made": made, "kept": kept, "next": next_steps}, as_json=True)
+        return
+    for path in made:
+        click.echo(path)
+    for path in kept:
+        click.echo(f"{path}: left as it is")
+    click.echo("\nNext:", err=True)
+    for step in next_steps:
+        click.echo(f"  {step}", err=True)
