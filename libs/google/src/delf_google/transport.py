@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from delf.errors import ConnectionUnavailableError
-from delf.network.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
-from delf.network.proxies import async_transport
+from delf.network.bodies import BodyEncodingError, BodyTooLargeError
+from delf.network.client import Again, Attempts, Course, HttpClient, NoAnswerError
 from delf.network.retries import FIRST_PAUSE, pause, retry_after
-from delf.network.tls import trusted
 from delf_google.credentials import Tokens
 from delf_google.errors import GoogleError, LostAnswerError, Problem
 from delf_google.requests import Answer, Request
 from delf_google.settings import GoogleSettings
-
-if TYPE_CHECKING:
-    import httpx
 
 _log = logging.getLogger(__name__)
 RETRIES: Final = 5
@@ -35,13 +29,6 @@ _AT_ONCE: Final = 16
 _WORTH_TELLING: Final = 5.0
 _PASSING: Final = frozenset({500, 502, 503, 504})
 _GONE: Final = frozenset({404, 410})
-
-# httpx logs every address; that of an upload lets anybody go on with it.
-_ours: ContextVar[bool] = ContextVar("delf_google_request", default=False)
-
-
-def _not_ours(record: logging.LogRecord) -> bool:
-    return record.levelno > logging.INFO or not _ours.get()
 
 
 class Transport:
@@ -73,9 +60,7 @@ class Transport:
         self._scopes = scopes
         self.headers: dict[str, str] = {}
         """Sent with every request."""
-        self._client: httpx.AsyncClient | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._turn = asyncio.Semaphore(_AT_ONCE)
+        self._client = HttpClient(settings.timeout, _AT_ONCE, "delf (gzip)")
 
     async def json(self, request: Request) -> dict[str, Any]:
         """Send a request; its answer is a JSON object.
@@ -133,43 +118,31 @@ class Transport:
 
     async def attempts(self, request: Request) -> Answer:
         """The same; an answer that refuses is returned, too."""
-        import httpx
+        refused_token: str | None = None
 
-        doubt, refused_token, failures, waited = False, None, 0, 0.0
-        for attempt in itertools.count():
-            last = failures >= RETRIES
+        async def once() -> Answer:
+            nonlocal refused_token
             token = await self._tokens.get(refused_token)
-            try:
-                answer = await self._once(request, token)
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                if last:  # nothing was sent, so any request may be sent again
-                    raise self._unreachable(request, error, doubt=doubt) from None
-                failures += 1
-                await self.sleep(pause(attempt))
-                continue
-            except httpx.TransportError as error:
-                if request.once:
-                    raise self._lost(request, _reason(error, self.settings.timeout)) from None
-                if last:
-                    raise self._unreachable(request, error, doubt=True) from None
-                doubt = True
-                failures += 1
-                await self.sleep(pause(attempt))
-                continue
+            answer = await self._once(request, token)
             if answer.status == 401 and refused_token is None:
                 refused_token = token
-                continue
-            if doubt and request.method == "DELETE" and answer.status in _GONE:
-                return Answer(204, answer.headers, b"")  # the lost answer was a yes
-            wait = self._wait_before_again(answer, request, attempt, waited)
-            is_passing = answer.status in _PASSING
-            if wait is None or (is_passing and last):
-                return replace(answer, in_doubt=doubt, waited=waited)
-            doubt = doubt or is_passing
-            failures += is_passing
-            waited += 0 if is_passing else wait
-            await self.sleep(wait)
-        raise AssertionError  # the last attempt returns or raises
+                answer = await self._once(request, await self._tokens.get(refused_token))
+            return answer
+
+        attempts = Attempts[Answer](
+            RETRIES,
+            is_repeatable=not request.once,
+            again=lambda answer, course: self._again(answer, request, course),
+            sleep=self.sleep,
+        )
+        try:
+            answer = await attempts.answer(once)
+        except NoAnswerError as error:
+            raise self._unanswered(request, error) from None
+        course = attempts.course
+        if course.in_doubt and request.method == "DELETE" and answer.status in _GONE:
+            return Answer(204, answer.headers, b"")  # the lost answer was a yes
+        return replace(answer, in_doubt=course.in_doubt, waited=course.waited)
 
     def failure(self, answer: Answer, request: Request) -> Exception:
         """The error for an answer that refuses.
@@ -184,18 +157,10 @@ class Transport:
         waited = f" (after waiting for {answer.waited:.0f} s)" if answer.waited else ""
         return problem.error(f"{self._label(request)}{waited}", self._scopes)
 
-    def _wait_before_again(
-        self, answer: Answer, request: Request, attempt: int, waited: float
-    ) -> float | None:
-        """Return the seconds until the next attempt; None when there is to be none.
+    def _again(self, answer: Answer, request: Request, course: Course) -> Again | None:
+        """Decide whether to send a request again; None where its answer stands.
 
         Most quotas are of a minute: whoever came too fast is let in again after it.
-
-        Args:
-            answer: What came.
-            request: What was asked.
-            attempt: How many came before.
-            waited: Seconds that were waited for a quota by now.
         """
         if answer.status < 400:
             return None
@@ -205,21 +170,19 @@ class Transport:
             return None
         told = retry_after(answer.headers)
         if not rate:
-            wait = pause(attempt) if told is None else told
-            return wait if wait <= _LONGEST_WAIT else None
-        left = _LONGEST_WAIT - waited
-        wait = min(pause(attempt), max(left, 0.0)) if told is None else told
+            wait = pause(course.attempts) if told is None else told
+            return Again(seconds=wait, in_doubt=True) if wait <= _LONGEST_WAIT else None
+        left = _LONGEST_WAIT - course.waited
+        wait = min(pause(course.attempts), max(left, 0.0)) if told is None else told
         if wait > left or left < FIRST_PAUSE:
             return None
         if wait > _WORTH_TELLING:
             _log.warning("%s: a quota of Google is used up; waiting for %.0f s", self.name, wait)
-        return wait
+        return Again(seconds=wait, is_failure=False)
 
     async def aclose(self) -> None:
         """Close all connections. The next request opens new ones."""
-        client, self._client = self._client, None
-        if client is not None and self._loop is asyncio.get_running_loop():
-            await client.aclose()
+        await self._client.aclose()
 
     # -- one exchange -------------------------------------------------------------------
 
@@ -231,21 +194,16 @@ class Transport:
         if self._tokens.project:
             headers["X-Goog-User-Project"] = self._tokens.project
         most = request.most or self.settings.max_bytes
-        mark = _ours.set(True)
         try:
-            client, turn = self._open()
-            exchange = client.stream(
+            reply = await self._client.exchange(
                 request.method,
                 request.url if "://" in request.url else self._root + request.url,
-                params=cast("Any", request.pairs) or None,
+                params=request.pairs or None,
                 content=content,
                 headers=headers,
+                most=most,
+                more_seconds=len(content or b"") / _SLOWEST,
             )
-            # Whoever waits for a turn was not sent yet, and has not used up any time.
-            limit = self.settings.timeout + len(content or b"") / _SLOWEST
-            async with turn, asyncio.timeout(limit), exchange as response:
-                content = await read_body(response, most)
-                return Answer(response.status_code, response.headers, content)
         except BodyTooLargeError:
             raise GoogleError(
                 f"{self._label(request)}: the answer is larger than {most:,} bytes",
@@ -253,27 +211,9 @@ class Transport:
             ) from None
         except BodyEncodingError as error:
             raise GoogleError(f"{self._label(request)}: the answer: {error}") from None
-        except TimeoutError:
-            raise httpx.ReadTimeout("the whole exchange took too long") from None
         except httpx.InvalidURL:
             raise GoogleError(f"{self._label(request)}: its address is not valid") from None
-        finally:
-            _ours.reset(mark)
-
-    def _open(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
-        import httpx
-
-        loop = asyncio.get_running_loop()
-        if self._client is None or self._client.is_closed or self._loop is not loop:
-            self._client = httpx.AsyncClient(
-                transport=async_transport(httpx, verify=trusted()),
-                timeout=self.settings.timeout,
-                headers={"User-Agent": "delf (gzip)", "Accept-Encoding": ACCEPTED},
-            )
-            logging.getLogger("httpx").addFilter(_not_ours)  # twice changes nothing
-            self._loop = loop
-            self._turn = asyncio.Semaphore(_AT_ONCE)
-        return self._client, self._turn
+        return Answer(reply.status, reply.headers, reply.content)
 
     def _label(self, request: Request) -> str:
         return f"{self.name}: {request.what}"
@@ -288,17 +228,10 @@ class Transport:
             reason="" if problem is None else problem.reason,
         )
 
-    def _unreachable(self, request: Request, error: Exception, *, doubt: bool) -> Exception:
+    def _unanswered(self, request: Request, error: NoAnswerError) -> Exception:
         host = urlsplit(request.url if "://" in request.url else self._root).netloc
-        reason = _reason(error, self.settings.timeout)
-        if doubt and request.changes:
+        reason = error.reason(self.settings.timeout)
+        if error.in_doubt and (request.changes or request.once):
             return self._lost(request, reason)
-        return ConnectionUnavailableError(f"{self._label(request)}: {host}: {reason}")
-
-
-def _reason(error: Exception, seconds: float) -> str:
-    import httpx
-
-    if isinstance(error, httpx.TimeoutException):
-        return f"no answer within {seconds:g} s"
-    return str(error)[:200] or type(error).__name__
+        text = f"{self._label(request)}: {host} cannot be reached: {reason}"
+        return ConnectionUnavailableError(text)

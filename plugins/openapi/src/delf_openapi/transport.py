@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
-from delf.network.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
-from delf.network.proxies import async_transport
+from delf.network.bodies import BodyEncodingError, BodyTooLargeError
+from delf.network.client import Again, Attempts, Course, HttpClient, NoAnswerError
 from delf.network.retries import pause, retry_after
-from delf.network.tls import trusted
 from delf_openapi.answers import LOOK, Answer, scrub
 from delf_openapi.requests import IDEMPOTENT, Request
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import is_private, origin_of
 from delf_openapi.tokens import Tokens
-
-if TYPE_CHECKING:
-    import httpx
 
 _PASSING: Final = frozenset({429, 502, 503, 504})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -29,12 +23,6 @@ _MAX_REDIRECTS: Final = 5
 # As many as httpx keeps open.
 _AT_ONCE: Final = 100
 _LEAST_SECRET: Final = 8
-_HEADERS: Final = {"User-Agent": "delf", "Accept-Encoding": ACCEPTED}
-
-
-# httpx logs every address, and with it the credentials in queries.
-_ours: ContextVar[bool] = ContextVar("delf_openapi_request", default=False)
-_httpx_log: Final = logging.getLogger("httpx")
 
 
 def _unread(method: str, text: str) -> ToolExecutionError:
@@ -42,10 +30,6 @@ def _unread(method: str, text: str) -> ToolExecutionError:
     if method in IDEMPOTENT:
         return ToolExecutionError(text)
     return OutcomeUnknownError(f"{text}. The {method} may have been done", hint=LOOK)
-
-
-def _not_ours(record: logging.LogRecord) -> bool:
-    return record.levelno > logging.INFO or not _ours.get()
 
 
 class Transport:
@@ -65,9 +49,7 @@ class Transport:
     ) -> None:
         self._name = name
         self._settings = settings
-        self._client: httpx.AsyncClient | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._turn = asyncio.Semaphore(_AT_ONCE)
+        self._client = HttpClient(settings.timeout, _AT_ONCE)
         self._homes: set[str] = set()
         self._tokens = Tokens(name, settings, self._attempts, keep_secret)
 
@@ -95,9 +77,7 @@ class Transport:
 
     async def aclose(self) -> None:
         """Close all connections. The next call opens new ones."""
-        client, self._client = self._client, None
-        if client is not None and self._loop is asyncio.get_running_loop():
-            await client.aclose()
+        await self._client.aclose()
 
     async def _check_home(self, url: str, request: Request, what: str) -> None:
         """A specification of the public internet must not lead into a private network."""
@@ -117,50 +97,32 @@ class Transport:
     # -- attempts -----------------------------------------------------------------------
 
     async def _attempts(self, request: Request) -> Answer:
-        import httpx
+        attempts = Attempts[Answer](
+            self._settings.retries,
+            is_repeatable=request.is_repeatable,
+            again=lambda answer, course: self._again(answer, request, course),
+        )
+        try:
+            return await attempts.answer(lambda: self._follow(request))
+        except NoAnswerError as error:
+            raise self._unanswered(request, error) from None
 
-        retries = self._settings.retries
-        for attempt in range(retries + 1):
-            last = attempt == retries
-            try:
-                answer = await self._follow(request)
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                if last:  # nothing was sent, so any method may be tried again
-                    raise self._unreachable(request, error) from None
-                await asyncio.sleep(pause(attempt))
-            except httpx.TransportError as error:
-                if last or not request.is_repeatable:
-                    raise self._unreachable(request, error, sent=True) from None
-                await asyncio.sleep(pause(attempt))
-            else:
-                wait = self._wait_for(answer, attempt)
-                if last or wait is None or not request.is_repeatable:
-                    return answer
-                await asyncio.sleep(wait)
-        raise AssertionError  # the last attempt returns or raises
-
-    def _wait_for(self, answer: Answer, attempt: int) -> float | None:
-        """Return the seconds until the next attempt; None when there is to be none."""
-        if answer.status not in _PASSING:
+    def _again(self, answer: Answer, request: Request, course: Course) -> Again | None:
+        """Decide whether to send a request again; None where its answer stands."""
+        if answer.status not in _PASSING or not request.is_repeatable:
             return None
         told = retry_after(answer.headers)
         if told is None:
-            return pause(attempt)
-        return told if told <= self._settings.max_wait else None
+            return Again(seconds=pause(course.attempts))
+        return Again(seconds=told) if told <= self._settings.max_wait else None
 
-    def _unreachable(
-        self, request: Request, error: Exception, *, sent: bool = False
+    def _unanswered(
+        self, request: Request, error: NoAnswerError
     ) -> ConnectionUnavailableError | OutcomeUnknownError:
-        import httpx
-
         host = urlsplit(request.url).netloc
-        seconds = self._settings.timeout
-        if isinstance(error, httpx.TimeoutException):
-            reason = f"{host} did not answer within {seconds:g} s"
-        else:
-            reason = f"{host} cannot be reached: {scrub(str(error), request)[:200]}"
-        text = f"{request.label}: {reason}"
-        if sent and not request.is_repeatable:
+        reason = scrub(error.reason(self._settings.timeout), request)
+        text = f"{request.label}: {host} cannot be reached: {reason}"
+        if error.in_doubt and not request.is_repeatable:
             return OutcomeUnknownError(f"{text}, so it may have been done", hint=LOOK)
         return ConnectionUnavailableError(text)
 
@@ -207,23 +169,18 @@ class Transport:
         pairs = [(k.encode("latin-1", "replace"), v.encode()) for k, v in headers.items()]
         import httpx
 
-        mark = _ours.set(True)
         try:
-            client, turn = self._open()
-            exchange = client.stream(method, url, headers=pairs, content=content)
-            # Whoever waits for a turn was not sent yet, and has not used up any time.
-            async with turn, asyncio.timeout(self._settings.timeout), exchange as response:
-                content = await read_body(response, limit)
-                head = response.status_code, response.reason_phrase, response.headers
-                return Answer(*head, content)
+            return Answer(
+                *await self._client.exchange(
+                    method, url, headers=pairs, content=content, most=limit
+                )
+            )
         except BodyTooLargeError:
             raise _unread(
                 method, f"{label}: the answer is larger than {limit:,} bytes; ask for less"
             ) from None
         except BodyEncodingError as error:
             raise _unread(method, f"{label}: the answer: {error}") from None
-        except TimeoutError:
-            raise httpx.ReadTimeout("the whole exchange took too long") from None
         except httpx.LocalProtocolError:  # its text may hold a header's value
             raise ToolExecutionError(f"{label}: it cannot be sent as HTTP") from None
         except httpx.RemoteProtocolError as error:
@@ -232,25 +189,6 @@ class Transport:
             raise ToolExecutionError(f"{label}: it redirects to no valid address") from None
         except httpx.InvalidURL:
             raise ToolExecutionError(f"{label}: its address is not valid") from None
-        finally:
-            _ours.reset(mark)
-
-    def _open(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
-        import httpx
-
-        loop = asyncio.get_running_loop()
-        if self._client is None or self._client.is_closed or self._loop is not loop:
-            self._client = httpx.AsyncClient(
-                transport=async_transport(httpx, verify=trusted()),
-                timeout=self._settings.timeout,
-                headers=_HEADERS,
-            )
-            _httpx_log.addFilter(_not_ours)  # adding it twice changes nothing
-            # Cookies that a service sets are not carried from call to call.
-            self._client.cookies.jar.set_policy(_no_cookies())
-            self._loop = loop
-            self._turn = asyncio.Semaphore(_AT_ONCE)
-        return self._client, self._turn
 
 
 async def check_redirect(url: str, home: str, method: str, label: str) -> None:
@@ -291,9 +229,3 @@ def _redirected(url: str, place: str, label: str) -> str:
         raise ToolExecutionError(f"{label}: it redirects to no valid address") from None
     host = parts.netloc.rpartition("@")[2]
     return parts._replace(netloc=host, fragment="").geturl()
-
-
-def _no_cookies() -> Any:
-    from http.cookiejar import DefaultCookiePolicy
-
-    return DefaultCookiePolicy(allowed_domains=[])

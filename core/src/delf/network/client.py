@@ -1,0 +1,243 @@
+"""An HTTP client for services: exchanges within limits, and attempts until an answer stands."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from http.cookiejar import DefaultCookiePolicy
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+
+from delf.network.bodies import ACCEPTED, read_body
+from delf.network.proxies import async_transport
+from delf.network.retries import pause
+from delf.network.tls import trusted
+from delf.records import dataclass
+
+if TYPE_CHECKING:
+    import httpx
+
+A = TypeVar("A")
+
+# httpx logs every address, and with it credentials in queries and addresses of uploads.
+_ours: ContextVar[bool] = ContextVar("delf_network_request", default=False)
+_httpx_log: Final = logging.getLogger("httpx")
+
+
+def _not_ours(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.INFO or not _ours.get()
+
+
+class Reply(NamedTuple):
+    """An answer of a server, read whole."""
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    content: bytes
+
+
+class HttpClient:
+    """Connections to a service, kept between requests of one event loop.
+
+    Redirects are not followed, and cookies not kept. Proxies are those of the environment.
+
+    Args:
+        timeout: Seconds for an exchange, from the moment at which it is sent.
+        at_once: The most exchanges at a time; others wait for their turn.
+        agent: The ``User-Agent``.
+    """
+
+    def __init__(self, timeout: float, at_once: int, agent: str = "delf") -> None:
+        self._timeout = timeout
+        self._at_once = at_once
+        self._agent = agent
+        self._client: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn = asyncio.Semaphore(at_once)
+
+    async def exchange(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | Sequence[tuple[bytes, bytes]],
+        content: bytes | None,
+        most: int,
+        params: Sequence[tuple[str, str]] | None = None,
+        more_seconds: float = 0.0,
+    ) -> Reply:
+        """Send a request once, and read the whole answer.
+
+        Args:
+            method: The HTTP method.
+            url: The address.
+            headers: The headers beside those of every request.
+            content: The body.
+            most: The most bytes of the answer, as they came and inflated.
+            params: Added to the query.
+            more_seconds: Seconds beside the timeout, as for a large body.
+
+        Raises:
+            httpx.TransportError: When there is no answer, or not in time.
+            httpx.InvalidURL: When the address is none.
+            BodyError: When the body is too large, or cannot be inflated.
+        """
+        import httpx
+
+        mark = _ours.set(True)
+        try:
+            client, turn = self._open()
+            sent: Any = headers if isinstance(headers, Mapping) else list(headers)
+            given: Any = None if params is None else list(params)
+            exchange = client.stream(method, url, params=given, headers=sent, content=content)
+            # Whoever waits for a turn was not sent yet, and has not used up any time.
+            limit = self._timeout + more_seconds
+            async with turn, asyncio.timeout(limit), exchange as response:
+                body = await read_body(response, most)
+                return Reply(response.status_code, response.reason_phrase, response.headers, body)
+        except TimeoutError:
+            raise httpx.ReadTimeout("the whole exchange took too long") from None
+        finally:
+            _ours.reset(mark)
+
+    async def aclose(self) -> None:
+        """Close all connections. The next request opens new ones."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.aclose()
+
+    def _open(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
+        import httpx
+
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._client.is_closed or self._loop is not loop:
+            self._client = httpx.AsyncClient(
+                transport=async_transport(httpx, verify=trusted()),
+                timeout=self._timeout,
+                headers={"User-Agent": self._agent, "Accept-Encoding": ACCEPTED},
+            )
+            self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+            _httpx_log.addFilter(_not_ours)  # adding it twice changes nothing
+            self._loop = loop
+            self._turn = asyncio.Semaphore(self._at_once)
+        return self._client, self._turn
+
+
+@dataclass(slots=True, kw_only=True)
+class Course:
+    """The attempts of a request so far.
+
+    Args:
+        attempts: The attempts that ended.
+        failures: Those of them that used up a retry.
+        in_doubt: An attempt was sent, and may have been done, though no good answer came.
+        waited: Seconds that were waited without using up a retry, as for a quota.
+    """
+
+    attempts: int = 0
+    failures: int = 0
+    in_doubt: bool = False
+    waited: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """The wish to send a request again after an answer that refuses.
+
+    Args:
+        seconds: The pause before it.
+        is_failure: Whether it uses up a retry.
+        in_doubt: Whether the request may have been done.
+    """
+
+    seconds: float
+    is_failure: bool = True
+    in_doubt: bool = False
+
+
+class NoAnswerError(Exception):
+    """A request got no answer, and is not sent again.
+
+    Args:
+        error: The last failure.
+        in_doubt: Whether the request may have been done.
+    """
+
+    def __init__(self, error: Exception, *, in_doubt: bool) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.in_doubt = in_doubt
+
+    def reason(self, seconds: float) -> str:
+        """Word the failure.
+
+        Args:
+            seconds: The time that the exchange had.
+        """
+        import httpx
+
+        if isinstance(self.error, httpx.TimeoutException):
+            return f"no answer within {seconds:g} s"
+        return str(self.error)[:200] or type(self.error).__name__
+
+
+class Attempts(Generic[A]):
+    """Sends a request until an answer stands: again where that is safe and may help.
+
+    Args:
+        retries: The most failures after which the request is sent again.
+        is_repeatable: Whether sending the request twice is as good as once.
+        again: Looks at an answer; None where the answer stands.
+        sleep: Waits between attempts.
+    """
+
+    def __init__(
+        self,
+        retries: int,
+        *,
+        is_repeatable: bool,
+        again: Callable[[A, Course], Again | None],
+        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+    ) -> None:
+        self._retries = retries
+        self._is_repeatable = is_repeatable
+        self._again = again
+        self._sleep = sleep
+        self.course = Course()
+
+    async def answer(self, send: Callable[[], Awaitable[A]]) -> A:
+        """Return the answer that stands.
+
+        A request that reached nobody is sent again whatever it does; one whose answer was lost
+        only if it is repeatable.
+
+        Args:
+            send: Sends the request once.
+
+        Raises:
+            NoAnswerError: When no answer came.
+        """
+        import httpx
+
+        course = self.course
+        while True:
+            is_last = course.failures >= self._retries
+            try:
+                answer = await send()
+            except httpx.TransportError as error:
+                is_unsent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+                course.in_doubt |= not is_unsent
+                if is_last or not (is_unsent or self._is_repeatable):
+                    raise NoAnswerError(error, in_doubt=course.in_doubt) from None
+                again = Again(seconds=pause(course.attempts))
+            else:
+                again = self._again(answer, course)
+                if again is None or (again.is_failure and is_last):
+                    return answer
+            course.attempts += 1
+            course.failures += again.is_failure
+            course.in_doubt |= again.in_doubt
+            course.waited += 0.0 if again.is_failure else again.seconds
+            await self._sleep(again.seconds)
