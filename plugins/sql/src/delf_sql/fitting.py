@@ -17,12 +17,14 @@ from delf_sql.placeholders import Bound
 from delf_sql.values import as_json
 
 Family = Literal[
-    "integer", "boolean", "text", "bytes", "json", "date", "timestamp", "timestamptz", "time",
-    "timetz", "interval", "other",
+    "integer", "float", "year", "boolean", "text", "bytes", "json", "date", "timestamp",
+    "timestamptz", "time", "timetz", "interval", "other",
 ]  # fmt: skip
 _NAMES: Final[dict[Family, str]] = {
     "integer": "int2 int4 int8 oid int tinyint smallint mediumint integer bigint hugeint utinyint "
-    "usmallint uinteger ubigint uhugeint year",
+    "usmallint uinteger ubigint uhugeint",
+    "float": "float4 float8 real double float",
+    "year": "year",
     "boolean": "bool boolean",
     "text": "text varchar bpchar name xml char character tinytext mediumtext longtext string",
     "bytes": "bytea blob tinyblob mediumblob longblob binary varbinary",
@@ -41,8 +43,17 @@ _ZONED: Final[dict[Family, Family]] = {"timestamp": "timestamptz", "time": "time
 _ARRAY: Final = re.compile(r"\[\d*\]$")
 _FIRST_WORD: Final = re.compile(r"[a-z_]\w*")
 _MOMENTS: Final = frozenset({"date", "timestamp", "timestamptz", "time", "timetz", "interval"})
+FIRST_ROUNDED: Final = 2**53
+_YEAR: Final = re.compile(r"0000|19\d\d|20\d\d|21[0-4]\d|215[0-5]")
+_MOMENT: Final = re.compile(
+    r"(?P<date>\d{4}-\d\d?-\d\d?)?[T ]*(?P<clock>\d{1,3}:\d\d(?::\d\d(?:\.\d*)?)?)?"
+    r"\s*(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?",
+    re.IGNORECASE,
+)
 _ADVICE: Final[dict[Family, str]] = {
     "integer": "round it, as in round(x) or int(x)",
+    "float": "pass float(x), if its nearest number will do",
+    "year": "pass a year of four digits",
     "boolean": "pass True or False",
     "text": "decode it, as in value.decode()",
     "bytes": "pass bytes, as in value.encode()",
@@ -135,20 +146,57 @@ def _fit(value: Any, family: Family, depth: int, *, stores: bool) -> Any:
 
 def _fits(value: Any, family: Family) -> bool:
     if family == "integer":
-        return not isinstance(value, (float, decimal.Decimal)) or _is_whole(value)
+        return _is_whole(value) if isinstance(value, (str, float, decimal.Decimal)) else True
+    if family == "float":
+        return not isinstance(value, int) or not is_rounded(value)
+    if family == "year":
+        return value is not True and bool(_YEAR.fullmatch(str(value)))
     if family == "boolean":
+        value = _number(value) if isinstance(value, str) else value
         return not isinstance(value, (int, float, decimal.Decimal)) or value in (0, 1)
     if family in ("text", "json"):
         return not isinstance(value, bytes)
     if family == "bytes":
         return isinstance(value, bytes)
     if family in _MOMENTS:
-        return isinstance(value, str) or _fits_moment(value, family)
+        if isinstance(value, str):
+            return _fits_text_of_moment(value, family)
+        return _fits_moment(value, family)
     return True
 
 
-def _is_whole(value: float | decimal.Decimal) -> bool:
-    return decimal.Decimal(value).is_finite() and value == int(value)
+def is_rounded(value: int) -> bool:
+    """Tell whether a float would be another number."""
+    return abs(value) >= FIRST_ROUNDED and value != float(value)
+
+
+def _is_whole(value: str | float | decimal.Decimal) -> bool:
+    number = _number(value) if isinstance(value, str) else decimal.Decimal(value)
+    if number is None:  # the database says what is wrong with it
+        return True
+    return number.is_finite() and number == int(number)
+
+
+def _number(text: str) -> decimal.Decimal | None:
+    try:
+        return decimal.Decimal(text.strip())
+    except decimal.InvalidOperation:
+        return None
+
+
+def _fits_text_of_moment(text: str, family: Family) -> bool:
+    """Tell whether a text holds no part that the column would drop; others are the database's."""
+    found = _MOMENT.fullmatch(text.strip())
+    if found is None or family == "timestamptz":
+        return True
+    has_date, clock, zone = bool(found["date"]), found["clock"] or "", bool(found["zone"])
+    if family == "date":
+        return has_date and not zone and not clock.strip("0:.")
+    if family == "timestamp":
+        return has_date and not zone
+    if family == "interval":
+        return not has_date
+    return not has_date and bool(clock) and (family == "timetz" or not zone)
 
 
 def _fits_moment(value: Any, family: Family) -> bool:

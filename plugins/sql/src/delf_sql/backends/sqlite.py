@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import selectors
 import signal
 import sqlite3
@@ -32,14 +33,16 @@ from delf.machine.interpreter import own_python
 from delf.machine.own_files import make_private_file
 from delf_sql import sqlite_child
 from delf_sql.backends.base import Problem, Written, can_batch, first_line
-from delf_sql.catalog import Column, Relation, Table
+from delf_sql.catalog import Column, Relation, Table, find_relation
+from delf_sql.fitting import fitted, is_rounded
 from delf_sql.functions import known_functions
 from delf_sql.gate import Statement
-from delf_sql.placeholders import Params, bind
+from delf_sql.placeholders import Bound, Params, bind
 from delf_sql.rows import Fetched, too_large
 from delf_sql.settings import SQLSettings
 from delf_sql.sqlite_child import Opening, Work, receive, send
 from delf_sql.target import Target
+from delf_sql.targets import kinds_of
 from delf_sql.values import for_sqlite
 
 _BUSY_SECONDS: Final = 5.0
@@ -49,6 +52,8 @@ SPARE_FILE: Final = 1_000_000_000
 """Bytes for temporary files beside those for sorting the whole database."""
 _KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "SQLITE_TMPDIR", "TMPDIR")
 _ALL: Final = 1_000_000
+_FLOATS: Final = re.compile(r"real\b|float|double")
+"""The names of columns that make floats of integers."""
 
 _RELATIONS: Final = """
 SELECT name, type, sql LIKE 'CREATE VIRTUAL%' FROM "{schema}".sqlite_master
@@ -315,6 +320,7 @@ class SqliteBackend:
             for statement, batches in changes
             for params in batches
         ]
+        self._check_fits(session, bounds)
         runs = [(bound.text(), list(bound.values or ())) for bound in bounds]
         many = len(changes) == 1 and can_batch(changes[0][0], bounds)
         try:
@@ -325,6 +331,23 @@ class SqliteBackend:
         written = Written()
         written.add(fetched.changed, fetched)
         return written
+
+    def _check_fits(self, session: _Child, bounds: Sequence[Bound]) -> None:
+        """Refuse an integer for a column of floats, which would round it.
+
+        SQLite changes no other value: a column holds any.
+        """
+        for bound in bounds:
+            if any(isinstance(value, int) and is_rounded(value) for value in bound.values):
+                relations = self.relations(session)
+
+                def find_table(name: str, known: Sequence[Relation] = relations) -> Table | None:
+                    relation = find_relation(name, known)
+                    return relation and self._table(session, relation)
+
+                kinds = kinds_of(bound, "sqlite", find_table)
+                floats = [kind if kind and _FLOATS.match(kind) else None for kind in kinds]
+                fitted(bound, floats, stores=True)
 
     def without_transactions(self, session: _Child, names: Collection[str]) -> Sequence[Any]:
         """None: all tables of SQLite have transactions."""
