@@ -132,7 +132,7 @@ def test_workers_and_what_they_bring(tmp_path):
         "  custom: {f: {pre_approved: true}}\n---\nHi https://not.read\n",
         workers__toolsDOTpy="x = 1\n",
     )
-    assert found["run"] == {"the worker a", "workers/tools.py"}
+    assert found["run"] == {"workers/a.worker", "workers/tools.py"}
     assert found["start"] == {"connections.x.command = sh"}
     assert found["loosen"] == {"connections.custom.f.pre_approved = true"}
 
@@ -150,13 +150,17 @@ BOMB = "a: &a [x, x]\n" + "".join(
         "---\n" + ("[" * 90 + "]" * 90 + ",") * 300 + "\n---\n",
         f"---\n{BOMB}---\n",
         "---\n" + "[" * 5000 + "\n---\n",
-        "x",
-        "\x00",
+        "\ufeff \n---\n\x00\n---\n",
     ],
 )
 def test_what_cannot_be_shown_is_told_as_that(text, tmp_path):
     found = told(tmp_path, workers__aDOTworker=text)
-    assert "the worker a" in found["run"]
+    assert "workers/a.worker" in found["run"]
+
+
+@pytest.mark.parametrize("text", ["x", "\x00"])
+def test_file_without_settings_is_named(text, tmp_path):
+    assert told(tmp_path, workers__aDOTworker=text)["set"] == {"workers/a.worker"}
 
 
 def test_a_file_that_changes_while_it_is_shown_is_told_as_that(tmp_path):

@@ -45,7 +45,8 @@ _ADDRESS: Final = re.compile(
 _HERE: Final = frozenset({"sqlite", "file", "duckdb"})
 _HOST: Final = re.compile(r"(^|_)(host|hostname|server|endpoint|base_url|url)s?$")
 _REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)")
-_DOCUMENTS: Final = frozenset({".json", ".toml", ".worker", ".yaml", ".yml"})
+_DOCUMENTS: Final = frozenset({".json", ".toml", ".yaml", ".yml"})
+_DASHES: Final = "---"
 _SPECIFICATION: Final = frozenset({"openapi", "swagger"})
 _SERVER: Final = re.compile(r"\b(servers|host|basePath|schemes|tokenUrl|authorizationUrl)\b")
 """Of a specification, only where it leads is told; it holds hundreds of other addresses."""
@@ -88,17 +89,25 @@ def _effects(folder: Folder) -> Iterator[Effect]:
             yield from _of_document(name, folder.document, root)
         elif path == folder.env.path:
             yield from _of_variables(name, folder)
-        elif path.suffix in _DOCUMENTS:
-            if path.suffix == ".worker":
-                called = path.parent.name if path.stem == "worker" else path.stem
-                yield Effect(kind="run", what=f"the worker {called}", where=name)
+        elif path.suffix == ".py" or os.access(path, os.X_OK):
+            yield Effect(kind="run", what=name, where=name)
+        elif path.suffix in _DOCUMENTS or _has_settings(path, root):
+            if path.suffix not in _DOCUMENTS:  # it has instructions below its settings
+                yield Effect(kind="run", what=name, where=name)
             if path.suffix not in (".json", ".toml"):
                 left -= path.stat().st_size if is_file(path) else 0
             yield from _of_file(name, path, folder, too_much=left < 0)
-        elif path.suffix == ".py" or os.access(path, os.X_OK):
-            yield Effect(kind="run", what=name, where=name)
         else:
             yield Effect(kind="set", what=name, where=name)
+
+
+def _has_settings(path: Path, root: Path) -> bool:
+    """Tell whether a file begins with settings in YAML between lines of dashes."""
+    try:
+        content = read_file(path, root, _MOST_BYTES) or b""
+    except ConfigurationError:
+        return True  # whoever reads the settings tells why they cannot be read
+    return content.decode("utf-8-sig", "replace").lstrip().startswith(_DASHES)
 
 
 def _of_file(name: str, path: Path, folder: Folder, *, too_much: bool) -> Iterator[Effect]:
@@ -134,8 +143,8 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
             raise ValueError(f"it has more than {_MOST_BRACKETS} brackets")
         import yaml  # is installed with whatever reads such files
 
-        if path.suffix == ".worker":
-            text = text.partition("---")[2].partition("\n---")[0]
+        if path.suffix not in _DOCUMENTS:
+            text = text.partition(_DASHES)[2].partition(f"\n{_DASHES}")[0]
         try:
             document = _plain(cast("Any", yaml).compose(text, Loader=yaml.SafeLoader), set())
         except yaml.YAMLError as error:

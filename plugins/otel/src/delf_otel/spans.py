@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -34,41 +35,29 @@ from delf.events import (
     Warned,
 )
 from delf.messages import Usage
+from delf_model_providers.families import SPOKEN
 from delf_otel.context import parent_in
 
 _OTHER: Final = "_OTHER"
 _MILLISECOND: Final = 0.001
-_MAKERS: Final = {
-    "gpt": "openai",
-    "o1": "openai",
-    "o3": "openai",
-    "o4": "openai",
-    "claude": "anthropic",
-    "gemini": "gcp.gemini",
-    "deepseek": "deepseek",
-    "mistral": "mistral_ai",
-    "grok": "x_ai",
-    "command": "cohere",
-}
-_GATEWAYS: Final = {
+_CONVENTIONS: Final = {
+    "google": "gcp.gemini",
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
-    "gemini": "gcp.gemini",
     "mistral": "mistral_ai",
     "vertex_ai": "gcp.vertex_ai",
     "xai": "x_ai",
 }
+"""Providers with another name in OpenTelemetry's conventions."""
 
 Attribute = str | int | float | bool | tuple[str, ...]
 
 
 def provider_of(model: str) -> str:
-    """The conventions' name of who makes or serves a model, else the prefix of its name."""
-    prefix, slash, _ = model.partition("/")
-    if slash:
-        return _GATEWAYS.get(prefix, prefix)
-    maker = next((maker for start, maker in _MAKERS.items() if model.startswith(start)), None)
-    return maker or model.partition(":")[0] or _OTHER
+    """Return the conventions' name of a model's provider, else what stands before its name."""
+    known = SPOKEN.of(model)
+    name = re.split("[/:]", model, maxsplit=1)[0] if known is None else known.name
+    return _CONVENTIONS.get(name, name) or _OTHER
 
 
 @dataclass(frozen=True, kw_only=True)
