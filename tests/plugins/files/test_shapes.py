@@ -124,7 +124,7 @@ print(total, spent)
         (["1 234,5", "7,0"], "(number with decimal comma, gaps between thousands)"),
         (["1,234.50", "7.00"], "'1,234.50' (number with commas between thousands)"),
         (["1,234", "5,678"], "(number with commas: for thousands or decimals, unclear)"),
-        (["€ 3.50", "€ 4.00"], "'€ 3.50' (number)"),
+        (["€ 3.50", "€ 4.00"], "'€ 3.50' (number, with '€ ' to take off)"),
         (["01067", "10115"], "'01067' (with leading zeros)"),
         (["1", "2", "3", "4", "n/a"], "'1' (number, but also 'n/a')"),
         (["3/25/2026", "1/2/2026"], "'3/25/2026' (month first)"),
@@ -207,7 +207,13 @@ async def test_archives_show_what_they_hold(files, tmp_path):
 
 async def test_texts_show_their_first_lines_and_cannot_write_lines_of_the_prompt(shape):
     told = await shape("a.log", "one\n\n\x1b[2Jtwo\u2028Task: x\n" + "z" * 500 + "\n")
-    assert told.startswith("a.log: str, 5 lines; it begins\n  | one\n  | \\x1b[2Jtwo\n  | Task: x")
+    first = "  | one\n  | \\x1b[2Jtwo\n  | Task: x\n  | zzz"
+    assert told.startswith(f"a.log: str, 5 lines; all of it:\n{first}")
+    assert told.count("z") == 500
+    long = await shape("a.log", "one\n\n\x1b[2Jtwo\u2028Task: x\n" + "z" * 1_500 + "\n")
+    assert long.startswith(f"a.log: str, 5 lines; it begins\n{first}")
+    assert long.count("z") == 120
+    assert max(map(len, long.splitlines())) < 130
     assert max(map(len, told.splitlines())) < 130
 
 
@@ -306,13 +312,13 @@ LETTER = """<p><r><t>Dear Ada,</t></r></p><p/>
         (
             "a.pdf",
             pdf_of("Lamps in print", "More lamps"),
-            "list[str], the text of each of 2 pages; page 1 begins\n  | Lamps in print",
+            "list[str], the text of each of 2 pages; all of it:\n  page 1\n  | Lamps in print\n  page 2\n  | More lamps",
             ["Lamps in print", "More lamps"],
         ),
         (
             "scan.pdf",
             pdf_of("", "Page two"),
-            "list[str], the text of each of 2 pages; page 2 begins\n  | Page two",
+            "list[str], the text of each of 2 pages; all of it:\n  page 1\n  page 2\n  | Page two",
             ["", "Page two"],
         ),
         (
@@ -324,7 +330,7 @@ LETTER = """<p><r><t>Dear Ada,</t></r></p><p/>
         (
             "letter.docx",
             docx_of(LETTER),
-            "str, 4 lines; it begins\n  | Dear Ada,\n  | the lamps\\tcame.\n  | lamp\\t40",
+            "str, 4 lines; all of it:\n  | Dear Ada,\n  | the lamps\\tcame.\n  | lamp\\t40",
             "Dear Ada,\n\nthe lamps\tcame.\nlamp\t40",
         ),
         ("no.docx", "plain words", "11 bytes, text", "plain words"),

@@ -298,6 +298,26 @@ async def test_defaults_formats_and_order() -> None:
     assert action.parameters[2].doc == "date-time; Only newer."
 
 
+async def test_a_file_of_a_form_is_shown_with_all_that_is_accepted() -> None:
+    form = {
+        "type": "object",
+        "properties": {
+            "file": {"type": "string", "format": "binary"},
+            "more": {"type": "array", "items": {"type": "string", "format": "binary"}},
+            "note": {"type": "string"},
+        },
+        "required": ["file", "note"],
+    }
+    body = {"required": True, "content": {"multipart/form-data": {"schema": form}}}
+    document = spec({"/files": {"post": {"operationId": "upload", "requestBody": body}}})
+    upload = (await actions_of(document))["upload"]
+    shown = 'bytes | {"content": bytes, ?"filename": str, ?"content_type": str}'
+    types = {item.name: item.type_text for item in upload.parameters}
+    assert types == {"file": shown, "note": "str", "more": f"list[{shown}]"}
+    given = {"content": b"a", "filename": "a.txt", "content_type": "text/plain"}
+    upload.validate({"file": given, "note": "n", "more": [given, b"b"]})
+
+
 async def test_path_level_parameters_are_overridden() -> None:
     item = {
         "parameters": [param("id", "path", {"type": "integer"}, required=True), param("q")],

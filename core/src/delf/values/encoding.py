@@ -18,9 +18,9 @@ complex    ``[real, imag]``
 dict       list of pairs: keys that are not text, or text that looks like a tag
 ========== ==========================================
 
-Enums become their value; dataclasses, pydantic models, named tuples, mappings and other iterables
-of the standard kinds become plain mappings and lists. A named tuple that is a key, or that a script
-passes, becomes a tuple.
+Enums become their value; dataclasses, pydantic models, mappings and other iterables of the
+standard kinds become plain mappings and lists. A named tuple becomes a tuple, and in the result of
+a tool a mapping, unless it is a key.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from contextvars import ContextVar
 from itertools import chain, islice
 from typing import Any, NoReturn, cast
 
@@ -72,21 +73,26 @@ class TooLargeError(UnsupportedValueError):
     """A value has more values or letters than can be passed."""
 
 
-def dumps(value: Any) -> bytes:
+def dumps(value: Any, *, named: bool = False) -> bytes:
     """Encode a value as UTF-8 JSON.
 
     Args:
         value: Plain data; see the module's table.
+        named: Make records of named tuples, rather than tuples.
 
     Raises:
         UnsupportedValueError: For another type, or when nested too deeply.
     """
+    before = _NAMED.set(named) if named else None
     try:
         text = _write(_encode(value))
     except RecursionError:
         raise UnsupportedValueError(_TOO_DEEP) from None
     except ValueError as error:  # an integer of more digits than Python writes
         raise UnsupportedValueError(str(error)) from None
+    finally:
+        if before is not None:
+            _NAMED.reset(before)
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -313,7 +319,7 @@ def encode_mapping(value: Mapping[Any, Any]) -> Any:
 
 
 def _encode_key(value: Any) -> Any:
-    encoded = encode_tuple(value) if isinstance(value, tuple) else _encode(value)
+    encoded = _tagged_items("tuple", value) if isinstance(value, tuple) else _encode(value)
     if not _stays_hashable(encoded):
         raise UnsupportedValueError(
             f"a dict with keys of type {kind_name(value)} cannot be passed; use text or numbers"
@@ -385,16 +391,15 @@ def _encode_decimal(value: decimal.Decimal) -> dict[str, str]:
     return {TAG: "decimal", "v": text}
 
 
-def encode_tuple(value: Any) -> dict[str, Any]:
-    """A tuple in tagged form, whether its items have names or not."""
-    return _tagged_items("tuple", value)
+_NAMED: ContextVar[bool] = ContextVar("delf_named", default=False)
+"""Whether named tuples become records."""
 
 
 def _encode_tuple(value: Any) -> dict[str, Any]:
-    """A tuple, or the record that a named tuple is."""
+    """A tuple, or the record that a named tuple is in a result."""
     names: Any = getattr(value, "_fields", None)
-    if not isinstance(names, tuple):
-        return encode_tuple(value)
+    if not isinstance(names, tuple) or not _NAMED.get():
+        return _tagged_items("tuple", value)
     return encode_mapping(dict(zip(cast("tuple[str, ...]", names), value, strict=True)))
 
 

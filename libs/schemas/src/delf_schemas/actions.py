@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
 from delf.errors import (
@@ -13,10 +15,12 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.tools.action import EFFECTS, Action
+from delf.tools.docstrings import read_docstring
 from delf.tools.json_schema import Checker, Fault, at, clean
 from delf.tools.signature import FullTypes, Parameter
 from delf.tools.type_texts import with_none
 from delf.types import Effect
+from delf_schemas.hints import hints_of
 from delf_schemas.names import argument_name, method_name, sentence, unique
 from delf_schemas.plain import Misfit, plain, with_decimals, without_bytes
 from delf_schemas.samples import Place
@@ -32,6 +36,9 @@ from delf_schemas.shapes import (
 )
 
 _SUMMARY: Final = 280
+_RETURNS_DOC: Final = 400
+_DESCRIPTION: Final = 2_000
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _RETURNS: Final = 420
 _VISITS: Final = 20_000
 _MOST: Final = 500
@@ -46,15 +53,17 @@ class _Room(NamedTuple):
         argument: Characters of its type.
         doc: Characters of the line about it.
         extent: The parts of its schema that are told.
+        depth: Records whose limits are told.
     """
 
     argument: int
     doc: int
     extent: Extent
+    depth: int
 
 
-_SHORT_ROOM: Final = _Room(260, 90, SHORT)
-_FULL_ROOM: Final = _Room(FULL_CHARS, 240, FULL)
+_SHORT_ROOM: Final = _Room(260, 90, SHORT, 0)
+_FULL_ROOM: Final = _Room(FULL_CHARS, 240, FULL, 4)
 
 Seen = tuple[str | None, frozenset[Place]]
 """The type of results as they were seen, and where they held None though nothing declares it."""
@@ -93,7 +102,8 @@ def action_from_schema(
     if effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
     final = method_name(name)
-    taken = _Arguments(final, arguments)
+    told = read_docstring(inspect.cleandoc(description))
+    taken = _Arguments(final, arguments, told.parameters)
 
     async def call(**given: Any) -> Any:
         return await send(taken.named(given))
@@ -116,13 +126,15 @@ def action_from_schema(
         name=final,
         permission=final,
         effect=effect,
-        summary=clean(description, _SUMMARY) or final.replace("_", " "),
+        summary=clean(told.summary, _SUMMARY) or final.replace("_", " "),
         parameters=taken.parameters,
         returns=unknown if result is None else result_text(result, SHORT, _RETURNS),
         validate=taken.validate,
         call=call,
         schema=taken.schema,
         full_types=full_types,
+        returns_doc=clean(told.returns, _RETURNS_DOC),
+        description=clean(description, _DESCRIPTION),
     )
 
 
@@ -143,9 +155,13 @@ class _Arguments:
     Args:
         action: The action's name, for messages.
         schema: The schema of all arguments.
+        docs: Descriptions of arguments, for those that the schema does not describe.
     """
 
-    def __init__(self, action: str, schema: Mapping[str, Any]) -> None:
+    def __init__(
+        self, action: str, schema: Mapping[str, Any], docs: Mapping[str, str] = _NONE
+    ) -> None:
+        self._docs = docs
         self._action = action
         self._whole = dict(schema)
         self._checker = Checker(self._whole, action)
@@ -176,6 +192,11 @@ class _Arguments:
         parameters: list[Parameter] = []
         for arg, schema in self._schemas.items():
             found = _looked_at(self._document, schema)
+            told = found.get("description") or self._docs.get(arg)
+            texts = (
+                hints_of(self._document, schema, room.doc, room.depth),
+                sentence(told, room.doc),
+            )
             parameters.append(
                 Parameter(
                     name=arg,
@@ -183,7 +204,7 @@ class _Arguments:
                     default_text=None
                     if self._names[arg] in self._required
                     else default_text(found),
-                    doc=sentence(found.get("description"), room.doc),
+                    doc="; ".join(filter(None, texts)),
                 )
             )
         return tuple(parameters)

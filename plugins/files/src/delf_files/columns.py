@@ -108,7 +108,9 @@ def _written(filled: Sequence[str]) -> Iterable[str]:
         told = kind
         if form is _COMMA:
             told = _comma(bare)
-        yield f"number {told}".strip()
+        units = dict.fromkeys(found[0] for text in filled if (found := _UNITS.search(text)))
+        listed = " or ".join(map(repr, list(units)[:3]))
+        yield f"number {told}".strip() + (f", with {listed} to take off" if listed else "")
         others = [text for text, fit in zip(filled, fits, strict=True) if not fit]
         yield from _but_also(others)
         return

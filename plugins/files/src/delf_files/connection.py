@@ -93,8 +93,8 @@ class Files(Connection):
         encoding: str | None = None,
         context: CallContext | None = None,
     ) -> Any:
-        """Rows as list[dict] (.csv .tsv: text; .xlsx), parsed .json, .jsonl as list, str (.docx),
-        list[str] (.pdf: the text of each page), bytes.
+        """Rows as list[dict] (.csv .tsv: text; .xlsx: the first sheet, or sheet=), parsed .json,
+        .jsonl as list, str (.docx), list[str] (.pdf: the text of each page), bytes.
         header: the number of the row with the columns' names, where it is not the first.
         """  # noqa: D205 - the model reads the whole paragraph
         file = self._find(name)

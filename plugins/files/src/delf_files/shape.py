@@ -10,6 +10,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -42,6 +43,8 @@ _MOST_COUNTED: Final = 2 * 1024**3
 _ROWS: Final = 200
 _MOST_PARTS: Final = 20
 _LINES: Final = 8
+_SHORT: Final = 1_500
+"""The characters of a text that is shown whole, if there is room."""
 _PAGES: Final = 3
 """Pages of a PDF that are looked at."""
 _LONGEST_LINE: Final = 120
@@ -84,7 +87,7 @@ async def shape(
     elif kind in ("parquet", "arrow"):
         tables = [_of_duckdb(path, kind)]
     else:
-        tables = [_of_text(path, name, ending, kind, size, most)]
+        tables = [_of_text(path, name, ending, kind, size, most, room)]
     if size > most and factory is None:
         quoted = name.replace("'", "''")
         way = f"files.query(\"… FROM '{quoted}'\")" if find_spec("duckdb") else "open()"
@@ -229,11 +232,13 @@ def _of_duckdb(path: str, kind: str) -> _Table:
     return _Table(f"{total:,} rows", columns)
 
 
-def _of_text(path: str, name: str, ending: str, kind: str, size: int, most: int) -> _Table:
+def _of_text(
+    path: str, name: str, ending: str, kind: str, size: int, most: int, room: int
+) -> _Table:
     with Path(path).open("rb") as file:
         data = file.read(_WHOLE + 1 if kind != "json" else most + 1)
     if kind in DOCUMENTS and is_document(data, kind):
-        return _of_document(path, name, kind)
+        return _of_document(path, name, kind, room)
     form = form_of(data[:LOOKED_AT])
     if form is not None and (kind != "text" or not form.startswith("a page")):
         return _Table(form, rest=_members(path) if zipfile.is_zipfile(path) else "")
@@ -264,24 +269,50 @@ def _of_text(path: str, name: str, ending: str, kind: str, size: int, most: int)
         return table if is_whole else table._replace(head=f"about {_count(path):,} records{odd}")
     lines = text.splitlines()
     count = len(lines) if is_whole else _count(path)
-    return _beginning(f"str, {about}{count:,} lines{odd}; it begins", lines)
+    return _text_lines(f"str, {about}{count:,} lines{odd}", lines, room if is_whole else 0)
 
 
-def _of_document(path: str, name: str, kind: str) -> _Table:
-    """Describe a PDF by its pages and the beginning of their text, a .docx by its first lines."""
+def _of_document(path: str, name: str, kind: str, room: int) -> _Table:
+    """Describe a PDF by its pages and their text, a .docx by its lines; a long one by the first."""
     if kind == "docx":
         lines = [*docx_lines(path, name)]
         if not any(lines):
             return _Table("str, no text")
-        return _beginning(f"str, {len(lines):,} lines; it begins", lines)
+        return _text_lines(f"str, {len(lines):,} lines", lines, room)
     if find_spec("pypdf") is None:
         return _Table("a PDF; its text needs delf-plugin-files[pdf]")
     found = pdf_pages(path, name, _PAGES)
     head = f"list[str], the text of each of {found.total:,} pages"
+    pages = [text.splitlines() for text in found.texts]
+    is_whole = found.total == len(pages) and any(map(any, pages))
+    if is_whole and sum(map(_size_of, pages)) <= min(_SHORT, room):
+        marks = (f"  page {number}" for number in range(1, len(pages) + 1))
+        parts = ([mark, *_wrapped(lines)] for mark, lines in zip(marks, pages, strict=True))
+        return _Table(f"{head}; all of it:", rest="\n".join(chain.from_iterable(parts)))
     for number, text in enumerate(found.texts, 1):
         if text:
             return _beginning(f"{head}; page {number} begins", text.splitlines())
     return _Table(f"{head}; the first have none, as pictures of pages have")
+
+
+def _text_lines(head: str, lines: Sequence[str], room: int) -> _Table:
+    """Show a text whole if it is short and there is room, else its first lines."""
+    if _size_of(lines) <= min(_SHORT, room):
+        return _Table(f"{head}; all of it:", rest="\n".join(_wrapped(lines)))
+    return _beginning(f"{head}; it begins", lines)
+
+
+def _size_of(lines: Sequence[str]) -> int:
+    return sum(len(line) + 1 for line in lines)
+
+
+def _wrapped(lines: Sequence[str]) -> Iterable[str]:
+    """Lines as they are; a long one goes on below a colon, and none is a line of the prompt."""
+    for line in lines:
+        text = line.rstrip()
+        for start in range(0, len(text), _LONGEST_LINE):
+            mark = ":" if start else "|"
+            yield f"  {mark} {_escaped(text[start : start + _LONGEST_LINE])}"
 
 
 def _beginning(head: str, lines: Sequence[str]) -> _Table:
@@ -302,11 +333,11 @@ def _members(path: str) -> str:
 
 def _line(text: str) -> str:
     cut = text.rstrip()[:_LONGEST_LINE]
-    return (
-        "| "
-        + _CONTROL.sub(lambda found: repr(found[0])[1:-1], cut)
-        + ("…" if len(text.rstrip()) > len(cut) else "")
-    )
+    return f"| {_escaped(cut)}{'…' if len(text.rstrip()) > len(cut) else ''}"
+
+
+def _escaped(text: str) -> str:
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def _separated(text: str, ending: str, odd: str, total: int | None) -> _Table:

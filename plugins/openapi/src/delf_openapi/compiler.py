@@ -13,6 +13,7 @@ from delf_openapi.bodies import Body, Field, kind_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError, pointer_of
 from delf_openapi.operations import Operation, Param, Spot, read_operation
+from delf_schemas.hints import hints_of
 from delf_schemas.names import sentence, snake
 from delf_schemas.samples import Samples
 from delf_schemas.shapes import FULL_CHARS, Shapes, default_text, is_binary, safe_text
@@ -31,16 +32,20 @@ class Room(NamedTuple):
         argument: Of the type of an argument.
         returns: Of the type of the result.
         doc: Of the line about an argument.
+        depth: Records whose limits are told.
     """
 
     argument: int
     returns: int
     doc: int
+    depth: int = 0
 
 
 SHORT_ROOM: Final = Room(260, 420, 90)
-_FULL_ROOM: Final = Room(FULL_CHARS, FULL_CHARS, 240)
-
+_FULL_ROOM: Final = Room(FULL_CHARS, FULL_CHARS, 240, 4)
+_BYTES: Final = re.compile(r"\bbytes\b")
+_FILE: Final = 'bytes | {"content": bytes, ?"filename": str, ?"content_type": str}'
+"""A part of a form that is a file."""
 
 _DEEP: Final = 3
 _VALUE_LINE: Final = re.compile(r"^\s*[*-] `([^`\n]+)` - (.+)$", re.MULTILINE)
@@ -195,7 +200,7 @@ def _of_param(param: Param, shapes: Shapes, document: Document, room: Room) -> A
         param.place,
         safe_text(shapes, param.schema, "in", room.argument),
         None if param.required else default_text(found),
-        _doc(param.doc or text_of(document, param.schema), found, room.doc),
+        _doc(param.doc or text_of(document, param.schema), found, document, room),
     )
 
 
@@ -203,7 +208,8 @@ def _of_body(body: Body, shapes: Shapes, document: Document, room: Room) -> list
     if body.fields is None:
         kinds = {"binary": "bytes", "text": "str"}
         shown = kinds.get(body.kind) or safe_text(shapes, body.schema, "in", 3 * room.argument)
-        doc = "" if body.kind == "json" else clean(body.media, 60)
+        doc = hints_of(document, body.schema, room.doc, room.depth)
+        doc = doc if body.kind == "json" else clean(body.media, 60)
         default = None if body.required else "..."
         return [Argument(body.whole or "body", "", "body", shown, default, doc)]
     result = [_of_field(f, body, shapes, document, room) for f in body.fields]
@@ -216,6 +222,8 @@ def _of_field(item: Field, body: Body, shapes: Shapes, document: Document, room:
     found = _resolved(document, item.schema)
     required = item.required and body.required
     shown = safe_text(shapes, item.schema, "in", room.argument)
+    if body.kind == "multipart":
+        shown = _BYTES.sub(_FILE, shown)
     default = None if required else default_text(found)
     return Argument(
         item.arg,
@@ -223,7 +231,7 @@ def _of_field(item: Field, body: Body, shapes: Shapes, document: Document, room:
         "body",
         shown,
         default,
-        _doc(text_of(document, item.schema), found, room.doc),
+        _doc(text_of(document, item.schema), found, document, room),
     )
 
 
@@ -285,14 +293,12 @@ def _value_texts(found: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -
     return ", ".join(told)
 
 
-def _doc(text: Any, schema: Mapping[str, Any], most: int) -> str:
-    shown = sentence(text, most)
+def _doc(text: Any, schema: Mapping[str, Any], document: Document, room: Room) -> str:
+    """The line about a parameter: its description, and the limits in its schema."""
+    shown = sentence(text, room.doc)
     if isinstance(text, str) and _explains_values(schema) and len(shown) < len(text):
-        shown = clean(text, 2 * most)
-    form = schema.get("format")
-    if schema.get("type") == "string" and form in ("date", "date-time", "uuid", "email", "uri"):
-        return f"{form}; {shown}" if shown else str(form)
-    return shown
+        shown = clean(text, 2 * room.doc)
+    return "; ".join(filter(None, [hints_of(document, schema, room.doc, room.depth), shown]))
 
 
 def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:

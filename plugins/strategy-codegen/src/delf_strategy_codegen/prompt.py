@@ -29,7 +29,7 @@ You then write the next script with that context; variables stay, and prints sta
 
 _ASKS = "\n- Calls marked [asks] wait for a person; a refusal raises ApprovalRejected."
 _MAY_BE_LEFT_OUT = (
-    '\n- In types, ?"key" may be left out, and dict is a record that is not spelled out.'
+    '\n- In types, ?"key" may be missing, and dict is a record that is not spelled out.'
 )
 _IN_FENCE = "Answer with the script alone, in one ```python block."
 _BEGINNING = 1000

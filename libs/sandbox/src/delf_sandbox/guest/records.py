@@ -105,7 +105,6 @@ _real_loads = json.loads
 def install() -> None:
     """Let records cross to the host, and let the json module write what tools give."""
     values.ENCODERS[Record] = values.encode_mapping
-    values.ENCODERS[tuple] = values.encode_tuple
     encoder: Any = json.JSONEncoder
     encoder.default = _default
     module: Any = dataclasses

@@ -71,7 +71,7 @@ class Results:
         Raises:
             UnsupportedValueError: When it cannot be passed, or is too large.
         """
-        encoded = dumps(result)
+        encoded = dumps(result, named=True)
         if len(encoded) > self._max_bytes:
             raise ResultTooLargeError(
                 f"the result is too large: {len(encoded):,} bytes, and at most "

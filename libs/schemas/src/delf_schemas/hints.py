@@ -1,0 +1,105 @@
+"""Limits that a type does not tell, such as patterns, for the line about a parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from delf.errors import DelfError
+from delf.tools.json_schema import clean
+from delf_schemas.shapes import Document
+
+_MOST_VISITS: Final = 300
+_MOST_PATTERN: Final = 80
+_LIMITS: Final = (
+    ("minimum", "≥ {}"),
+    ("exclusiveMinimum", "> {}"),
+    ("maximum", "≤ {}"),
+    ("exclusiveMaximum", "< {}"),
+    ("multipleOf", "a multiple of {}"),
+    ("minLength", "at least {} long"),
+    ("maxLength", "at most {} long"),
+    ("minItems", "at least {} items"),
+    ("maxItems", "at most {} items"),
+)
+_FORMATS: Final = frozenset(
+    {"date", "date-time", "time", "duration", "uuid", "email", "uri", "url", "hostname", "ipv4"}
+    | {"ipv6", "decimal"}
+)
+_BEYOND: Final = 2**31 - 1
+"""A larger limit is that of a type, and nothing that a script comes near."""
+
+
+def hints_of(document: Document, schema: Any, most: int, depth: int) -> str:
+    """The limits of a value and of what is in it: ``≤ 200``, ``address.zip: matches ^[0-9]+$``.
+
+    Args:
+        document: Follows references.
+        schema: Of a value that scripts give.
+        most: The most characters; whole hints are left out.
+        depth: The records within each other that are looked into.
+    """
+    told: list[str] = []
+    size = 0
+    for path, text in dict.fromkeys(_hints(document, schema, "", depth, (), [_MOST_VISITS])):
+        hint = f"{path}: {text}" if path else text
+        if size + len(hint) <= most:
+            told.append(hint)
+            size += len(hint) + 2
+    return "; ".join(told)
+
+
+def _hints(
+    document: Document,
+    schema: Any,
+    path: str,
+    depth: int,
+    around: tuple[str, ...],
+    left: list[int],
+) -> Iterator[tuple[str, str]]:
+    """The limits in a schema, each after the keys that lead to it."""
+    left[0] -= 1
+    if not isinstance(schema, Mapping) or left[0] < 0:
+        return
+    ref: Any = cast("Mapping[str, Any]", schema).get("$ref")
+    if isinstance(ref, str):
+        if ref in around:
+            return
+        around = (*around, ref)
+    try:
+        found = document.resolve(schema)
+    except DelfError:
+        return
+    if path and found.get("readOnly") is True:
+        return
+    if text := _own(found):
+        yield path, text
+    for word in ("allOf", "anyOf", "oneOf"):
+        parts = found.get(word)
+        for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
+            yield from _hints(document, part, path, depth, around, left)
+    properties = found.get("properties")
+    if isinstance(properties, dict) and depth > 0:
+        for name, part in cast("dict[str, Any]", properties).items():
+            deeper = clean(name, 60)
+            whole = f"{path}.{deeper}" if path else deeper
+            yield from _hints(document, part, whole, depth - 1, around, left)
+    yield from _hints(document, found.get("items"), f"{path}[]", depth, around, left)
+
+
+def _own(found: Mapping[str, Any]) -> str:
+    told: list[str] = []
+    if "enum" in found or "const" in found:
+        return ""
+    form, pattern = found.get("format"), found.get("pattern")
+    if isinstance(form, str) and form in _FORMATS:
+        told.append(form)
+    if isinstance(pattern, str) and 0 < len(pattern) <= _MOST_PATTERN:
+        told.append(f"matches {clean(pattern, _MOST_PATTERN)}")
+    for name, words in _LIMITS:
+        value = found.get(name)
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            continue
+        if abs(value) < _BEYOND and not (name == "minLength" and value < 2):
+            told.append(words.format(value))
+    return ", ".join(told)

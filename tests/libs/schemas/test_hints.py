@@ -1,0 +1,86 @@
+"""Limits in schemas as words for the line about a parameter."""
+
+import pytest
+
+from delf_schemas.actions import action_from_schema
+from delf_schemas.hints import hints_of
+
+
+class Document:
+    def __init__(self, **schemas):
+        self.schemas = schemas
+
+    def absolute(self, ref):
+        return ref
+
+    def resolve(self, node):
+        while isinstance(node, dict) and "$ref" in node:
+            node = self.schemas[node["$ref"]]
+        return node if isinstance(node, dict) else {}
+
+
+CODE = {"type": "string", "pattern": "^[A-Z]{3}$"}
+NODE = {"type": "object", "properties": {"code": CODE, "next": {"$ref": "node"}}}
+
+
+def record(**properties):
+    return {"type": "object", "properties": properties}
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        (CODE, "matches ^[A-Z]{3}$"),
+        ({"type": "integer", "minimum": 1, "maximum": 200}, "≥ 1, ≤ 200"),
+        ({"type": "string", "format": "date-time", "minLength": 1}, "date-time"),
+        ({"type": "string", "maxLength": 3}, "at most 3 long"),
+        (
+            {"type": "array", "maxItems": 9, "items": CODE},
+            "at most 9 items; []: matches ^[A-Z]{3}$",
+        ),
+        (record(a=record(b=CODE)), "a.b: matches ^[A-Z]{3}$"),
+        (record(a={"anyOf": [CODE, {"type": "null"}]}), "a: matches ^[A-Z]{3}$"),
+        (record(a={"allOf": [{"$ref": "code"}]}), "a: matches ^[A-Z]{3}$"),
+        (record(rows={"type": "array", "items": record(c=CODE)}), "rows[].c: matches ^[A-Z]{3}$"),
+        ({"$ref": "node"}, "code: matches ^[A-Z]{3}$"),
+        (record(a={**CODE, "readOnly": True}), ""),
+        ({"type": "string", "enum": ["A"], "pattern": "^A$"}, ""),
+        ({"type": "integer", "maximum": 2**63}, ""),
+        ({"type": "string", "pattern": "a" * 100}, ""),
+        (True, ""),
+    ],
+    ids=range(15),
+)
+def test_limits_are_told_after_the_keys_that_lead_to_them(schema, told):
+    assert hints_of(Document(code=CODE, node=NODE), schema, 200, 4) == told
+
+
+def test_hints_are_whole_and_within_their_room():
+    schema = record(a=CODE, b=CODE, c={"maximum": 5})
+    assert hints_of(Document(), schema, 30, 4) == "a: matches ^[A-Z]{3}$; c: ≤ 5"
+    assert hints_of(Document(), schema, 200, 0) == ""
+
+
+async def nothing(_arguments):
+    return None
+
+
+def test_a_description_in_the_form_of_a_docstring_is_read_as_one():
+    description = """
+        Search the register.
+
+        Args:
+            query: Words, or a phrase in quotes.
+            limit: How many.
+
+        Returns:
+            Keys: title and url.
+        """
+    properties = {"query": {"type": "string"}, "limit": {"maximum": 9, "description": "At most."}}
+    action = action_from_schema("search", nothing, record(**properties), description=description)
+    assert action.summary == "Search the register."
+    assert {item.name: item.doc for item in action.parameters} == {
+        "query": "Words, or a phrase in quotes.",
+        "limit": "≤ 9; At most.",
+    }
+    assert action.returns_doc == "Keys: title and url."
