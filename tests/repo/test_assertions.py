@@ -78,12 +78,20 @@ def _asserts(path: Path, name: str, seen: set[tuple[Path, str]]) -> bool:
     seen.add((path, name))
     if name not in functions(path):
         return name in imported(path) and _asserts(imported(path)[name], name, seen)
+    asserts_itself, names = looked_at(path, name)
+    return asserts_itself or any(_asserts(path, n, seen) for n in names)
+
+
+@functools.cache
+def looked_at(path: Path, name: str) -> tuple[bool, list[str]]:
+    """Return whether a function asserts something itself, and the names that it uses, if not."""
     function = functions(path)[name]
-    if any(
+    names = {*called(function)}
+    if names & ASSERTING or any(
         isinstance(part, ast.Assert | ast.Raise) or checked(part) for part in ast.walk(function)
     ):
-        return True
-    return any(n in ASSERTING or _asserts(path, n, seen) for n in called(function))
+        return True, []
+    return False, [each for each in names if each in functions(path) or each in imported(path)]
 
 
 def silent(path: Path) -> list[str]:

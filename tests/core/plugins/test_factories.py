@@ -168,7 +168,10 @@ class TestOptionsOfAPlugin:
         ],
     )
     def test_declared_option_is_accepted(self, plugin, given):
-        check_options(TestHost.discover(), plugin, given)
+        host = TestHost.discover()
+        check_options(host, plugin, given)
+        with pytest.raises(ConfigurationError, match="nonsense"):
+            check_options(host, plugin, {**given, "nonsense": 1})
 
     def test_each_plugin_with_open_keywords_declares_its_settings(self):
         host = TestHost.discover()

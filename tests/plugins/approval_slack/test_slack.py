@@ -398,6 +398,7 @@ async def test_what_others_wrote_mentions_and_links_nobody(office):
             arguments={"amount": 1, "to": "<!here>"},
         )
     )
+    assert slack.messages
     for message in slack.messages.values():
         assert "<" not in message["text"]
         assert all(

@@ -69,6 +69,8 @@ async def test_search_finds_tasks_by_exact_state(journal: SqlJournal) -> None:
 
 
 async def test_record_and_events_tell_the_same_state(journal: SqlJournal) -> None:
-    for task in await find_tasks(journal, 100):
+    found = await find_tasks(journal, 100)
+    assert len(found) == len(TASKS)
+    for task in found:
         events = await journal.read(task.task_id)
         assert task.state is state_of(events) is TASKS[task.task_id][0]

@@ -431,9 +431,9 @@ async def test_the_servers_words_stand_inside_and_steer_nothing(rogue) -> None:
     fields = {"a\nb\u202e": {"type": "string", "description": evil}}
     prompts = {"systemPrompt": evil, "stopSequences": [evil], "metadata": {"a": evil}}
     _, asked, _ = await asking(rogue, form(evil, properties=fields), sampling(**prompts))
-    for request in asked:
-        if request.action == "rogue.good":
-            continue
+    by_server = [request for request in asked if request.action != "rogue.good"]
+    assert len(by_server) == 2
+    for request in by_server:
         lines = request.preview.split("\n")
         assert all(line.isprintable() for line in lines)
         ours = [line for line in lines if not line.startswith("    ")]
