@@ -20,6 +20,7 @@ from delf.machine.interpreter import is_frozen
 from delf.machine.own_files import make_private_folder
 from delf.packages.namesake import NAMESAKE
 from delf.terminal import visible
+from delf_console import uv_tool
 
 _SHOWN: Final = 40
 _CONSTRAINTS: Final = "constraints.txt"
@@ -28,17 +29,25 @@ _NO_NAMESAKE: Final = f"{NAMESAKE}<0"
 
 
 def install(arguments: Sequence[str], *, upgrade: bool = False) -> list[str]:
-    """The command that installs."""
+    """Return the command that installs."""
     more = ["--constraint", _CONSTRAINTS, *(["--upgrade"] if upgrade else [])]
     tool, is_uv = _tool()
+    receipt = uv_tool.receipt()
+    if is_uv and receipt is not None:
+        return [*uv_tool.install(tool[0], receipt, arguments), *more, "--no-sources"]
     # What a package's own folder says of its needs is read by uv alone; here delf has decided.
     more += ["--no-sources"] if is_uv else ["--no-input", "--disable-pip-version-check"]
     return [*tool, "install", "--quiet", *(_python() if is_uv else ()), *more, *arguments]
 
 
 def uninstall(packages: Sequence[str]) -> list[str]:
-    """The command that uninstalls."""
+    """Return the command that uninstalls."""
     tool, is_uv = _tool()
+    receipt = uv_tool.receipt()
+    if is_uv and receipt is not None:
+        command = uv_tool.uninstall(tool[0], receipt, packages)
+        if command is not None:
+            return [*command, "--no-sources"]
     return [*tool, "uninstall", "--quiet", *(_python() if is_uv else ["--yes"]), *packages]
 
 
