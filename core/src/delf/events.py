@@ -68,6 +68,11 @@ ASKED_FROM: Final = "asked_from"
 """The key of a task's setup with the address from which it was asked for over a network."""
 
 
+def _folder_of(setup: Mapping[str, Any]) -> str | None:
+    folder = setup.get("folder")  # a program may keep anything else there
+    return folder if isinstance(folder, str) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueued(_Event):
     """A task was submitted for the background; :class:`TaskStarted` says that work on it begins.
@@ -91,6 +96,11 @@ class TaskQueued(_Event):
     not_before: float | None = None
     retries: int | None = None
     retry_after: float | None = None
+
+    @property
+    def folder(self) -> str | None:
+        """The folder in which the task was started, if a command or a server started it."""
+        return _folder_of(self.setup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +127,11 @@ class TaskStarted(_Event):
     zone: str = ""
     zone_name: str = ""
     key: str | None = None
+
+    @property
+    def folder(self) -> str | None:
+        """The folder in which the task was started, if a command or a server started it."""
+        return _folder_of(self.setup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,13 @@
-"""How events look on a terminal."""
+"""How tasks and events look on a terminal."""
 
 from datetime import UTC, datetime
 
+import click
+import pytest
+
 from delf import events as ev
+from delf.protocols.journal import TaskRecord
+from delf.types import TaskState
 from delf_console import runs_view
 from delf_engine.views.records import ToolCallTrace
 
@@ -27,3 +32,28 @@ def test_origins_of_a_call_are_lines_by_their_source():
         f"   2  mail.send to[0], to[1], to[2], to[3], to[4] and 2 more: {told['text']}",
         "   2  mail.send sum: in your\\x1b[2J task",
     ]
+
+
+@pytest.mark.parametrize(
+    ("folders", "shown"),
+    [
+        ([None, None], None),
+        (["{here}", "{here}"], None),
+        (["{here}", "/srv/shop"], ["here", "shop"]),
+        (["/srv/shop", None], ["shop", "-"]),
+    ],
+)
+def test_list_names_projects_where_they_say_something(folders, shown, tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    tasks = [
+        TaskRecord(
+            task_id=f"task_{number}abcdef", task="x", started_at=0.0, state=TaskState.DONE,
+            folder=folder and folder.format(here=here),
+        )
+        for number, folder in enumerate(folders)
+    ]  # fmt: skip
+    head, *lines = [click.unstyle(line).split() for line in runs_view.tasks_table(tasks)]
+    assert ("project" in head) is (shown is not None)
+    assert shown is None or [line[-2] for line in lines] == shown

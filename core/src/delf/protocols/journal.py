@@ -34,6 +34,7 @@ class TaskRecord:
         tries: The number of tries that failed and put it back into its queue; ``error`` has the
             latest reason then.
         not_before: The Unix time from which on a runner may take it.
+        folder: The folder in which it was started, if a command or a server started it.
     """
 
     task_id: str
@@ -52,6 +53,7 @@ class TaskRecord:
     losses: int = 0
     tries: int = 0
     not_before: float | None = None
+    folder: str | None = None
 
     @property
     def place(self) -> ListPlace:

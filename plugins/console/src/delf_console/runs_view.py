@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -81,6 +82,9 @@ def state_text(task: TaskRecord) -> str:
 def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
     """Tasks as rows of a table."""
     names = short_ids([task.task_id for task in tasks])
+    folders = {task.folder for task in tasks}
+    # Where all are of this folder, its name says nothing.
+    shows_folder = bool(folders - {None, str(Path.cwd())})
     rows = [
         (
             one_line(name),
@@ -88,11 +92,13 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
             ago(task.started_at),
             span(task.duration_ms),
             money(task),
+            *([one_line(Path(task.folder or "-").name)] if shows_folder else []),
             one_line(task.task),
         )
         for name, task in zip(names, tasks, strict=True)
     ]
-    return table(rows, ("id", "state", "started", "took", "cost", "task"))
+    project = ["project"] if shows_folder else []
+    return table(rows, ("id", "state", "started", "took", "cost", *project, "task"))
 
 
 def ago(at: float) -> str:

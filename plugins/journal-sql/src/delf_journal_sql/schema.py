@@ -29,7 +29,7 @@ CREATE TABLE delf_tasks (
     id {{serial}}, task_id TEXT NOT NULL UNIQUE, task TEXT NOT NULL, origin TEXT NOT NULL,
     state TEXT NOT NULL, started_at {{real}} NOT NULL, finished_at {{real}}, duration_ms {{real}},
     cost_usd {{real}}, error TEXT, owner TEXT, queue TEXT, not_before {{real}}, limit_key TEXT,
-    tries INTEGER, losses INTEGER
+    tries INTEGER, losses INTEGER, folder TEXT
 );
 CREATE INDEX delf_tasks_started ON delf_tasks (started_at, id);
 CREATE INDEX delf_tasks_state ON delf_tasks (state, started_at, id);

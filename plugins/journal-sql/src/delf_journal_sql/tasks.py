@@ -241,13 +241,14 @@ class Tasks:
             "at": event.at,
             "owner": None if waits else self.owner.key,
             "queue": None if queued is None else queued.queue,
-            "key": event.key if isinstance(event, (TaskQueued, TaskStarted)) else None,
+            "key": event.key if begins else None,
+            "folder": None if not begins or event.folder is None else plain_text(event.folder),
             "not_before": None if queued is None else queued.not_before,
         }
         rows = connection.execute(
             "INSERT INTO delf_tasks (task_id, task, origin, state, started_at, owner, queue, "
-            "limit_key, not_before) VALUES (:id, :task, :origin, :state, :at, :owner, "
-            ":queue, :key, :not_before) RETURNING id",
+            "limit_key, not_before, folder) VALUES (:id, :task, :origin, :state, :at, :owner, "
+            ":queue, :key, :not_before, :folder) RETURNING id",
             values,
         )
         if not waits:

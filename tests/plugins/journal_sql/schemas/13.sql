@@ -61,11 +61,11 @@ CREATE TABLE delf_tasks (
     id INTEGER PRIMARY KEY AUTOINCREMENT, task_id TEXT NOT NULL UNIQUE, task TEXT NOT NULL, origin TEXT NOT NULL,
     state TEXT NOT NULL, started_at REAL NOT NULL, finished_at REAL, duration_ms REAL,
     cost_usd REAL, error TEXT, owner TEXT, queue TEXT, not_before REAL, limit_key TEXT,
-    tries INTEGER, losses INTEGER
+    tries INTEGER, losses INTEGER, folder TEXT
 );
-INSERT INTO "delf_tasks" VALUES(1,'done','pay done','agent','done',1.0,8.0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
-INSERT INTO "delf_tasks" VALUES(2,'bad','pay bad','agent','failed',1.0,8.0,NULL,NULL,'no',NULL,NULL,NULL,NULL,NULL,NULL);
-INSERT INTO "delf_tasks" VALUES(3,'waits','pay waits','agent','running',1.0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "delf_tasks" VALUES(1,'done','pay done','agent','done',1.0,8.0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "delf_tasks" VALUES(2,'bad','pay bad','agent','failed',1.0,8.0,NULL,NULL,'no',NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "delf_tasks" VALUES(3,'waits','pay waits','agent','running',1.0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
 CREATE INDEX delf_tasks_started ON delf_tasks (started_at, id);
 CREATE INDEX delf_tasks_state ON delf_tasks (state, started_at, id);
 CREATE INDEX delf_tasks_running ON delf_tasks (owner) WHERE state = 'running';

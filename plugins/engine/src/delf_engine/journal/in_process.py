@@ -110,6 +110,7 @@ class InProcessJournal:
                         started_at=first.at,
                         state=TaskState.RUNNING if outcome is None else outcome.state,
                         events=len(entry.events),
+                        folder=first.folder,
                     )
                 )
         return records
