@@ -39,6 +39,7 @@ import re
 import time
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from itertools import compress, count
 from typing import Any
 
@@ -89,6 +90,21 @@ AUTHORS = [
     (r"get_webpage", "url"),
 ]
 """The fields and arguments with the author that a service vouches for; a file has none."""
+SINKS = {
+    "send_email": ("recipients", "cc", "bcc", "attachments"),
+    "create_calendar_event": ("participants",),
+    "add_calendar_event_participants": ("event_id", "participants"),
+    "reschedule_calendar_event": ("event_id",),
+    "append_to_file": ("file_id",),
+    "create_file": (),
+    "share_file": ("file_id", "email"),
+    "send_money": ("recipient",),
+    "schedule_transaction": ("recipient",),
+    "update_scheduled_transaction": ("id", "recipient"),
+    "update_user_info": (),
+    "get_webpage": ("url",),
+}
+"""What decides where something goes, as an author says it; of other tools all but contents does."""
 TO_DO_PAGES = {
     name: ("get_webpage", {"url": f"www.company-todo-list.com/{who}"})
     for name, who in (("user_task_18", "alice"), ("user_task_19", "bob"))
@@ -133,6 +149,7 @@ def tool_of(
     made: list[FunctionCall],
     *,
     is_guarded: bool = False,
+    is_bare: bool = False,
 ) -> Any:
     """One of AgentDojo's functions as a tool of delf."""
 
@@ -164,6 +181,7 @@ def tool_of(
             confirm=False,
             egress=tells,
             trust=trust_of(function.name),
+            sinks=None if is_bare else SINKS.get(function.name),
             author=author_of(function.name),
         )(call)
     effect = "read" if reads(function.name) else "write"
@@ -202,11 +220,13 @@ class Sources:
         self._numbers = {int(n) for n in re.findall(r"\d+", prompt)}
         self._numbers |= {n for n, month in months if month and month in self._prompt}
         self._results: list[tuple[str, str]] = []
+        self._data: list[Any] = []
         world = copy.deepcopy(env)
         self._seen: list[int] = []
         for name, args in wanted:
             self._seen.append(len(self._results))
             result, _ = runtime.run_function(world, name, copy.deepcopy(args))
+            self._data.append(plain(result))
             self._results.append((name, json.dumps(plain(result), default=str).lower()))
 
     def of(self, call: int, value: Any) -> str | None:
@@ -232,11 +252,10 @@ class Sources:
     def outline(self, follows: str | None = None) -> str:
         """The calls that the words ask for; up to the one that reads a text to follow."""
         lines: list[str] = []
-        for at, (name, args) in enumerate(self.wanted):
-            given = ", ".join(f"{key}={self._written(at, item)}" for key, item in args.items())
+        for at, (name, _) in enumerate(self.wanted):
             if name == follows:
-                return "\n".join([*lines, f"follow({name}({given}))"])
-            lines.append(f"{name}({given})")
+                return "\n".join([*lines, f"follow({self._call(at)})"])
+            lines.append(self._call(at))
         return "\n".join(lines)
 
     def _written(self, call: int, value: Any) -> str:
@@ -250,6 +269,9 @@ class Sources:
             return repr(value)
         if not source:
             return "..."
+        whole = self._fields(call, value)
+        if whole:
+            return whole[0]
         words = set(re.findall(r"[\w@.]{4,}", str(value).lower()))
         more = (
             name
@@ -257,9 +279,26 @@ class Sources:
             if any(word in result for word in words)
         )
         names = dict.fromkeys((source, *more))
-        return (
-            f"join({', '.join(f'{name}()' for name in names)})" if len(names) > 1 else f"{source}()"
-        )
+        parts = [f"{name}()" for name in names]
+        return f"join({', '.join(parts)})"
+
+    def _fields(self, call: int, value: Any) -> list[str]:
+        """The fields of earlier results that are a value as a whole, else those that hold it."""
+        wanted = str(value).strip().lower()
+        whole: list[str] = []
+        held: list[str] = []
+        for at in reversed(range(self._seen[call])):
+            for path, text in leaves(self._data[at]):
+                if text == wanted:
+                    whole.append(self._call(at) + path)
+                elif len(wanted) > 5 and wanted in text:
+                    held.append(self._call(at) + path)
+        return whole or held
+
+    def _call(self, at: int) -> str:
+        name, args = self.wanted[at]
+        given = ", ".join(f"{key}={self._written(at, item)}" for key, item in args.items())
+        return f"{name}({given})"
 
     def script(self, call: int) -> str:
         """A call's arguments as Python, with what a result tells in letters of no meaning."""
@@ -274,6 +313,21 @@ class Sources:
         if self.of(call, value) is None:
             return repr(value)
         return f"told({base64.b64encode(json.dumps(value).encode()).decode()!r})"
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The texts of a result, each with its field as Python, without the places in lists."""
+    match value:
+        case dict():
+            for name, item in value.items():
+                if not name.isidentifier():
+                    yield path, name.lower()
+                yield from leaves(item, f"{path}[{name!r}]")
+        case list():
+            for item in value:
+                yield from leaves(item, path)
+        case _:
+            yield path, str(value).strip().lower()
 
 
 def key_of(name: str, arguments: Any) -> str:
@@ -340,6 +394,7 @@ class Delf(BasePipelineElement):
         is_trusting: Whether the approver approves all.
         is_guarded: Whether only what others' words may be behind is asked about.
         is_knowing: Whether the approver looks at what is marked, and knows the task.
+        is_bare: Whether the tools do not say what decides where something goes.
         suite: The suite's name.
     """
 
@@ -352,8 +407,10 @@ class Delf(BasePipelineElement):
         is_trusting: bool = False,
         is_guarded: bool = False,
         is_knowing: bool = False,
+        is_bare: bool = False,
         suite: str = "",
     ) -> None:
+        self.is_bare = is_bare
         self.is_guarded = is_guarded
         self.is_knowing = is_knowing
         self.suite = suite
@@ -422,7 +479,9 @@ class Delf(BasePipelineElement):
             strategy = StreamStrategy(notation=self.way.split(", ")[1])
         async with Agent(
             tools=[
-                tool_of(function, env, runtime, made, is_guarded=self.is_guarded)
+                tool_of(
+                    function, env, runtime, made, is_guarded=self.is_guarded, is_bare=self.is_bare
+                )
                 for function in runtime.functions.values()
             ],
             llm="scripted",
@@ -585,6 +644,7 @@ def main() -> None:
     parser.add_argument("--trusting", action="store_true", help="approve all")
     parser.add_argument("--guard", action="store_true", help="ask only about others' words")
     parser.add_argument("--knowing", action="store_true", help="look at what is marked")
+    parser.add_argument("--bare", action="store_true", help="tools without sinks")
     parser.add_argument("--ways", nargs="*", default=WAYS)
     given = parser.parse_args()
     suites = get_suites("v1.2.2")
@@ -594,6 +654,7 @@ def main() -> None:
         "is_trusting": given.trusting,
         "is_guarded": given.guard,
         "is_knowing": given.knowing,
+        "is_bare": given.bare,
     }
     started = time.perf_counter()
     print("| strategy | solved | questions a task | most questions |\n|---|---|---|---|")

@@ -65,8 +65,9 @@ class Action:
             name and description, as those of a server.
         trust: Whose words its result holds, as a whole or by the name of a field with ``*`` for
             the rest; undeclared are those of others.
-        sinks: The parameters that decide where something goes or what is done. None for those
-            whose names say so.
+        sinks: The parameters that decide what a call does; others are contents. None for all.
+        contents: The parameters that are for people to read, as the text of a mail, and decide
+            nothing; all others decide. None for those whose names say so.
         egress: It sends its arguments out of the user's own services, though it only reads.
         author: The field of a record, or the parameter, with the author that the service vouches
             for, as the sender of a message. None where it vouches for nobody.
@@ -95,6 +96,7 @@ class Action:
     version: str | None = None
     trust: Trust | Mapping[str, Trust] = "outside"
     sinks: tuple[str, ...] | None = None
+    contents: tuple[str, ...] | None = None
     egress: bool = False
     author: str | None = None
     full_types: Callable[[], FullTypes] | None = None
@@ -168,6 +170,7 @@ def action(
     tags: Sequence[str] = (),
     trust: Trust | Mapping[str, Trust] = "outside",
     sinks: Sequence[str] | None = None,
+    contents: Sequence[str] | None = None,
     egress: bool = False,
     author: str | None = None,
 ) -> Callable[[F], F]: ...
@@ -180,6 +183,7 @@ def action(
     tags: Sequence[str] = (),
     trust: Trust | Mapping[str, Trust] = "outside",
     sinks: Sequence[str] | None = None,
+    contents: Sequence[str] | None = None,
     egress: bool = False,
     author: str | None = None,
 ) -> Any:
@@ -195,8 +199,10 @@ def action(
         trust: Whose words its result holds: ``own`` for those of the user's own services, else
             ``outside``. Where fields differ, by their names, with ``*`` for the rest:
             ``{"id": "own", "*": "outside"}``.
-        sinks: The parameters that decide where something goes, as ``to``. Without it those whose
-            names say so; an empty list for none.
+        sinks: The parameters that decide what the call does, as ``to``; all others are contents.
+            An empty list for none.
+        contents: The parameters that are for people to read and decide nothing, as ``["body"]``;
+            all others decide. Without both, names such as ``text`` and ``title`` are contents.
         egress: It sends its arguments out, though it only reads, as a search does.
         author: The field of a record, or the parameter, with the author that the service vouches
             for, as ``sender``: a task may order to do what that author's text says.
@@ -208,7 +214,7 @@ def action(
     if effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
 
-    flow = check_flow("@action", trust, sinks, egress=egress, author=author)
+    flow = check_flow("@action", trust, sinks, contents, egress=egress, author=author)
 
     def mark(function: F) -> F:
         if code := getattr(function, "__code__", None):
@@ -296,8 +302,8 @@ def action_from_function(
         flow: What :func:`check_flow` gave.
 
     Raises:
-        ToolDefinitionError: When a script could not call it, or has no parameter that is named
-            as a sink.
+        ToolDefinitionError: When a script could not call it, or ``sinks`` or ``contents`` names
+            no parameter of it.
     """
     final = check_name(name or function.__name__, "the name")
     read = _read_method if skip_first else read_signature
@@ -305,12 +311,13 @@ def action_from_function(
     validator = ArgumentValidator(where or final, signature)
     flow = flow or {}
     known = [parameter.name for parameter in signature.parameters]
-    for sink in flow.get("sinks") or ():
-        if sink not in known:
-            raise ToolDefinitionError(
-                f"{where or final} has no parameter {sink!r} that could be a sink"
-                f"{did_you_mean(sink, known)}"
-            )
+    for kind in ("sinks", "contents"):
+        for each in flow.get(kind) or ():
+            if each not in known:
+                raise ToolDefinitionError(
+                    f"{where or final} has no parameter {each!r}, which {kind} names"
+                    f"{did_you_mean(each, known)}"
+                )
     return Action(
         name=final,
         permission=permission or final,
@@ -335,6 +342,7 @@ def check_flow(
     where: str,
     trust: Trust | Mapping[str, Trust],
     sinks: Sequence[str] | None,
+    contents: Sequence[str] | None,
     *,
     egress: bool,
     author: str | None,
@@ -345,24 +353,33 @@ def check_flow(
         where: How messages call it.
         trust: As in :class:`Action`, as the next ones.
         sinks: Names of parameters.
+        contents: Names of parameters; not with ``sinks``.
         egress: Whether it sends its arguments out.
         author: The field or parameter with the author.
 
     Raises:
-        ToolDefinitionError: For an unknown trust, and a text in place of a list of names.
+        ToolDefinitionError: For an unknown trust, for a text in place of a list of names, and for
+            ``sinks`` and ``contents`` at once.
     """
     given = {"*": trust} if isinstance(trust, str) else trust
     for each in given.values():
         if each not in TRUSTS:
             known = ", ".join(TRUSTS)
             raise ToolDefinitionError(f"{where}: unknown trust {each!r}; one of: {known}")
-    if isinstance(sinks, str):
+    for name, names in (("sinks", sinks), ("contents", contents)):
+        if isinstance(names, str):
+            raise ToolDefinitionError(
+                f"{where}: {name} is a text", hint=f"write a list of names: {name}=[{names!r}]"
+            )
+    if sinks is not None and contents is not None:
         raise ToolDefinitionError(
-            f"{where}: sinks is a text", hint=f"write a list of names: sinks=[{sinks!r}]"
+            f"{where}: sinks and contents are given at once",
+            hint="give one of them: all parameters that it does not name are the other",
         )
     return {
         "trust": trust if isinstance(trust, str) else dict(trust),
         "sinks": None if sinks is None else tuple(sinks),
+        "contents": None if contents is None else tuple(contents),
         "egress": egress,
         "author": author,
     }

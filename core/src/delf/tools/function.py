@@ -68,6 +68,7 @@ def tool(
     effect: Effect = "irreversible",
     trust: Trust | Mapping[str, Trust] = "outside",
     sinks: Sequence[str] | None = None,
+    contents: Sequence[str] | None = None,
     egress: bool = False,
     author: str | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
@@ -82,6 +83,7 @@ def tool(
     effect: Effect = "irreversible",
     trust: Trust | Mapping[str, Trust] = "outside",
     sinks: Sequence[str] | None = None,
+    contents: Sequence[str] | None = None,
     egress: bool = False,
     author: str | None = None,
 ) -> Any:
@@ -101,8 +103,10 @@ def tool(
         trust: Whose words its result holds: ``own`` for those of the user's own services, else
             ``outside``. Where fields differ, by their names, with ``*`` for the rest:
             ``{"id": "own", "*": "outside"}``.
-        sinks: The parameters that decide where something goes, as ``to``. Without it those whose
-            names say so; an empty list for none.
+        sinks: The parameters that decide what the call does, as ``to``; all others are contents.
+            An empty list for none.
+        contents: The parameters that are for people to read and decide nothing, as ``["body"]``;
+            all others decide. Without both, names such as ``text`` and ``title`` are contents.
         egress: It sends its arguments out, though it only reads, as a search does.
         author: The field of a record, or the parameter, with the author that the service vouches
             for, as ``sender``: a task may order to do what that author's text says.
@@ -115,7 +119,7 @@ def tool(
         if isinstance(target, functools.partial):
             target = _named(cast("functools.partial[Any]", target))
         _check(target, handle_error, confirm, effect)
-        flow = check_flow("@tool", trust, sinks, egress=egress, author=author)
+        flow = check_flow("@tool", trust, sinks, contents, egress=egress, author=author)
         made = action_from_function(
             target,
             flow=flow,

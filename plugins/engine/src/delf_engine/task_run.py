@@ -280,8 +280,7 @@ class TaskRun:
                 bound = next((bound for bound in self.tools if bound.name == action), None)
                 if bound is None:
                     return Wording()
-                trust = "own" if bound.built_in else bound.action.trust
-                known[action] = Wording(trust=trust, author=bound.action.author)
+                known[action] = Wording(trust=bound.action.trust, author=bound.action.author)
             return known[action]
 
         def files() -> Iterator[tuple[str, str]]:

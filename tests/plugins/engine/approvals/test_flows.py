@@ -1,7 +1,5 @@
 """Flows: a call asks where only a stranger's words could be behind it, and says which."""
 
-import base64
-
 import pytest
 
 from delf import Agent, tool
@@ -47,6 +45,12 @@ def remove(note_id: str) -> str:
     return note_id
 
 
+@tool(effect="write", confirm=False)
+def tell(text: str) -> str:
+    """Tell the team something."""
+    return "told"
+
+
 @tool(effect="read", confirm=False, egress=True)
 def lookup(url: str) -> str:
     """Look up."""
@@ -66,7 +70,7 @@ def run(delf_host, scripted_model):
 
         options = {"flows": "guard", "on_confirm": decide, "retry_count": 0, **options}
         with Agent(
-            tools=[mails, customers, notes, broken, pay, remove, lookup],
+            tools=[mails, customers, notes, broken, pay, remove, tell, lookup],
             llm="scripted",
             host=delf_host,
             approvals=[],
@@ -148,13 +152,13 @@ def test_a_call_that_was_written_after_reading_is_asked_about(run):
 
 def test_but_not_where_it_passes_on_what_it_read(run):
     code = f"print(pay('{OWN}', 250, text=m[0]['body']))"
-    _, asked = run(READ, code, task=f"Pay 250 to {OWN}")
-    assert "after it had read" in asked[0].flow
+    _, asked = run(READ, code, task=f"Pay to {OWN}")
+    assert asked[0].flow == "amount: written by the model after it read what others wrote"
 
 
 def test_or_the_first_script_makes_such_calls_itself(run):
-    first = f"m = mails()\nif not m:\n    pay('{OWN}', 1)\nrerun(str(m), 'pay it')"
-    response, asked = run(first, f"print(pay('{OWN}', 250))")
+    first = "m = mails()\nif not m:\n    remove('note-4711')\nrerun(str(m), 'pay it')"
+    response, asked = run(first, "print(remove('note-4711'))")
     assert response.status
     assert not asked
 
@@ -162,6 +166,13 @@ def test_or_the_first_script_makes_such_calls_itself(run):
 def test_an_action_that_the_first_script_does_not_name_is_new(run):
     first = "n = notes()\nrerun(str(n), 'tidy up')"
     _, asked = run(first, "print(remove(n[0]['id']))")
+    assert asked[0].flow == (
+        "note_id: from notes (call 1, [0].id); the task does not say that it is this one"
+    )
+
+
+def test_a_call_that_decides_nothing_is_asked_about_where_nobody_asked_for_it(run):
+    _, asked = run("n = notes()\nrerun(str(n), 'tell it')", "print(tell('all is well'))")
     assert asked[0].flow == "the model wrote this call after it had read notes (call 1)"
 
 
@@ -218,7 +229,10 @@ def test_a_question_says_where_each_value_came_from(delf_host, scripted_model):
         ({"trust": "mine"}, "unknown trust 'mine'"),
         ({"trust": {"id": "mine"}}, "unknown trust 'mine'"),
         ({"sinks": "to"}, "sinks is a text"),
-        ({"sinks": ["goal"]}, "no parameter 'goal' that could be a sink"),
+        ({"sinks": ["goal"]}, "no parameter 'goal', which sinks names"),
+        ({"contents": "to"}, "contents is a text"),
+        ({"contents": ["txt"]}, "no parameter 'txt', which contents names"),
+        ({"contents": [], "sinks": []}, "sinks and contents are given at once"),
     ],
 )
 def test_a_declaration_that_means_nothing_is_an_error(options, message):
@@ -228,14 +242,6 @@ def test_a_declaration_that_means_nothing_is_an_error(options, message):
 
     with pytest.raises(ToolDefinitionError, match=message):
         tool(**options)(send)
-
-
-def test_what_is_hidden_by_an_encoding_is_found(run):
-    hidden = base64.b64encode(BILL.encode()).decode()
-    _, asked = run(f"mails()\nimport base64\nprint(pay('{OWN}', 1, text='{hidden}'))")
-    assert not asked
-    _, asked = run(FROM_A_STRANGER["as base64"])
-    assert "from mails (call 1, [0].body)" in asked[0].flow
 
 
 def test_what_stands_in_an_input_file_may_be_a_strangers(run, tmp_path):
@@ -248,6 +254,7 @@ def test_what_stands_in_an_input_file_may_be_a_strangers(run, tmp_path):
 def test_in_a_conversation_an_earlier_answer_may_hold_a_strangers_words(delf_host, scripted_model):
     scripted_model.writes("print(mails()[0]['body'])", f"print(pay('{OWN}', 250))")
     scripted_model.writes("print(pay('DE89370400440532013000', 250))")
+    scripted_model.outline = f"pay(iban='{OWN}', amount=250)"
     asked = []
 
     def decide(request):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from delf.events import CallFinished, ModelCalled, ScriptGenerated
+from delf.events import CallFinished, CallStarted, ModelCalled, ScriptGenerated
 from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import Wording
 
@@ -76,29 +76,77 @@ def test_what_is_nowhere_is_not_found():
 
 
 @pytest.mark.parametrize(
-    ("value", "own", "is_sure"),
+    ("value", "own", "is_own"),
     [
         ("GB33BUKB20201555555555", [{"a": "GB33-BUKB-2020", "b": "GB33BUKB20201555555555"}], True),
         ("GB33BUKB.2020", ["GB33-BUKB-2020", "GB33.BUKB2020"], False),
         ("GB33.BUKB2020", ["GB33-BUKB-2020", "GB33.BUKB2020"], True),
         ("GB33 BUKB 2020 1555 555555", ["GB33BUKB20201555555555"], True),
-        ("1250", ["1,250.00", 1250], True),
+        ("20201555555555", ["GB33BUKB20201555555555"], False),
+        ("1250", ["1250.00", 1250], True),
         ("12.50", [1250], False),
+        ("1250", ["01250"], False),
+        ("1234567890123456", ["1234567890123457"], False),
+        ("ada@firm.example", [{"ada@firm.example": "writer"}], True),
     ],
 )
-def test_ones_own_value_is_sure_where_some_place_has_it_exactly(value, own, is_sure):
-    found = origin(value, own=own, outside="nothing of it")
-    assert found.trust == "own"
-    assert found.is_sure is is_sure
+def test_of_ones_own_results_a_whole_value_is_ones_own(value, own, is_own):
+    origins = origins_of(own=own, outside="nothing of it")
+    assert (origins.own(value) is not None) is is_own
 
 
-def test_others_words_come_before_ones_own():
-    found = origin(
-        "DE89370400440532013000",
-        own=["DE89370400440532013000"],
-        outside="DE89 3704 0044 0532 0130 00",
+@pytest.mark.parametrize(
+    ("arguments", "is_own"),
+    [
+        ({}, True),
+        ({"name": "Ada"}, True),
+        ({"name": "the bill"}, True),
+        ({"name": "Bob"}, True),
+        ({"name": "Eve"}, False),
+        ({"names": ["Ada", "Eve"]}, False),
+        ({"number": 7}, False),
+    ],
+)
+def test_a_result_is_as_foreign_as_what_its_call_was_given(arguments, is_own):
+    origins = origins_of(own=["Bob"], outside="see Eve", code="find('Ada')")
+    took = {"task_id": "t", "seq": 0, "at": 0.0, "call_id": 3, "action": "own"}
+    origins.follow(
+        [
+            *[None] * 4,
+            CallStarted(**took, arguments=arguments, effect="read", digest=""),
+            CallFinished(**took, status="ok", result=["GB33"], duration_ms=1.0),
+        ]
     )
-    assert found.is_others
+    assert (origins.own("GB33") is not None) is is_own
+
+
+@pytest.mark.parametrize(
+    ("action", "given", "text", "is_own"),
+    [
+        ("bank.keep", "Eve", "GB33", False),
+        ("bank.keep", "Ada", "GB33", True),
+        ("note.keep", "Eve", "GB33", True),
+        ("note.keep", "Eve", "Eve", False),
+    ],
+)
+def test_what_a_service_was_given_of_others_words_may_come_back(action, given, text, is_own):
+    trust = lambda action: Wording(trust="outside" if action == "mails" else "own")  # noqa: E731
+    origins = Origins("Pay", list, trust)
+    names = ("mails", action, "bank.find")
+    calls = [{**SEEN, "call_id": number, "action": name} for number, name in enumerate(names, 1)]
+    origins.follow(
+        [
+            ModelCalled(**SEEN, model="m", purpose="generate"),
+            ScriptGenerated(**SEEN, code="find('Ada')", attempt=1),
+            CallStarted(**calls[0], arguments={}, effect="read", digest=""),
+            CallFinished(**calls[0], status="ok", result="Eve", duration_ms=1.0),
+            CallStarted(**calls[1], arguments={"text": given}, effect="write", digest=""),
+            CallFinished(**calls[1], status="ok", result="kept", duration_ms=1.0),
+            CallStarted(**calls[2], arguments={}, effect="read", digest=""),
+            CallFinished(**calls[2], status="ok", result=[text], duration_ms=1.0),
+        ]
+    )
+    assert (origins.own(text) is not None) is is_own
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,32 @@ def remove(mail_id: str) -> str:
 
 @tool(effect="write", confirm=False)
 def note(title: str, day: str) -> str:
-    """Make a note, which goes nowhere."""
+    """Make a note for a day."""
     return f"noted {title}"
+
+
+@tool(effect="write", confirm=False)
+def book(room: str, day: str) -> str:
+    """Book a room."""
+    return "booked"
+
+
+@tool(effect="write", confirm=False)
+def save(title: str, text: str) -> str:
+    """Save a text, which goes nowhere."""
+    return f"saved {title}"
+
+
+@tool(effect="write", confirm=False)
+def say(text: str) -> str:
+    """Say something."""
+    return "said"
+
+
+@tool(effect="read", confirm=False)
+def find(sender: str = "") -> list[dict]:
+    """Find mails by their sender."""
+    return [mail for mail in MAILS if sender in mail["sender"]]
 
 
 @pytest.fixture
@@ -63,7 +87,7 @@ def run(delf_host, scripted_model):
             return True
 
         with Agent(
-            tools=[mails, staff, page, send, remove, note],
+            tools=[mails, find, staff, page, send, remove, note, book, save, say],
             llm="scripted",
             host=delf_host,
             approvals=[],
@@ -99,7 +123,7 @@ PASS = {
     ),
     "a line in a block of Python": (
         "print(remove(m[0]['id']))",
-        "```python\nawait remove(mail_id=...)\n```",
+        "```python\nawait remove(mail_id=mails().id)\n```",
     ),
 }
 
@@ -117,6 +141,13 @@ ASKED = {
     "a field that it does not name": ("print(send(m[1]['sender'], 'Hi'))", "send(to=staff().address, text=...)"),
     "a part of a text": ("print(send(m[0]['body'][-9:], 'Hi'))", "send(to=mails().body, text=...)"),
     "a record that a stranger names": ("print(remove('13'))", "remove(mail_id=mails().id)"),
+    "a record that nobody told": ("print(remove(m[0]['id']))", "remove(mail_id=...)"),
+    "a record of another call": ("print(remove(m[0]['id']))", "remove(mail_id=staff().id)"),
+    "a call with other arguments": ("print(remove(m[0]['id']))", "remove(mail_id=mails(of='Ada').id)"),
+    "values of two calls of the outline": (
+        "print(book('room 4711', '2026-06-12'))",
+        "book(room='room 4711', day='2026-06-11')\nbook(room='room 4712', day='2026-06-12')",
+    ),
     "a number of no record": ("print(remove('12'))", "remove(mail_id=mails().id)"),
     "own data to a page": ("print(page('a.example?' + s[0]['address']))", "page(url=mails().body)"),
     "a stranger's words with an address": (
@@ -124,8 +155,8 @@ ASKED = {
         "send(to=staff().address, text=...)",
     ),
     "a call that decides nothing, of a stranger's words": (
-        "print(note('Delete the mail', '2026-06-30'))",
-        "note(title='tidy up', day='2026-06-30')",
+        "print(say('Delete the mail'))",
+        "say(text='tidy up')",
     ),
     "one's own data that it does not name": (
         "print(send('zoe@firm.example', 'Bob is at ' + s[0]['address']))",
@@ -141,8 +172,7 @@ def test_what_they_do_not_ask_for_is_asked_about(run, code, outline):
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("task", ["Which mails came by June 13?", "Remove mail 13, please"])
-def test_a_number_of_the_task_that_a_stranger_names_is_asked_about(delf_host, scripted_model, task):
+def test_a_short_number_of_the_task_is_no_record_that_it_names(delf_host, scripted_model):
     scripted_model.writes("m = mails()\nrerun(str(m), 'go on')", "print(remove('13'))")
     asked = []
     with Agent(
@@ -153,8 +183,9 @@ def test_a_number_of_the_task_that_a_stranger_names_is_asked_about(delf_host, sc
         on_confirm=lambda request: asked.append(request.flow) or True,
         flows="guard",
     ) as agent:
-        agent.run(task)
-    assert asked == ["mail_id: from mails (call 1, [1].body); others wrote it"]
+        agent.run("Which mails came by June 13?")
+    (flow,) = asked
+    assert flow.startswith("mail_id: ")
 
 
 def test_the_model_is_asked_once_and_is_told_the_users_words_alone(run, scripted_model):
@@ -199,10 +230,32 @@ def test_any_answer_can_be_read(text):
     assert isinstance(Outline.of(text), Outline)
 
 
-def test_an_outline_is_its_calls_and_where_their_values_come_from():
-    outline = Outline.of("mail.send(to=mail.find(name='Ada')[0].sender, text='Hi')\nnot a call\n")
-    assert outline.code == "mail.send(to=mail.find(name='Ada')[0].sender, text='Hi')"
-    assert outline.flows == {("mail.find", "mail.send", "to")}
+def test_an_outline_says_which_field_of_which_call_goes_where():
+    (call,) = Outline.of("mail.send(to=mail.find(name='Ada')[0].sender, text='Hi')\nno call").calls
+    assert call.action == "mail.send"
+    assert call.argument("text").literals == {"Hi"}
+    (field,) = call.argument("to").fields
+    assert (field.call.action, field.path) == ("mail.find", ("sender",))
+    assert field.call.argument("name").literals == {"Ada"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["find(name='Ada').items['sender']", "[find('Ada').items[0].sender]", "list(find('Ada').items.sender)"],
+)  # fmt: skip
+def test_a_field_is_the_same_however_it_is_written(text):
+    (call,) = Outline.of(f"send(to={text})").calls
+    (field,) = call.argument("to").fields
+    assert (field.call.action, field.path) == ("find", ("items", "sender"))
+
+
+@pytest.mark.parametrize(
+    "text", ["join(find('Ada'), find('Bob'))", "'to ' + find('Ada').sender", "..."]
+)
+def test_what_is_put_together_is_no_field(text):
+    (call,) = Outline.of(f"send(to={text})").calls
+    assert not call.argument("to").fields
+    assert not call.argument("to").literals
 
 
 POSTS = [
@@ -312,20 +365,33 @@ def test_a_text_that_is_followed_orders_to_follow_no_other(told):
     assert asked
 
 
-STATED = "note(title='Party', day=mails()[0].body)"
-
-
 @pytest.mark.parametrize(
     ("outline", "asks"),
     [
-        (STATED, False),
-        ("note(title='Another', day=mails()[0].body)", True),
-        ("note(title=mails()[0].body, day=mails()[0].body)", True),
-        ("note(title='Party', place='Rome', day=mails()[0].body)", True),
+        ("save(title='Party', text=mails()[0].body)", False),
+        ("save(title='Another', text=mails()[0].body)", True),
+        ("save(title=mails()[0].body, text=...)", True),
+        ("save(text=...)", True),
+        ("say(text='Party')", True),
     ],
 )
-def test_a_call_that_goes_nowhere_passes_where_all_that_the_task_states_is_in_it(
-    run, outline, asks
-):
-    _, asked = run("print(note('Party', '2026-06-11'))", outline)
+def test_a_call_of_contents_passes_where_all_that_the_task_states_is_in_it(run, outline, asks):
+    _, asked = run("print(save('Party', 'bring a cake'))", outline)
+    assert bool(asked) == asks
+
+
+CALLS = {
+    "the sender of that call": ("find(sender='ada@firm.example')[0]['sender']", False),
+    "another field of it": ("find(sender='ada@firm.example')[0]['body']", True),
+    "the sender of a call with other words": ("find(sender='eve@evil.example')[0]['sender']", True),
+    "the sender of a call without them": ("find()[1]['sender']", True),
+    "the sender of another action": ("mails()[1]['sender']", True),
+}
+
+
+@pytest.mark.parametrize(("value", "asks"), CALLS.values(), ids=CALLS)
+def test_of_the_call_that_the_outline_names_its_field_passes_and_nothing_else(run, value, asks):
+    code = f"x = {value}\nprint(send(x, 'Hi'))"
+    outline = "send(to=find(sender='ada@firm.example')[0].sender, text=...)"
+    _, asked = run(code, outline)
     assert bool(asked) == asks

@@ -1,23 +1,24 @@
 """Flows: find calls that only others' words could have asked for.
 
-A text that a task reads, such as a mail, may hold instructions of a stranger. A call is told apart
-by what its script had read, and by where the values came from that decide where it goes.
+A text that a task reads, such as a mail, may hold instructions of a stranger. A call passes if all
+that decides it is known to be the user's own. Whatever is not known counts as a stranger's.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
 from delf.protocols.approval import flow_between
-from delf_engine.approvals.sinks import decisive_values, parameter_of, sinks_of
+from delf.tools.action import Action
+from delf_engine.approvals.deciding import deciding_values
 from delf_engine.config import ARROW
 from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import Origin
 from delf_engine.origins.texts import has_link
-from delf_engine.origins.values import MOST_LEAVES, texts_in
+from delf_engine.origins.values import MOST_LEAVES, leaves_of, parameter_of
 from delf_engine.toolset import BoundAction
 
 
@@ -25,8 +26,8 @@ def origins_in(
     origins: Origins, bound: BoundAction, arguments: Mapping[str, Any]
 ) -> Mapping[str, dict[str, Any]]:
     """Find the sources of all of a call's values, as plain data by the path of each."""
-    decisive = decisive_values(bound, arguments, sinks_of(bound, arguments))[:MOST_LEAVES]
-    found = {**origins.of(arguments), **origins.of_values(decisive)}
+    deciding = deciding_values(bound, arguments)[:MOST_LEAVES]
+    found = {**origins.of(arguments), **origins.of_values(deciding)}
     return {path: origin.data() for path, origin in found.items()}
 
 
@@ -45,93 +46,85 @@ def reason_of(
     is_read = action.effect == "read"
     if not origins.has_read or bound.built_in or (is_read and not action.egress):
         return None
-    sinks = sinks_of(bound, arguments)
-    values = decisive_values(bound, arguments, sinks)
-    if len(values) > MOST_LEAVES:
+    deciding = deciding_values(bound, arguments)
+    if len(deciding) > MOST_LEAVES:
         return "it has too many values to look for each of them"
-    decisive = origins.of_values(values)
-    is_anchored = is_read or any(origin.is_own for origin in decisive.values())
-    for path, origin in decisive.items():
-        is_right = (
-            origin.is_sure
-            or _is_allowed(bound.name, path, origin, allowed)
-            or (
-                not origin.is_named
-                and _is_foreseen(origins, bound, path, arguments, is_anchored=is_anchored)
-            )
-        )
-        if not is_right:
-            return f"{path}: {origin.text}"
-    if action.egress:
-        for path, origin in origins.of(arguments).items():
-            is_private = origin.kind == "result" and origin.trust == "own"
-            if is_private and not _is_allowed(bound.name, path, origin, allowed):
-                return f"it sends {path} out: {origin.text}"
-    if is_read or not origins.author.read:
-        return None
-    others = {name: item for name, item in arguments.items() if name not in sinks}
-    return _reason_after_reading(origins, bound, decisive, others)
+    reason = _reason_of_values(origins, bound, deciding, allowed)
+    if reason is not None or is_read or not origins.author.read:
+        return reason
+    if not (origins.asked_for.has_call(bound.name) or origins.is_planned(bound.name)):
+        return f"the model wrote this call after it had read {origins.author.told()}"
+    names = {parameter_of(path) for path, _ in deciding}
+    contents = {name: item for name, item in arguments.items() if name not in names}
+    return _reason_of_contents(origins, bound, contents, is_decided=bool(deciding))
 
 
-def _reason_after_reading(
+def _passes(action: Action, origin: Origin | None) -> bool:
+    """Tell whether a value is the user's own, and does not leave their services."""
+    return origin is not None and not (action.egress and origin.kind == "result")
+
+
+def _reason_of_values(
     origins: Origins,
     bound: BoundAction,
-    decisive: Mapping[str, Origin],
-    others: Mapping[str, Any],
+    deciding: Sequence[tuple[str, str]],
+    allowed: Sequence[str],
 ) -> str | None:
-    """Find the reason that a call has whose author had read others' words.
+    """Find the first value that neither the user's words ask for nor a rule lets pass."""
+    is_read = bound.action.effect == "read"
+    unknown = [
+        (path, text)
+        for path, text in deciding
+        if not _passes(bound.action, origins.own(text))
+        and not (allowed and _is_allowed(bound.name, path, origins.find(text), allowed))
+    ]
+    path = origins.asked_for.first_unasked(bound.name, unknown, deciding, in_text=is_read)
+    if path is None:
+        for where, text in unknown:
+            # The task asks for a record of a call, and a stranger may have said which.
+            is_stated = origins.asked_for.is_stated(bound.name, where, text)
+            if not is_stated and (named := origins.named_by_others(text)) is not None:
+                return f"{where}: {named.text}"
+        return None
+    origin = origins.find(dict(unknown)[path])
+    if origin.kind != "result" or origin.trust != "own":
+        return f"{path}: {origin.text}"
+    if is_read:
+        return f"it sends {path} out: {origin.text}"
+    return f"{path}: {origin.text}; the task does not say that it is this one"
+
+
+def _reason_of_contents(
+    origins: Origins, bound: BoundAction, contents: Mapping[str, Any], *, is_decided: bool
+) -> str | None:
+    """Find the reason in the contents of a call whose author had read others' words.
 
     Args:
         origins: Those of the task, up to now.
         bound: What is called.
-        decisive: The origins of what decides where something goes; nothing is wrong with them.
-        others: The other arguments.
+        contents: The arguments that decide nothing.
+        is_decided: Some value decides what the call does; nothing is wrong with these. Where there
+            is none, the contents are all that the call does.
     """
-    found = origins.of(others)
-    is_stated = origins.outline.states(bound.name, others)
-    why = f"the model wrote this call after it had read {origins.author.told()}"
-    if not _was_meant(origins, bound):
-        is_named = decisive and all(origin.kind == "task" for origin in decisive.values())
-        is_own = is_named and not any(origin.kind == "result" for origin in found.values())
-        return None if is_own else why
-    for name, value in others.items() if decisive else ():
-        told = [origin for path, origin in found.items() if parameter_of(path) == name]
-        own = None if all(origin.is_own for origin in told) else origins.own_part(value)
-        if own is not None and own.action not in origins.outline.sources_of(bound.name, name):
+    asked_for, action = origins.asked_for, bound.name
+    values = [
+        (path, text)
+        for path, text in islice(leaves_of(contents), MOST_LEAVES)
+        if origins.own(text) is None and not asked_for.is_stated(action, path, text)
+    ]
+    if not (is_decided or asked_for.states(action, [*leaves_of(contents)])):
+        path = asked_for.first_unasked(action, values, values, in_text=True)
+        if path is not None:
+            return f"{path}: {origins.find(dict(values)[path]).text}"
+    for path, text in values:
+        name = parameter_of(path)
+        own = origins.own_part(text)
+        if own is not None and own.action not in asked_for.sources_of(action, name):
             return f"it passes on {name}, which the task does not say: {own.text}"
-    for path, origin in found.items():
-        if origin.is_sure or _is_foreseen(origins, bound, path, others, is_anchored=True):
-            continue
-        if not (decisive or is_stated):
-            return f"{path}: {origin.text}"
-        if origin.is_others and any(map(has_link, texts_in(others[parameter_of(path)]))):
+        origin = origins.find(text)
+        if origin.is_others and has_link(text):
             return f"{path} holds an address: {origin.text}"
     return None
-
-
-def _was_meant(origins: Origins, bound: BoundAction) -> bool:
-    """True if a script names the action, and its author had read nothing of others."""
-    name = re.compile(rf"(?<![\w.]){re.escape(bound.name)}\s*\(")
-    return any(name.search(code) for code in origins.clean_code)
-
-
-def _is_foreseen(
-    origins: Origins,
-    bound: BoundAction,
-    path: str,
-    arguments: Mapping[str, Any],
-    *,
-    is_anchored: bool,
-) -> bool:
-    """True if the user's words ask for what a call returned to go there, as the outline tells.
-
-    A whole value of a record may. What is in a text that somebody wrote may only look up
-    something, or go along with a value of the user's own that decides the call as well.
-    """
-    parameter = parameter_of(path)
-    sources = origins.outline.sources_of(bound.name, parameter)
-    placed = origins.are_from(sources, arguments[parameter]) if sources else "nowhere"
-    return placed == "whole" or (placed == "in a text" and is_anchored)
 
 
 def _is_allowed(action: str, path: str, origin: Origin, allowed: Sequence[str]) -> bool:

@@ -1,14 +1,15 @@
-"""Find where the values of a call came from, by a fold over the events of its task.
+"""Find whose words the values of a call are, by a fold over the events of its task.
 
-Two things are known. What the author of a script had read when it was written is exact: the host
-knows every result that came before. Where one value came from is found by its text, and is a help
-and no proof: a value that a script computed from another one is found nowhere.
+What the author of a script had read when it was written is exact: the host knows every text that
+came before. A value is the user's own if it stands in the task, in a script whose author had read
+nothing of others, or as a whole value in a result that is the user's own. Any other value counts
+as a stranger's; the place where it is found is a help for people and decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -22,13 +23,14 @@ from delf.events import (
     ScriptGenerated,
 )
 from delf.types import Trust
-from delf_engine.origins.followed import AuthoredResult, followed_texts
-from delf_engine.origins.origin import Author, Origin, Wording
+from delf_engine.origins.asked_for import AskedFor
+from delf_engine.origins.followed import followed_texts
+from delf_engine.origins.origin import Author, Origin, ReadCall, Wording
 from delf_engine.origins.outline import Outline
 from delf_engine.origins.own_values import OwnValues
-from delf_engine.origins.search import Placed, ResultTexts
-from delf_engine.origins.texts import LEAST, LONGEST_BARE, Words, letters_of
-from delf_engine.origins.values import MOST_LEAVES, leaves_of, texts_in
+from delf_engine.origins.search import ResultTexts
+from delf_engine.origins.texts import Words, is_bare, names
+from delf_engine.origins.values import MOST_LEAVES, authored, leaves_of, texts_in
 
 CONVERSATION: Final = "this conversation"
 ANSWER: Final = "an earlier answer"
@@ -72,17 +74,16 @@ class Origins:
         self._author = Author()
         self._code: Words | None = None
         self._clean_code: list[Words] = []
+        self._calls: dict[int, ReadCall] = {}
+        self._told: list[ReadCall] = []
+        """All that the task was told, each text as the result of a call, or of what gave it."""
+        self._own_values = OwnValues(self.is_own)
         self._results = ResultTexts()
-        self._own_values = OwnValues()
-        self._waiting: list[tuple[int, str, Any, Wording]] = []
-        """Results that are not yet taken in: most tasks never search them."""
-        self._arguments: dict[int, Mapping[str, Any]] = {}
-        """The arguments of the calls whose results have an author."""
-        self._with_author: list[AuthoredResult] = []
-        self.outline = Outline()
-        """The calls that the task itself asks for; none before a model was asked about them."""
+        self._searched = 0
+        """Of what the task was told those texts that can be searched: most tasks need none."""
+        self.asked_for = AskedFor(self.is_own, self._calls)
         self.outlines = 0
-        """The answers that it was put together from."""
+        """The answers that the outline was put together from."""
 
     @property
     def own_words(self) -> str:
@@ -95,14 +96,14 @@ class Origins:
         return self._author
 
     @property
-    def clean_code(self) -> Iterator[str]:
-        """The scripts whose authors had read nothing of others."""
-        return (words.text for words in self._clean_code)
-
-    @property
     def has_read(self) -> bool:
         """True once the task has had others' words, read by a model or not."""
         return bool(self._read) or self._has_files
+
+    def is_planned(self, action: str) -> bool:
+        """Tell whether a script names an action whose author had read nothing of others."""
+        name = re.compile(rf"(?<![\w.]){re.escape(action)}\s*\(")
+        return any(name.search(words.text) for words in self._clean_code)
 
     def follow(self, events: Sequence[Event]) -> None:
         """Take in what happened since the last time.
@@ -126,14 +127,24 @@ class Origins:
                         self._clean_code.append(self._code)
                 case ModelReplied(purpose="outline", text=text):
                     told = Outline.of(text)
-                    self.outline = self.outline.with_more(told) if self.outlines else told
+                    known = self.asked_for.outline
+                    self.asked_for.outline = known.with_more(told) if self.outlines else told
                     self.outlines += 1
-                    self._clean_code.append(Words(told.code))
+                    self._own_values.forget()
                 case ScriptFinished():
                     self._has_run = True
                     self._author, self._code = Author(read=self._asked), None
-                case CallStarted() if self._wording_of(event.action).author:
-                    self._arguments[event.call_id] = event.arguments
+                case CallStarted():
+                    call = ReadCall(
+                        number=event.call_id,
+                        action=event.action,
+                        arguments=event.arguments,
+                        wording=self._wording_of(event.action),
+                        has_read=self.has_read,
+                    )
+                    self._calls[event.call_id] = call
+                    if event.effect != "read":
+                        self._own_values.add(call, is_over=False)
                 case CallFinished(status="ok" | "error"):
                     self._take_result(event)
                 case _:
@@ -148,32 +159,31 @@ class Origins:
             if trust == "own" and where == CONVERSATION:
                 self._words.append(Words(text))
                 continue
-            self._waiting.append((0, where, text, Wording(trust=trust)))
+            told = ReadCall(
+                number=0, action=where, arguments={}, wording=Wording(trust=trust), result=text
+            )
+            self._told.append(told)
+            self._own_values.add(told, is_over=True)
             if trust == "outside" and (0, where) not in self._read:
                 self._read.append((0, where))
         self._before = None
 
     def _take_result(self, event: CallFinished) -> None:
-        given = event.error if event.result is None else event.result
-        wording = self._wording_of(event.action)
-        self._waiting.append((event.call_id, event.action, given, wording))
-        self._own_values.add(event.call_id, event.action, given, wording)
-        if wording.is_outside:
-            self._read.append((event.call_id, event.action))
-        given_to = self._arguments.get(event.call_id)
-        if event.status == "ok" and given_to is not None and wording.author is not None:
-            self._with_author.append(
-                AuthoredResult(
-                    action=event.action,
-                    author=wording.author,
-                    arguments=given_to,
-                    result=event.result,
-                )
+        call = self._calls.get(event.call_id)
+        if call is None:  # its beginning is not recorded, so nobody knows what it was asked
+            wording = self._wording_of(event.action)
+            call = ReadCall(
+                number=event.call_id, action=event.action, arguments={}, wording=wording
             )
+        call.result = event.error if event.result is None else event.result
+        self._told.append(call)
+        self._own_values.add(call, is_over=True)
+        if call.wording.trust != "own":
+            self._read.append((event.call_id, event.action))
 
     def followed(self) -> Sequence[str]:
         """The texts that the user's words order to follow, by the authors that they name."""
-        return followed_texts(self.outline.orders, self._with_author, self._is_own)
+        return followed_texts(self.asked_for.outline.orders, self._calls.values(), self._is_said)
 
     def of(self, arguments: Mapping[str, Any]) -> dict[str, Origin]:
         """Find the source of each value of a call's arguments, by its path, as ``to[0]``."""
@@ -181,20 +191,7 @@ class Origins:
 
     def of_values(self, values: Iterable[tuple[str, str]]) -> dict[str, Origin]:
         """Find the source of each value, which comes with its path."""
-        return {path: self._of(text) for path, text in values}
-
-    def are_from(self, actions: AbstractSet[str], value: Any) -> Placed:
-        """Tell how results of some actions hold all of the values of an argument.
-
-        Args:
-            actions: Whose results are looked at.
-            value: The argument, or one of its values.
-        """
-        results = self._all_results()
-        found = {results.placed(actions, text) for text in texts_in(value)}
-        if not found or "nowhere" in found:
-            return "nowhere"
-        return "in a text" if "in a text" in found else "whole"
+        return {path: self.find(text) for path, text in values}
 
     def own_part(self, value: Any) -> Origin | None:
         """The first place in one's own data that an argument, or a piece of it, is from."""
@@ -202,60 +199,79 @@ class Origins:
         found = (results.find(text, ("own",)) for text in texts_in(value))
         return next(filter(None, found), None)
 
-    def _of(self, text: str) -> Origin:
-        if self._is_own(text):
-            return self._named(text) or Origin(kind="task", trust="own")
+    def is_own(self, text: str) -> bool:
+        """Tell whether a value is in the words of the user, or of a clean script."""
+        return self._is_said(text) or any(code.mention(text) for code in self._clean_code)
+
+    def own(self, text: str) -> Origin | None:
+        """The origin of a value that is the user's own beyond doubt; None of any other.
+
+        Once the author of the script had read others' words, what stands in one's own data counts
+        no more, since they could have named it; nor does a short number, which is in any text.
+        """
+        if not text.strip():
+            return Origin(kind="script", trust="own")
+        if not self._author.read:
+            if not self.has_read:
+                return Origin(kind="script", trust="own")
+            return self._own_words(text) or self._own_values.find(text)
+        return None if is_bare(text) else self._own_words(text)
+
+    def _own_words(self, text: str) -> Origin | None:
+        if self._is_said(text):
+            return Origin(kind="task", trust="own")
         if any(code.mention(text) for code in self._clean_code):
             return Origin(kind="script", trust="own")
-        if not self._author.read and (own := self._own_values.find(text)) is not None:
-            return own
-        found = self._find(text)
+        return None
+
+    def find(self, text: str) -> Origin:
+        """Find the source of a value, as well as it can be found."""
+        known = self._own_words(text) or self._own_values.find(text)
+        found = known or self._all_results().find(text)
         if found is not None:
-            is_whole = found.is_sure and not found.is_part
-            return (self._named(text) if is_whole else None) or found
+            return found
         if self._author.read and (self._code is None or self._code.mention(text)):
             return Origin(kind="script", trust="outside")
         if not text.strip() or not self.has_read:
             return Origin(kind="script", trust="own")
         return Origin(kind="unknown", trust="outside")
 
-    def _is_own(self, text: str) -> bool:
+    def _is_said(self, text: str) -> bool:
         """Tell whether a value stands in the user's words."""
         return any(words.mention(text) for words in self._words)
 
-    def _named(self, text: str) -> Origin | None:
-        """The place where others' words name a short number of one's own, if the author read it.
+    def named_by_others(self, number: str) -> Origin | None:
+        """The place where others' words name a short number, if the author has read it.
 
         The 13 of "on June 13" in a task is not the 13 of "delete the file '13'" in a mail.
         """
-        number = text.strip()
-        is_bare = len(number) <= LONGEST_BARE and any(map(str.isdigit, number))
-        if not is_bare or not self._author.read:
-            return None
-        return self._all_results().named_by_others(number)
-
-    def _find(self, text: str) -> Origin | None:
-        """The result that a value is from, others' words before one's own.
-
-        A whole value of one's own data goes first where it is one or two letters, which say
-        nothing in others' words, and where the script's author had read none of these.
-        """
-        results = self._all_results()
-        record = results.find_record(text)
-        if record is not None and (len(letters_of(text)) < LEAST or self._is_sure_of(record)):
-            return record
-        return results.find(text)
-
-    def _is_sure_of(self, record: Origin) -> bool:
-        return record.is_sure and not self._author.read
+        for call in self._all_told() if is_bare(number) and self._author.read else ():
+            for whose, path, text in authored(call.result, call.wording.trust):
+                if whose == "outside" and names(text, number):
+                    return Origin(
+                        kind="result",
+                        trust="outside",
+                        call_id=call.number,
+                        action=call.action,
+                        path=path,
+                    )
+        return None
 
     def _all_results(self) -> ResultTexts:
-        """All that was returned so far, and the texts of input files, ready to be searched."""
+        """All that the task was told, ready to be searched."""
+        told = self._all_told()
+        for call in told[self._searched :]:
+            self._results.add(call)
+        self._searched = len(told)
+        return self._results
+
+    def _all_told(self) -> Sequence[ReadCall]:
+        """All that the task was told, with the texts of its input files."""
         if self._files is not None:
             for name, text in self._files():
-                self._results.add(0, f"the input file {name}", text, Wording())
+                named = f"the input file {name}"
+                self._told.append(
+                    ReadCall(number=0, action=named, arguments={}, wording=Wording(), result=text)
+                )
             self._files = None
-        for waiting in self._waiting:
-            self._results.add(*waiting)
-        self._waiting.clear()
-        return self._results
+        return self._told

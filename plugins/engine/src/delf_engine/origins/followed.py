@@ -7,11 +7,11 @@ nobody's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, cast
 
-from delf.records import dataclass
-from delf_engine.origins.outline import Order
+from delf_engine.origins.origin import ReadCall
+from delf_engine.origins.outline import PlannedCall
 from delf_engine.origins.texts import Words
 from delf_engine.origins.values import text_of
 
@@ -23,68 +23,53 @@ _MOST_STEPS: Final = 200_000
 """Values of a result that are walked through."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthoredResult:
-    """A call's result whose author the service vouches for.
-
-    Args:
-        action: What was called.
-        author: The field of its records with the author; where no record has it, the argument.
-        arguments: The call's arguments.
-        result: What it returned.
-    """
-
-    action: str
-    author: str
-    arguments: Mapping[str, Any]
-    result: Any
-
-
 def followed_texts(
-    orders: Sequence[Order],
-    results: Iterable[AuthoredResult],
+    orders: Sequence[PlannedCall],
+    calls: Iterable[ReadCall],
     is_own: Callable[[str], bool],
 ) -> Sequence[str]:
     """Find the texts that some orders mean, among results that have an author.
 
     Args:
-        orders: The orders to do what a text says.
-        results: Those results, in the order of their calls.
+        orders: The calls that read a text which the words order to follow.
+        calls: The calls of the task, in their order.
         is_own: Tells whether a value stands in the user's words.
     """
     found: dict[str, None] = {}
-    for result in results:
+    for call in calls:
         for order in orders:
-            if order.action != result.action:
+            if order.action != call.action or call.wording.author is None:
                 continue
-            told = [text for text in order.literals if is_own(text)]
-            for record in _records_by(is_own, result):
-                held = Words(f"{record}\n{text_of(result.arguments)}")
+            stated = chain.from_iterable(each.literals for each in order.arguments.values())
+            told = [text for text in stated if is_own(text)]
+            for record in _records_by(is_own, call, call.wording.author):
+                held = Words(f"{record}\n{text_of(call.arguments)}")
                 if all(map(held.mention, told)):
                     found.setdefault(record[:_LONGEST_FOLLOWED])
     return list(islice(found, _MOST_FOLLOWED))
 
 
-def _records_by(is_named: Callable[[str], bool], given: AuthoredResult) -> Iterator[str]:
+def _records_by(is_named: Callable[[str], bool], call: ReadCall, author: str) -> Iterator[str]:
     """The records of a result whose author is one of those that are named, each as a text.
 
     Args:
         is_named: Tells of an author.
-        given: The result.
+        call: The call with that result.
+        author: The field of its records with the author; where no record has it, the argument.
     """
-    todo, steps, has_field = [given.result], 0, False
+    todo, steps, has_field = [call.result], 0, False
     while todo and steps < _MOST_STEPS:
         item, steps = todo.pop(), steps + 1
         if isinstance(item, Mapping):
             fields = cast("Mapping[str, Any]", item)
-            if given.author not in fields:
+            if author not in fields:
                 todo += [*fields.values()][::-1]
                 continue
-            has_field, whose = True, fields[given.author]
+            has_field, whose = True, fields[author]
             if isinstance(whose, str) and is_named(whose):
                 yield text_of(fields)
         elif isinstance(item, (list, tuple)):
             todo += reversed(cast("Sequence[Any]", item))
-    whose = given.arguments.get(given.author)
+    whose = call.arguments.get(author)
     if not has_field and isinstance(whose, str) and is_named(whose):
-        yield text_of(given.result)
+        yield text_of(call.result)

@@ -1,13 +1,14 @@
-"""``Origin``: where a value came from, and ``Wording`` and ``Author``: whose words something is."""
+"""``Origin``: where a value came from; ``ReadCall`` and ``Author``: whose words something is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, Literal
 
 from delf.records import dataclass
 from delf.types import Trust
+from delf_engine.origins.values import leaves_of
 
 OriginKind = Literal["task", "script", "result", "unknown"]
 
@@ -27,8 +28,6 @@ class Origin:
         action: What was called.
         path: Where in the result, as ``[3].body``.
         is_part: Only a part of the value was found there, or it is a part of what was.
-        is_changed: It is alike, and not the same.
-        is_named: It is one's own, and others' words name it, such as a record's number.
     """
 
     kind: OriginKind
@@ -37,13 +36,6 @@ class Origin:
     action: str | None = None
     path: str = ""
     is_part: bool = False
-    is_changed: bool = False
-    is_named: bool = False
-
-    @property
-    def is_sure(self) -> bool:
-        """True for a value of the user's own, exactly as it stands there."""
-        return self.trust == "own" and not self.is_changed
 
     @property
     def is_others(self) -> bool:
@@ -68,12 +60,11 @@ class Origin:
                     else "written by the model after it read what others wrote"
                 )
             case "result":
-                part = "in part " if self.is_part or self.is_changed else ""
+                part = "in part " if self.is_part else ""
                 path = self.path.lstrip(".")
                 path = path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
                 where = f", {path}" if path else ""
                 whose = "; others wrote it" if self.trust == "outside" else ""
-                whose = "; changed by the script" if self.is_changed else whose
                 call = f" (call {self.call_id}{where})" if self.call_id else ""
                 return f"{part}from {self.action}{call}{whose}"
             case "unknown":
@@ -89,20 +80,40 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """The authors of the words in an action's results.
+    """The authors of the words that an action gives back.
 
     Args:
-        trust: Of the result as a whole, or by the name of a field with ``*`` for the rest.
+        trust: Of a result as a whole, or by the name of a field with ``*`` for the rest.
         author: The field or the argument with the author that the service vouches for.
     """
 
     trust: Trust | Mapping[str, Trust] = "outside"
     author: str | None = None
 
-    @property
-    def is_outside(self) -> bool:
-        """True if others wrote a part of it."""
-        return self.trust != "own"
+
+@dataclass(slots=True, kw_only=True)
+class ReadCall:
+    """A call with what it returned.
+
+    Args:
+        number: Its number.
+        action: What was called.
+        arguments: Its arguments.
+        wording: Whose words the tool says that it gives back.
+        has_read: Whether the task had had others' words when the call began.
+        result: What it returned, or how it failed.
+    """
+
+    number: int
+    action: str
+    arguments: Mapping[str, Any]
+    wording: Wording
+    has_read: bool = False
+    result: Any = None
+
+    def asked_with(self) -> Iterator[str]:
+        """The values of its arguments."""
+        return (text for _, text in leaves_of(self.arguments, has_keys=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

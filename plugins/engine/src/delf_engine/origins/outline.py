@@ -1,7 +1,7 @@
 """Outlines: the calls that a task itself asks for, as told by a model that has read nothing else.
 
-A model that works call by call has read others' words by its second call. The outline says what
-the user's words alone ask for, so that a call can be told apart that only a stranger's could.
+A script whose author has read others' words may do what these say. The outline is made from the
+user's words alone, so a call that it holds is one that the user asked for.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
-from typing import Any, Final
+from typing import Final
 
 from delf.records import dataclass
+from delf_engine.origins.values import letters_of_name, texts_in
 
 OUTLINE_QUESTION: Final = """\
 Which calls does this task itself ask for? Nothing has been read yet. Write each call that changes
 something or looks something up, one a line, as Python with keyword arguments and no variables:
 - a value that the task states: as a literal, in the form that the tool wants;
-- a value that a call will tell: that call in its place, as
-  `send(to=find_contact(name="Ada").email, text=...)`;
+- a value that a call will tell: that call in its place, with the field, as
+  `send(to=find_contact(name="Ada")[0].email, text=...)`;
 - `...` for what you make up later.
 Where the words order to do what one text says, such as the to-dos of a mail, write the call that
 reads it as `follow(find_mail(sender="ada@firm.example"))`, and nothing of what it may say.
@@ -38,16 +39,53 @@ _MOST_CHARACTERS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """An order to do what a text says.
+class Planned:
+    """What an outline says of one argument.
 
     Args:
-        action: The action that reads the text.
-        literals: The texts that the call states.
+        literals: The values that the task states, as texts.
+        fields: The results that are the argument, or an item of it, as they are.
+        sources: The actions whose results are somewhere in it.
+    """
+
+    literals: frozenset[str] = frozenset()
+    fields: tuple[PlannedField, ...] = ()
+    sources: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCall:
+    """A call of an outline.
+
+    Args:
+        action: What is called.
+        arguments: By the letters of the parameter; those without a name by their number.
     """
 
     action: str
-    literals: tuple[str, ...] = ()
+    arguments: Mapping[str, Planned] = field(default_factory=dict[str, Planned])
+
+    def argument(self, parameter: str) -> Planned:
+        """What it says of a parameter, however the name is spelled."""
+        return self.arguments.get(letters_of_name(parameter), _NOTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedField:
+    """A field of what a call returns, as ``find(sender="ada")[0].address``.
+
+    Args:
+        call: The call.
+        path: The names of the field, from the outside in; places in lists do not count.
+        at: The names of the place in the argument where it goes, if that is a record.
+    """
+
+    call: PlannedCall
+    path: tuple[str, ...] = ()
+    at: tuple[str, ...] = ()
+
+
+_NOTHING: Final = Planned()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,95 +93,116 @@ class Outline:
     """The calls that the user's words ask for.
 
     Args:
-        code: The calls, a line each.
-        flows: For each value that another call will tell, that call's action, the action that is
-            called, and the parameter.
-        stated: For each call its action, and the arguments that are literals.
-        orders: The orders to do what a text says.
+        calls: Those calls.
+        orders: The calls that read a text which the words order to follow.
     """
 
-    code: str = ""
-    flows: frozenset[tuple[str, str, str]] = frozenset()
-    stated: tuple[tuple[str, Mapping[str, Any]], ...] = field(default=())
-    orders: tuple[Order, ...] = ()
+    calls: tuple[PlannedCall, ...] = ()
+    orders: tuple[PlannedCall, ...] = ()
 
     @classmethod
     def of(cls, answer: str) -> Outline:
         """Read a model's answer; a line that is not a call says nothing."""
-        lines: list[str] = []
-        flows: set[tuple[str, str, str]] = set()
-        stated: list[tuple[str, Mapping[str, Any]]] = []
-        orders: list[Order] = []
+        calls: list[PlannedCall] = []
+        orders: list[PlannedCall] = []
         for line in answer[:_MOST_CHARACTERS].splitlines():
             text = line.strip().strip("`").removeprefix("await ").removeprefix("- ")
             try:
-                tree = ast.parse(text, mode="eval")
+                call = ast.parse(text, mode="eval").body
+                if not isinstance(call, ast.Call):
+                    continue
+                if ast.unparse(call.func) == _FOLLOW and call.args:
+                    orders += map(_call_of, _calls_in(call.args[0]))
+                else:
+                    calls.append(_call_of(call))
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 continue
-            call = tree.body
-            if not isinstance(call, ast.Call):
-                continue
-            if ast.unparse(call.func) == _FOLLOW and call.args:
-                orders += _orders_in(call.args[0])
-                continue
-            lines.append(text)
-            flows.update(_flows_in(tree))
-            stated.append((ast.unparse(call.func), _literals_of(call)))
-        return cls(
-            code="\n".join(lines),
-            flows=frozenset(flows),
-            stated=tuple(stated),
-            orders=tuple(orders),
-        )
+        return cls(calls=tuple(calls), orders=tuple(orders))
 
     def with_more(self, other: Outline) -> Outline:
         """Add the calls of another outline; its orders do not count."""
-        return replace(
-            self,
-            code=f"{self.code}\n{other.code}",
-            flows=self.flows | other.flows,
-            stated=self.stated + other.stated,
-        )
+        return Outline(calls=self.calls + other.calls, orders=self.orders)
 
-    def sources_of(self, action: str, parameter: str) -> frozenset[str]:
-        """The actions whose results the user's words ask for as a parameter."""
-        goal = (action, parameter)
-        return frozenset(source for source, *where in self.flows if tuple(where) == goal)
-
-    def states(self, action: str, arguments: Mapping[str, Any]) -> bool:
-        """Tell whether it has such a call with literals, and each of them is the argument here."""
-        return any(
-            name == action
-            and literals
-            and all(arguments.get(each) == value for each, value in literals.items())
-            for name, literals in self.stated
-        )
+    def calls_of(self, action: str) -> tuple[PlannedCall, ...]:
+        """The calls of an action."""
+        return tuple(call for call in self.calls if call.action == action)
 
 
-def _orders_in(node: ast.AST) -> Iterator[Order]:
-    for each in ast.walk(node):
-        if isinstance(each, ast.Call):
-            found = (part.value for part in ast.walk(each) if isinstance(part, ast.Constant))
-            texts = tuple(value for value in found if isinstance(value, str))
-            yield Order(action=ast.unparse(each.func), literals=texts)
+def _call_of(call: ast.Call) -> PlannedCall:
+    named = {letters_of_name(str(each.arg)): _planned(each.value) for each in call.keywords}
+    bare = {str(at): _planned(value) for at, value in enumerate(call.args)}
+    return PlannedCall(action=ast.unparse(call.func), arguments={**bare, **named})
 
 
-def _literals_of(call: ast.Call) -> Mapping[str, Any]:
-    literals: dict[str, Any] = {}
-    for keyword in call.keywords:
-        try:
-            value = ast.literal_eval(keyword.value)
-        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            continue
-        if keyword.arg is not None and value is not ...:
-            literals[keyword.arg] = value
-    return literals
+def _planned(node: ast.expr) -> Planned:
+    literals: set[str] = set()
+    fields: list[PlannedField] = []
+    _take(node, literals, fields)
+    sources = frozenset(ast.unparse(call.func) for call in _calls_in(node))
+    return Planned(literals=frozenset(literals), fields=tuple(fields), sources=sources)
 
 
-def _flows_in(tree: ast.AST) -> Iterator[tuple[str, str, str]]:
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    for call in calls:
-        for keyword in call.keywords:
-            for inner in ast.walk(keyword.value):
-                if isinstance(inner, ast.Call):
-                    yield ast.unparse(inner.func), ast.unparse(call.func), str(keyword.arg)
+def _take(
+    node: ast.expr | None,
+    literals: set[str],
+    fields: list[PlannedField],
+    at: tuple[str, ...] = (),
+) -> None:
+    """Take in the items of an argument; what is put together from several says nothing."""
+    match node:
+        case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+            for item in items:
+                _take(item, literals, fields, at)
+        case ast.Dict(keys=keys, values=values):
+            for key, value in zip(keys, values, strict=True):
+                _take(key, literals, fields, at)
+                name = key.value if isinstance(key, ast.Constant) else None
+                _take(value, literals, fields, (*at, name) if isinstance(name, str) else at)
+        case None:
+            pass
+        case _:
+            found = _field_of(node)
+            if found is not None:
+                fields.append(replace(found, at=at))
+            else:
+                literals.update(_literals_of(node))
+
+
+def _literals_of(node: ast.expr) -> Iterator[str]:
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError):
+        return
+    if value is not ...:
+        yield from texts_in(value)
+
+
+def _field_of(node: ast.expr) -> PlannedField | None:
+    """The field of a call's result that an expression is; None if it is put together."""
+    path: list[str] = []
+    while True:
+        match node:
+            case ast.Call(func=ast.Name(id="list" | "set" | "sorted" | "tuple"), args=[inner]):
+                pass
+            case ast.Call(func=ast.Attribute(value=ast.expr() as inner, attr="keys")) if any(
+                _calls_in(inner)
+            ):
+                pass
+            case ast.Call(args=args):
+                made_of = any(any(_calls_in(each)) for each in args)
+                if made_of:
+                    return None
+                return PlannedField(call=_call_of(node), path=tuple(reversed(path)))
+            case ast.Attribute(value=inner, attr=name):
+                path.append(name)
+            case ast.Subscript(value=inner, slice=ast.Constant(value=str() as name)):
+                path.append(name)
+            case ast.Subscript(value=inner):
+                pass
+            case _:
+                return None
+        node = inner
+
+
+def _calls_in(node: ast.AST) -> Iterator[ast.Call]:
+    return (each for each in ast.walk(node) if isinstance(each, ast.Call))

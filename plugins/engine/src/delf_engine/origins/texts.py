@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import html
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -12,27 +9,22 @@ from decimal import Decimal
 from functools import cached_property
 from itertools import islice
 from typing import Final
-from urllib.parse import unquote
 
 LEAST: Final = 3
 """Letters of a value that says something about where it came from."""
 SHORT: Final = 12
 """Letters from which on a value may be a part of another one."""
-LONGEST_BARE: Final = 4
+_LONGEST_BARE: Final = 4
 """Characters of a number that is in any text, and is a record's only where it is named."""
 
 _PIECE: Final = 24
 """Letters of a piece of a longer text, at least; of a long text's twice as many."""
-_MOST_PIECES: Final = 24
+_MOST_PIECES: Final = 12
 """Pieces of one value that are looked for."""
 _WORD: Final = re.compile(r"[\w.@+:/%-]{6,}")
 _NAME: Final = re.compile(r"[\w.-]{6,}")
 _TELLING: Final = re.compile(r"[\d@/]|\.\w|.{15}")
 """Signs of a word that is rare, such as an address; common words are in any two texts."""
-_SHORTEST_CODE: Final = 20
-"""Characters from which on a word may be base64; shorter ones are words."""
-_BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}")
-_URL_SAFE: Final = str.maketrans("-_", "+/")
 _LONGEST_WORD: Final = 300
 """Longer texts stand nowhere by chance, and patterns of them are slow."""
 _BEFORE: Final = r"(?<![\w@])(?<!\w[.+-])"
@@ -97,6 +89,11 @@ def names(text: str, number: str) -> bool:
     return any(_NAMES_NEXT.search(text[max(0, at - 12) : at]) for at in places)
 
 
+def is_bare(text: str) -> bool:
+    """Tell whether a value is a short number, which stands in any text."""
+    return len(text) <= _LONGEST_BARE and any(map(str.isdigit, text))
+
+
 def has_link(text: str) -> bool:
     """Tell whether a text holds an address that somebody could follow or pay to."""
     return _LINKS.search(text) is not None
@@ -109,7 +106,7 @@ def without_spaces(text: str) -> str:
 
 def number_text(value: float | Decimal) -> str:
     """Write a number in one way, however it is written elsewhere: ``1,250.00`` is ``1250``."""
-    return f"{value:.12g}" if isinstance(value, (float, Decimal)) else str(value)
+    return f"{value:.15g}" if isinstance(value, (float, Decimal)) else str(value)
 
 
 def letters_of(text: str) -> str:
@@ -117,46 +114,18 @@ def letters_of(text: str) -> str:
     text = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
     if not text.isascii():
         text = _FOREIGN_MARKS.sub("", text)
-    return as_bytes(text).translate(None, _MARKS).decode(errors="surrogatepass")
-
-
-def as_bytes(text: str) -> bytes:
-    """Encode a text that may hold halves of characters."""
-    return text.encode(errors="surrogatepass")
-
-
-def decoded(text: str) -> Iterator[str]:
-    """Decode percent signs, HTML and base64 in a text."""
-    if len(text) < _SHORTEST_CODE:
-        return
-    if "%" in text and (plain := unquote(text)) != text:
-        yield plain
-    if "&" in text and (plain := html.unescape(text)) != text:
-        yield plain
-    long = " ".join(word for word in text.split() if len(word) >= _SHORTEST_CODE)
-    for match in islice(_BASE64.finditer(long), 8):
-        if match[0].islower():
-            continue  # a long word
-        padded = match[0].rstrip("=").translate(_URL_SAFE)
-        try:
-            yield base64.b64decode(padded + "=" * (-len(padded) % 4)).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            continue
+    data = text.encode(errors="surrogatepass")  # it may hold halves of characters
+    return data.translate(None, _MARKS).decode(errors="surrogatepass")
 
 
 def pieces_of(text: str) -> Iterator[str]:
-    """Letters of what a text hides by an encoding, of its rare words, and of cuts of it."""
-    readings = (text, *decoded(text))
-    pieces = dict.fromkeys(map(letters_of, readings[1:]))
-    for reading in readings:
-        words = (*_WORD.findall(reading), *_NAME.findall(reading))
-        telling = [word for word in words if _TELLING.search(word)]
-        letters = letters_of(reading)
-        size = min(max(_PIECE, len(letters) // 4), 2 * _PIECE)
-        step = max(size, len(letters) // _MOST_PIECES)
-        rare = map(letters_of, sorted(telling, key=len, reverse=True))
-        cuts = (letters[at : at + size] for at in range(0, len(letters) - size, step))
-        for piece in (*rare, *cuts):
-            if len(piece) >= 2 * LEAST:
-                pieces.setdefault(piece)
-    return islice(filter(None, pieces), _MOST_PIECES)
+    """Letters of a text's rare words, and of cuts of it, by which a part of it is found."""
+    letters = letters_of(text)
+    words = (*_WORD.findall(text), *_NAME.findall(text))
+    telling = [word for word in words if _TELLING.search(word)]
+    size = min(max(_PIECE, len(letters) // 4), 2 * _PIECE)
+    step = max(size, len(letters) // _MOST_PIECES)
+    rare = map(letters_of, sorted(telling, key=len, reverse=True))
+    cuts = (letters[at : at + size] for at in range(0, len(letters) - size, step))
+    pieces = dict.fromkeys(piece for piece in (*rare, *cuts) if len(piece) >= 2 * LEAST)
+    return islice(pieces, _MOST_PIECES)

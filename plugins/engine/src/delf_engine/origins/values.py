@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from decimal import Decimal
-from itertools import islice
+from enum import Enum
+from itertools import chain, islice
 from typing import Any, Final, cast
+
+from pydantic import BaseModel
 
 from delf.types import Trust
 from delf_engine.origins.texts import number_text
@@ -15,6 +20,9 @@ MOST_LEAVES: Final = 500
 """Values of one call that are looked for."""
 _MOST_OF_BYTES: Final = 4_000_000
 """Bytes of one value that are read as text."""
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
+"""A number that is the same in another form; an account such as ``007`` is none."""
+_NAMES: Final = re.compile(r"[^.\[\]]+(?![^\[]*\])")
 _Step = tuple[str, Any, Trust, Mapping[str, Trust]]
 """A path, what is there, whose words it is, and whose the fields are that have an author."""
 
@@ -58,18 +66,25 @@ def authored(
             case bytes():
                 yield whose, path, item[:_MOST_OF_BYTES].decode(errors="replace")
             case Mapping():
-                fields: list[_Step] = []
+                entries: list[_Step] = []
                 for index, (key, each) in enumerate(cast("Mapping[Any, Any]", item).items()):
                     if isinstance(key, str) and (has_keys or not key.isidentifier()):
                         yield whose, f"{path}[key {index}]", key
-                    fields.append((f"{path}.{key}", each, named.get(key, whose), named))
-                todo += reversed(fields)
+                    entries.append((f"{path}.{key}", each, named.get(key, whose), named))
+                todo += reversed(entries)
             case list() | tuple() | set() | frozenset():
                 items: list[_Step] = [
                     (f"{path}[{at}]", each, whose, named)
                     for at, each in enumerate(cast("Iterable[Any]", item))
                 ]
                 todo += reversed(items)
+            case BaseModel():
+                todo.append((path, dict(item), whose, named))
+            case _ if is_dataclass(item) and not isinstance(item, type):
+                held = {each.name: getattr(item, each.name) for each in fields(item)}
+                todo.append((path, held, whose, named))
+            case Enum():
+                todo.append((path, item.value, whose, named))
             case _:
                 yield whose, path, str(item)
 
@@ -105,3 +120,50 @@ def _data_in(value: Any) -> Any:
         return json.loads(value)
     except (ValueError, RecursionError):
         return value
+
+
+def fields_at(value: Any, path: Sequence[str]) -> Iterator[Any]:
+    """What stands in a field of a result, in each record of its lists.
+
+    A text is not looked into: who wrote it could name any field there.
+
+    Args:
+        value: The result; a text of JSON is the data in it.
+        path: The names of the field, from the outside in.
+    """
+    found: list[Any] = [_data_in(value)]
+    for name in path:
+        items = chain.from_iterable(map(_items_of, found))
+        records = (cast("Mapping[Any, Any]", item) for item in items if isinstance(item, Mapping))
+        found = [record[name] for record in records if name in record]
+    return chain.from_iterable(map(_items_of, found))
+
+
+def _items_of(value: Any) -> Iterator[Any]:
+    """The items of a list, of lists in it, too; anything else is its own only item."""
+    if isinstance(value, (list, tuple)):
+        for item in cast("Sequence[Any]", value):
+            yield from _items_of(item)
+    else:
+        yield value
+
+
+def same_text(text: str) -> str:
+    """Write a text as it is compared: case and spaces do not count, nor does a number's form."""
+    plain = "".join(text.split()).casefold()
+    return number_text(float(plain)) if _NUMBER.fullmatch(plain) else plain
+
+
+def letters_of_name(name: str) -> str:
+    """The letters of a parameter's name: ``customerId`` is ``customer_id``."""
+    return name.replace("_", "").lower()
+
+
+def names_in(path: str) -> Sequence[str]:
+    """The names in a path: of ``payment.to[0].iban`` they are ``payment``, ``to``, ``iban``."""
+    return _NAMES.findall(path)
+
+
+def parameter_of(path: str) -> str:
+    """The parameter of a value's path, as of ``to[0]``."""
+    return re.split(r"[.[]", path, maxsplit=1)[0]
