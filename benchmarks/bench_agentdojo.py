@@ -104,7 +104,7 @@ SINKS = {
     "update_user_info": (),
     "get_webpage": ("url",),
 }
-"""What decides where something goes, as an author says it; of other tools all but contents does."""
+"""The parameters that decide where something goes, as an author declares them."""
 TO_DO_PAGES = {
     name: ("get_webpage", {"url": f"www.company-todo-list.com/{who}"})
     for name, who in (("user_task_18", "alice"), ("user_task_19", "bob"))

@@ -1,4 +1,4 @@
-"""What the user's words ask for: the outline of a task, held against the calls that were made."""
+"""Compare a call with the outline of the task: does the task itself ask for its values?"""
 
 from __future__ import annotations
 

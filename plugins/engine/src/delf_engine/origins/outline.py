@@ -40,7 +40,7 @@ _MOST_CHARACTERS: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What an outline says of one argument.
+    """One argument of a call of an outline.
 
     Args:
         literals: The values that the task states, as texts.
@@ -66,7 +66,7 @@ class PlannedCall:
     arguments: Mapping[str, Planned] = field(default_factory=dict[str, Planned])
 
     def argument(self, parameter: str) -> Planned:
-        """What it says of a parameter, however the name is spelled."""
+        """Return the argument for a parameter, however its name is spelled."""
         return self.arguments.get(letters_of_name(parameter), _NOTHING)
 
 

@@ -123,7 +123,7 @@ def _data_in(value: Any) -> Any:
 
 
 def fields_at(value: Any, path: Sequence[str]) -> Iterator[Any]:
-    """What stands in a field of a result, in each record of its lists.
+    """Yield the values of a field of a result, in each record of its lists.
 
     A text is not looked into: who wrote it could name any field there.
 
