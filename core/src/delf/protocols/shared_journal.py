@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Never, Protocol, runtime_checkable
+from typing import Any, Never, Protocol, TypedDict, Unpack, runtime_checkable
 
 from delf.errors import ConfigurationError
 from delf.events import Event, StoppedBy
@@ -25,6 +25,22 @@ from delf.protocols.people import Person
 from delf.protocols.search import FigureBy, Figures, Found, TaskFilter
 from delf.protocols.sessions import SessionRecord
 from delf.types import TaskState
+
+
+class Conditions(TypedDict, total=False):
+    """Conditions of tasks in a list; None stands for any.
+
+    ``state`` is the state of a task. ``text`` stands in its words, in any case. ``since`` is the
+    Unix time at which it started, or later. ``keys`` are those on whose behalf it is done: one of
+    them. ``after`` is the place of the last task of a page that was read before; the last page of a
+    list costs as much as the first.
+    """
+
+    state: TaskState | None
+    text: str | None
+    since: float | None
+    keys: Collection[str] | None
+    after: ListPlace | None
 
 
 @runtime_checkable
@@ -54,23 +70,13 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     async def find(
         self,
         limit: int = 100,
-        *,
-        state: TaskState | None = None,
-        text: str | None = None,
-        since: float | None = None,
-        keys: Collection[str] | None = None,
-        after: ListPlace | None = None,
+        **conditions: Unpack[Conditions],
     ) -> Sequence[TaskRecord]:
-        """The newest tasks first.
+        """Find the newest tasks first.
 
         Args:
-            limit: How many at the most.
-            state: Only those in this state.
-            text: Only those whose task holds this text, in any case.
-            since: Only those that started at this Unix time or later.
-            keys: Only those that are done on behalf of one of these.
-            after: Only those that come after this place in the list, as the last one of a page
-                that was read before. It costs the same for the last page as for the first.
+            limit: The most tasks to return.
+            conditions: All that a task has to meet.
         """
         ...
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from delf.errors import TaskStoppedError
 from delf.events import Event, TaskFinished, end_event
-from delf.protocols.journal import Journal, ListPlace, TaskRecord
+from delf.protocols.journal import Journal, TaskRecord
 from delf.protocols.search import Found, FoundTask, TaskFilter
-from delf.protocols.shared_journal import SharedJournal
+from delf.protocols.shared_journal import Conditions, SharedJournal
 from delf.protocols.states import state_of, stored_states
 from delf.types import TaskState
 from delf_engine.task import TaskOutcome
@@ -39,36 +39,26 @@ async def find_tasks(
     journal: SharedJournal,
     limit: int,
     *,
-    state: TaskState | None = None,
-    text: str | None = None,
-    since: float | None = None,
-    keys: Collection[str] | None = None,
-    after: ListPlace | None = None,
     waiting: Waiting = waiting_tasks,
+    **conditions: Unpack[Conditions],
 ) -> list[TaskRecord]:
     """Find the newest tasks first, each with its exact state.
 
-    The conditions are those of ``SharedJournal.find``, but a journal alone
-    cannot tell the tasks that wait for a person from those that run.
+    A journal alone cannot tell the tasks that wait for a person from those that run.
 
     Args:
         journal: The journal with the tasks.
         limit: The most tasks to return.
-        state: Only tasks in this state.
-        text: Only those whose task holds this text.
-        since: Only those that started at this Unix time or later.
-        keys: Only those that are done on behalf of one of these.
-        after: Only those that come after this place in the list.
         waiting: Returns the tasks that wait for a person.
+        conditions: All that a task has to meet.
     """
     states = _States(journal, waiting)
     found: list[TaskRecord] = []
+    state, after = conditions.get("state"), conditions.get("after")
     for stored in (None,) if state is None else stored_states(state):
         of_state, place, more = list[TaskRecord](), after, True
         while more and len(of_state) < limit:
-            page = await journal.find(
-                limit, state=stored, text=text, since=since, keys=keys, after=place
-            )
+            page = await journal.find(limit, **{**conditions, "state": stored, "after": place})
             exact = await states.exact(page)
             of_state += [task for task in exact if state in (None, task.state)]
             more, place = len(page) == limit, page[-1].place if page else None

@@ -9,14 +9,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 from delf.events import Event, StoppedBy, size_of
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import (
     Ages,
     JournalSize,
-    ListPlace,
     Note,
     PerhapsAlive,
     Pruned,
@@ -26,6 +25,7 @@ from delf.protocols.journal import (
 from delf.protocols.people import Person
 from delf.protocols.search import FigureBy, Figures, Found, TaskFilter
 from delf.protocols.sessions import SessionRecord
+from delf.protocols.shared_journal import Conditions
 from delf.settings import check_variables
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable
@@ -128,25 +128,11 @@ class SqlJournal:
         )
 
     async def find(
-        self,
-        limit: int = 100,
-        *,
-        state: TaskState | None = None,
-        text: str | None = None,
-        since: float | None = None,
-        keys: Collection[str] | None = None,
-        after: ListPlace | None = None,
+        self, limit: int = 100, **conditions: Unpack[Conditions]
     ) -> Sequence[TaskRecord]:
         """Find the newest tasks first, those that meet all conditions."""
-        wanted: dict[str, Any] = {
-            "state": state,
-            "text": text,
-            "since": since,
-            "keys": keys,
-            "after": after,
-        }
         return await self._read(
-            lambda c: store.find_tasks(c, self.database.now(c), limit=limit, **wanted)
+            lambda c: store.find_tasks(c, self.database.now(c), limit=limit, **conditions)
         )
 
     async def count(self) -> Mapping[TaskState, int]:

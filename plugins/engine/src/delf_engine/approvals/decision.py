@@ -55,6 +55,17 @@ class Answer:
         """An answer that no person gave: of the clock, or of the agent's own rules."""
         return cls(decision, Decider(name=by), source=source)
 
+    def data(self) -> dict[str, Any]:
+        """Return the fields of the event that records the answer, but for its request."""
+        return {
+            "by": self.who.name,
+            "via": self.who.via,
+            "others": self.others,
+            "source": self.source,
+            "note": self.note,
+            **decision_data(self.decision),
+        }
+
     @property
     def was_shown(self) -> bool:
         """True if somebody has seen what would be done."""

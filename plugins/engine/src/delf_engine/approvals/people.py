@@ -13,7 +13,7 @@ from delf.protocols.approval import ApprovalRequest, Approved, Decision, Edited,
 from delf_engine.approvals.asking import Asking
 from delf_engine.approvals.case import Case, Ruling
 from delf_engine.approvals.channels import copy_of
-from delf_engine.approvals.decision import Answer, decision_data, unanswered, with_secrets
+from delf_engine.approvals.decision import Answer, unanswered, with_secrets
 from delf_engine.approvals.remembered import RememberedDecisions, is_refusal
 from delf_engine.approvals.shared import Approvals
 from delf_engine.journal.log import TaskLog
@@ -116,24 +116,20 @@ class PeopleJudge:
         decision = with_secrets(self._as_it_counts(request, said), request, case.arguments)
         if isinstance(decision, Edited):  # whoever edited it may change it once more
             decision = replace(decision, arguments=copy_of(decision.arguments))
+        answer = replace(said, decision=decision)
         lasts = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,
             request_id=request.request_id,
-            by=said.who.name,
-            via=said.who.via,
-            others=said.others,
-            source=said.source,
-            note=said.note,
             key=self._decisions.key if lasts else None,
             project=self._decisions.project if lasts else None,
-            **decision_data(decision),
+            **answer.data(),
         )
         if isinstance(decision, Approved) and decision.remember == "task":
             self._decisions.add(request, decision, said.who.name)
         elif isinstance(decision, Rejected) and is_refusal(said.source, request):
             self._decisions.refused[case.key] = decision.reason
-        return replace(said, decision=decision)
+        return answer
 
     def _as_it_counts(self, request: ApprovalRequest, said: Answer) -> Decision:
         """A decision without what its request, or whoever gave it, cannot have."""

@@ -21,7 +21,7 @@ from delf.protocols.people import name_of_holder
 from delf.tools.action import strictest
 from delf_engine.approvals.case import Case, Judge, Ruling
 from delf_engine.approvals.channels import NamedChannel, copy_of
-from delf_engine.approvals.decision import Answer, decision_data, recorded, why_not, with_secrets
+from delf_engine.approvals.decision import Answer, recorded, why_not, with_secrets
 from delf_engine.approvals.identity import call_digest
 from delf_engine.approvals.judges import (
     FlowsJudge,
@@ -221,13 +221,8 @@ class TaskApprovals:
             return asked, decided
         if decided is None:
             reason = "what is to be done has changed since it was shown"
-            await self._log.record(
-                ApprovalDecided,
-                request_id=asked.request_id,
-                by="agent",
-                source="changed",
-                **decision_data(Rejected(reason=reason)),
-            )
+            answer = Answer.given(Rejected(reason=reason), "changed")
+            await self._log.record(ApprovalDecided, request_id=asked.request_id, **answer.data())
             return None, None
         is_yes = decided.decision in ("approved", "edited")
         return (None, None) if is_yes else (asked, decided)
