@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Final
 
-from delf.llm import DEFAULT_TIMEOUT, LOOKS_OUTSIDE
+from delf.llm import DEFAULT_TIMEOUT, LOOKS_OUTSIDE, LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest
+from delf.protocols.model import ModelContext
 from delf_model_providers import searches
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import Failure, UnreadableError
@@ -22,25 +24,30 @@ class EndpointModel(ABC):
     """A model at one endpoint, asked again where that may help.
 
     Args:
-        endpoint: Where it is.
-        settings: Of every request, unless that has others.
+        config: The model, its address and settings.
+        context: Keys and the environment.
         retry: How often failed calls are made again.
         sleep: Waits between attempts.
+
+    Raises:
+        ModelConfigurationError: For a name that leads to no provider, or a bad address.
     """
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        settings: Mapping[str, Any],
-        retry: RetryPolicy | None,
-        sleep: Callable[[float], Awaitable[object]],
+        config: LLMConfig,
+        context: ModelContext,
+        *,
+        retry: RetryPolicy | None = None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self._endpoint = endpoint
-        self._settings = dict(settings)
-        self._search = searches.tool_of(settings, endpoint)
+        self._endpoint = self._resolve(config, context)
+        self._settings = dict(config.settings)
+        self._search = searches.tool_of(config.settings, self._endpoint)
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
         self._always_streams = self._never_streams = False
+        self._prepare()
 
     def __repr__(self) -> str:
         kind, at = type(self).__name__, self._endpoint
@@ -171,6 +178,14 @@ class EndpointModel(ABC):
             policy=self._retry,
             sleep=self._sleep,
         )
+
+    @abstractmethod
+    def _resolve(self, config: LLMConfig, context: ModelContext) -> Endpoint:
+        """Find the endpoint of a model."""
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Make what requests to the endpoint need; nothing is sent."""
 
     @abstractmethod
     async def _whole(self, request: ModelRequest) -> ModelReply:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -27,7 +27,7 @@ from delf_model_http.live import LiveDialect, LiveSession
 from delf_model_http.openai import ChatCompletions
 from delf_model_http.providers import SPOKEN
 from delf_model_http.realtime import Realtime
-from delf_model_providers.endpoint import resolve
+from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import (
     BrokenStreamError,
     Failure,
@@ -39,7 +39,6 @@ from delf_model_providers.failures import (
 from delf_model_providers.http import explain, parsed, read, refused
 from delf_model_providers.model import EndpointModel
 from delf_model_providers.pool import Pool
-from delf_model_providers.retry import RetryPolicy
 
 if TYPE_CHECKING:
     import httpx
@@ -73,35 +72,22 @@ _LAST_BYTES: Final = 0.1
 
 
 class HttpModel(EndpointModel):
-    """One model at one endpoint, over HTTP.
+    """One model at one endpoint, over HTTP."""
 
-    Args:
-        config: The model, its address and settings.
-        context: Keys and the environment.
-        retry: How often failed calls are made again.
-        sleep: Waits between attempts.
-
-    Raises:
-        ModelConfigurationError: For a name that leads to no provider, or a bad address.
-    """
-
-    def __init__(
-        self,
-        config: LLMConfig,
-        context: ModelContext,
-        *,
-        retry: RetryPolicy | None = None,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    ) -> None:
-        super().__init__(resolve(config, context, SPOKEN), config.settings, retry, sleep)
-        if self._endpoint.dialect is None:
+    def _resolve(self, config: LLMConfig, context: ModelContext) -> Endpoint:
+        endpoint = resolve(config, context, SPOKEN)
+        if endpoint.dialect is None:
             raise ModelConfigurationError(
-                f"{config.model!r}: model-http does not speak with {self._endpoint.provider}",
+                f"{config.model!r}: model-http does not speak with {endpoint.provider}",
                 hint="delf plugins install model-litellm; or give the base_url of its "
                 "OpenAI-compatible API, and the name without its prefix",
             )
-        self._dialect = _DIALECTS[self._endpoint.dialect]
-        self._facts = catalog.facts(self._endpoint.dialect, self._endpoint.name)
+        return endpoint
+
+    def _prepare(self) -> None:
+        dialect = self._endpoint.dialect or ""
+        self._dialect = _DIALECTS[dialect]
+        self._facts = catalog.facts(dialect, self._endpoint.name)
         given = {**_HEADERS, **self._dialect.headers(self._endpoint), **self._endpoint.headers}
         self._headers = {name.lower(): value for name, value in given.items()}
         address = self._dialect.address(self._endpoint, stream=False)

@@ -7,7 +7,7 @@ import importlib
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -26,7 +26,6 @@ from delf_model_providers.failures import BrokenStreamError, Failure, Unreadable
 from delf_model_providers.families import SPOKEN
 from delf_model_providers.model import EndpointModel
 from delf_model_providers.pool import CONNECT_SECONDS
-from delf_model_providers.retry import RetryPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -78,30 +77,13 @@ class _Collected:
 
 
 class LiteLLMModel(EndpointModel):
-    """One model at one endpoint, through litellm.
+    """One model at one endpoint, through litellm."""
 
-    Args:
-        config: The model, its address and settings.
-        context: Keys and the environment.
-        retry: How often failed calls are made again.
-        sleep: Waits between attempts.
-
-    Raises:
-        ModelConfigurationError: For a name that leads to no provider, or a bad address.
-    """
-
-    def __init__(
-        self,
-        config: LLMConfig,
-        context: ModelContext,
-        *,
-        retry: RetryPolicy | None = None,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    ) -> None:
+    def _resolve(self, config: LLMConfig, context: ModelContext) -> Endpoint:
         inner = replace(config, model=config.model.removeprefix(_BY_HAND))
-        endpoint = resolve(inner, context, SPOKEN, OTHERS)
-        endpoint = replace(endpoint, model=config.model)
-        super().__init__(endpoint, config.settings, retry, sleep)
+        return replace(resolve(inner, context, SPOKEN, OTHERS), model=config.model)
+
+    def _prepare(self) -> None:
         self._clients = Clients(self._endpoint)
         self._unpriced = False
 
