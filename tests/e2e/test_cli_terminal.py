@@ -136,14 +136,14 @@ def test_arguments_are_edited_until_they_fit_and_shown_before_the_call(here):
         terminal.expect(SEND)
         for typed, shown in (
             ("e", "done: "),
-            ("to", "keep it: "),
-            ("bob", "done: "),
-            ("2", "copies, new value as JSON, empty to keep it: "),
-            ("{many", "that is not JSON: "),
-            ("copies", "keep it: "),
-            ('"many"', "that does not fit: "),
-            ("2", "keep it: "),
-            ("3", "done: "),
+            ("to", "to, as text: "),
+            ("\x15bob", "done: "),
+            ("2", "copies, as JSON: "),
+            ("\x15{many", "that is not JSON: "),
+            ("copies", "copies, as JSON: "),
+            ('\x15"many"', "that does not fit: "),
+            ("2", "copies, as JSON: "),
+            ("\x153", "done: "),
             (
                 "",
                 "│ to = 'bob'\n│ copies = 3\n│ text (left out by the script) = ''\n",

@@ -97,24 +97,24 @@ PROMPT = "? help\n> "
         ([(PROMPT, "\x04")], Rejected()),
         ([(PROMPT, "?\n"), ("stops the task\n> ", "a\n")], Approved()),
         (
-            [(PROMPT, "e\n"), ("done: ", "2\n"), ("keep it: ", "5\n"), ("done: ", "\n"), ("copies = 5\n│ (edited by you)", ""), (PROMPT, "a\n")],
+            [(PROMPT, "e\n"), ("done: ", "2\n"), ("as ", "\x155\r"), ("done: ", "\n"), ("copies = 5\n│ (edited by you)", ""), (PROMPT, "a\n")],
             Edited(arguments={"to": "ada", "copies": 5}),
         ),
         (
-            [(PROMPT, "e\n"), ("done: ", "to\n"), ("keep it: ", "bob\n"), ("done: ", "\x04"), (PROMPT, "t\n"), ("stops the task\n> ", "a\n")],
+            [(PROMPT, "e\n"), ("done: ", "to\n"), ("as ", "\x15bob\r"), ("done: ", "\x04"), (PROMPT, "t\n"), ("stops the task\n> ", "a\n")],
             Edited(arguments={"to": "bob", "copies": 2}),
         ),
         (
-            [(PROMPT, "e\n"), ("done: ", "7\n"), ("no argument '7'", "2\n"), ("keep it: ", "many\n"), ("not JSON", ""), ("done: ", "\n"), (PROMPT, "a\n")],
+            [(PROMPT, "e\n"), ("done: ", "7\n"), ("no argument '7'", "2\n"), ("as ", "\x15many\r"), ("not JSON", ""), ("done: ", "\n"), (PROMPT, "a\n")],
             Approved(),
         ),
         (
-            [(PROMPT, "e\n"), ("done: ", "2\n"), ("keep it: ", "5\n"), ("done: ", "2\n"), ("keep it: ", "2\n"), ("done: ", "\n"), (PROMPT, "t\n")],
+            [(PROMPT, "e\n"), ("done: ", "2\n"), ("as ", "\x155\r"), ("done: ", "2\n"), ("as ", "\x152\r"), ("done: ", "\n"), (PROMPT, "t\n")],
             Approved(remember="task"),
         ),
         ([(PROMPT, "ye\x03")], Rejected()),
         (
-            [(PROMPT, "e\n"), ("done: ", "1\n"), ("keep it: ", "bob\x03")],
+            [(PROMPT, "e\n"), ("done: ", "1\n"), ("as ", "bob\x03")],
             Rejected(),
         ),
     ],
@@ -139,12 +139,12 @@ async def test_arguments_that_do_not_fit_are_told_and_asked_for_again(person, re
     await person.answers(
         (PROMPT, "e\n"),
         ("done: ", "copies\n"),
-        ("copies, new value as JSON, empty to keep it: ", '"three"\n'),
+        ("as ", '\x15"three"\r'),
         ("that does not fit: copies: it is not a whole number", ""),
         ("done: ", "copies\n"),
-        ("keep it: ", "4\n"),
+        ("as ", "\x154\r"),
         ("done: ", "to\n"),
-        ("keep it: ", "EVE\n"),
+        ("as ", "\x15EVE\r"),
         ("done: ", "\n"),
     )
     shown = await person.sees(PROMPT)
@@ -164,13 +164,14 @@ async def test_lines_break_between_words_and_never_at_the_edge(person, request_f
         ("y/n: ", "n\n"),
         ("help\n> ", "e\n"),
         ("done: ", "copies\n"),
-        ("it: ", '"three"\n'),
+        ("as ", '\x15"three"\r'),
         ("number", ""),
         ("done: ", "\n"),
         ("help\n> ", "a\n"),
     )
     assert await asked == Approved()
-    assert max(len(line.rstrip()) for line in person.text.splitlines()) <= columns
+    own = [line for line in person.text.splitlines() if "as JSON" not in line]
+    assert max(len(line.rstrip()) for line in own) <= columns
     words = " ".join(person.text.split())
     assert "do not ask again about the same call with the same arguments" in words
     assert "from now on, until it is revoked, whatever its arguments? y/n:" in words
@@ -242,12 +243,36 @@ async def test_a_request_that_is_given_up_leaves_the_terminal_as_it_was(person, 
 
 async def test_a_line_that_the_terminal_cuts_is_not_taken(person, request_for):
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
-    await person.answers((PROMPT, "e\n"), ("done: ", "1\n"))
-    await person.sees("keep it: ")
+    await person.answers((PROMPT, "e\n"))
+    await person.sees("done: ")
     person.types("x" * 5000 + "\n")
     await person.sees("nothing was changed")
-    await person.answers(("keep it: ", "\n"), ("done: ", "\n"), (PROMPT, "a\n"))
+    await person.answers(("done: ", "\n"), (PROMPT, "a\n"))
     assert await asked == Approved()
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "changed"),
+    [
+        ("to", "x\r", {"to": "adax"}),
+        ("to", "\x01my \r", {"to": "my ada"}),
+        ("copies", "\x7f3\r", {"copies": 13}),
+        ("text", "\x1b[A\x05!\r", {"text": "one!\ntwo"}),
+        ("to", "\x15\r", {"to": ""}),
+        ("to", "\r", {}),
+        ("to", "\x15\x04", {}),
+    ],
+    ids=["end", "begin", "number", "lines", "emptied", "as it is", "ctrl-d"],
+)
+async def test_a_value_is_changed_in_a_line_that_holds_it(
+    person, request_for, name, typed, changed
+):
+    arguments = {"to": "ada", "copies": 12, "text": "one\ntwo"}
+    asked = asyncio.create_task(person.channel().decide(request_for(arguments)))
+    await person.answers((PROMPT, "e\n"), ("done: ", f"{name}\n"), (f"{name}, as ", typed))
+    await person.answers(("done: ", "\n"), (PROMPT, "a\n"))
+    expected = Edited(arguments={**arguments, **changed}) if changed else Approved()
+    assert await asked == expected
 
 
 @pytest.mark.parametrize("which", ["stdin", "stderr"])

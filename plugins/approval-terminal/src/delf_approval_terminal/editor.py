@@ -82,8 +82,7 @@ class Editor:
     async def _typed(self, name: str, text: str, kind: str) -> str | None:
         """Return what the person's own editor or a line gives; None to keep the old value."""
         if not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
-            prompt = f"{escape(name)}, new value as {kind}, empty to keep it: "
-            return await self._terminal.ask(prompt) or None
+            return await self._terminal.edit(f"{escape(name)}, as {kind}: ", text)
         typed = await asyncio.to_thread(click.edit, text, require_save=False)
         if typed is None or text.endswith("\n"):
             return typed

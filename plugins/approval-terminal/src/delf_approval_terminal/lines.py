@@ -98,6 +98,31 @@ class Terminal:
             self.complain(_CUT)
         return typed.decode("utf-8", "replace").strip() if typed else None
 
+    async def edit(self, prompt: str, text: str) -> str | None:
+        """The text as the person changes it in a line that holds it; None at Ctrl-D.
+
+        Args:
+            prompt: What stands before it.
+            text: The text to begin with; it may have several lines.
+
+        Raises:
+            CtrlCError: When that was typed.
+        """
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.input import create_input
+        from prompt_toolkit.output import create_output
+
+        with os.fdopen(os.dup(self._descriptor), encoding="utf-8") as typed:
+            session: PromptSession[str] = PromptSession(
+                input=create_input(typed), output=create_output(self._output)
+            )
+            try:
+                return await session.prompt_async(prompt, default=text)
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
+                raise CtrlCError from None
+
     async def _line(self, prompt: str) -> bytes:
         self.write("\n".join(indented(prompt, self.width)))
         typed = bytearray()
