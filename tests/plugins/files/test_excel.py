@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 import xlwt
 from openpyxl import Workbook, load_workbook
+from openpyxl.chart import BarChart
 from openpyxl.styles import PatternFill
 from openpyxl.utils.datetime import CALENDAR_MAC_1904, CALENDAR_WINDOWS_1900
 from openpyxl.worksheet.formula import DataTableFormula
@@ -458,6 +459,85 @@ async def test_a_formula_that_was_never_computed_gives_its_text(with_sheet, work
     ]
     path = workbook({"S": [["n", "twice"], [2, "=A2*2"]]})
     assert await excel.read(path, None) == [{"n": 2, "twice": "=A2*2"}]
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "told"),
+    [
+        ("<c r='A2' t='str'><f>IF(1=1,\"\",2)</f><v></v></c>", None, ""),
+        ("<c r='A2' t='str'><f>IF(1=1,\"\",2)</f></c>", None, ""),
+        ("<c r='A2' t='str'><f>\"x\"</f><v>x</v></c>", "x", ""),
+        ("<c r='A2'><f>1+1</f><v>2</v></c>", 2, ""),
+        ("<c><f>1+1</f></c>", "=1+1", "their text: 1, the first in row 2, column 1"),
+        ("<c r='A2'><f>1+1</f><v></v></c>", "=1+1", "no program has computed"),
+    ],
+)
+async def test_result_of_a_formula_is_told_from_a_missing_one(with_sheet, cell, value, told):
+    path = with_sheet(f"{HEAD}<row r='2'>{cell}<c r='B2'><v>7</v></c></row>")
+    with notes_of_call() as notes:
+        assert await excel.read(path, None) == [{"n": value, "column_2": 7}]
+    said = [note for note in notes if "may be missing or old" not in note]
+    assert told in " ".join(said)
+    assert bool(said) == bool(told)
+
+
+async def test_dates_before_the_calendar_are_numbers_in_both_kinds_of_workbook(tmp_path):
+    book = Workbook()
+    book.active.append(["n"])
+    book.active.append([-1.5])
+    book.active["A2"].number_format = "yyyy-mm-dd"
+    book.save(tmp_path / "a.xlsx")
+    old = xlwt.Workbook()
+    sheet = old.add_sheet("S")
+    sheet.write(0, 0, "n")
+    sheet.write(1, 0, -1.5, xlwt.easyxf(num_format_str="YYYY-MM-DD"))
+    old.save(str(tmp_path / "a.xls"))
+    for name in ("a.xlsx", "a.xls"):
+        with notes_of_call() as notes:
+            assert await excel.read(str(tmp_path / name), None) == [{"n": -1.5}]
+        assert "dates before 1900" in " ".join(notes)
+
+
+async def test_values_that_wait_for_a_program_to_compute_are_told(tmp_path):
+    book = Workbook()  # openpyxl asks for it, as XlsxWriter does
+    book.active.append(["n"])
+    book.active["A2"] = "=1+1"
+    book.save(tmp_path / "a.xlsx")
+    with (
+        zipfile.ZipFile(tmp_path / "a.xlsx") as old,
+        zipfile.ZipFile(tmp_path / "b.xlsx", "w") as new,
+    ):
+        for item in old.namelist():
+            data = old.read(item)
+            if item.endswith("sheet1.xml"):
+                data = data.replace(b"</f><v />", b"</f><v>0</v>").replace(
+                    b"</f><v></v>", b"</f><v>0</v>"
+                )
+            new.writestr(item, data)
+    with notes_of_call() as notes:
+        assert await excel.read(str(tmp_path / "b.xlsx"), None) == [{"n": 0}]
+    assert "the values of 1 formulas may be missing or old" in " ".join(notes)
+
+
+async def test_hidden_sheets_and_sheets_of_charts_are_told(tmp_path):
+    book = Workbook()
+    book.active.append(["n"])
+    book.active.append([1])
+    book.create_sheet("Seen")
+    book.active.sheet_state = "hidden"
+    book.create_chartsheet("Curve").add_chart(BarChart())
+    book.save(tmp_path / "a.xlsx")
+    old = xlwt.Workbook()
+    old.add_sheet("Sheet").write(0, 0, "n")
+    old.get_sheet(0).visibility = 1
+    old.add_sheet("Seen")
+    old.save(str(tmp_path / "a.xls"))
+    for name in ("a.xlsx", "a.xls"):
+        with notes_of_call() as notes:
+            await excel.parts(str(tmp_path / name))
+            await excel.read(str(tmp_path / name), None)
+        assert "the sheet 'Sheet' is hidden" in notes
+        assert (name == "a.xls") or any("are left out: 'Curve'" in note for note in notes)
 
 
 async def test_a_what_if_table_gives_what_was_computed_or_nothing(with_sheet, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import itertools
 import re
@@ -22,7 +23,9 @@ from delf_files.excel.reading import (
 )
 from delf_files.tables import records_of
 
-_WITHOUT_CELLS: Final = re.compile(r"Ignoring non-worksheet data named '(.*)' \(type 0x0[12] ")
+_WITHOUT_CELLS: Final = re.compile(
+    r"""Ignoring non-worksheet data named ('[^\n]*'|"[^\n]*") \(type 0x0[12] """
+)
 _NUMBER, _DATE, _BOOLEAN, _ERROR = 2, 3, 4, 5
 _EMPTY: Final = (0, 6)
 
@@ -93,7 +96,8 @@ def _book(path: str) -> Any:
     options["verbosity"] = 1  # it says then which sheets hold no cells
     try:
         book = library.open_workbook(path, **options)
-        book.without_cells = _WITHOUT_CELLS.findall(quiet.getvalue())
+        found = _WITHOUT_CELLS.findall(quiet.getvalue())
+        book.without_cells = [ast.literal_eval(name) for name in found]
         return book
     except (library.XLRDError, library.compdoc.CompDocError) as error:
         damage = f"{error}"
