@@ -93,6 +93,21 @@ def test_prints_of_tools_and_libraries_go_to_stderr(here, flags):
         assert result.stdout == "6\n"
 
 
+def test_prints_of_plugins_at_import_and_in_hooks_go_to_stderr(here):
+    site = here / "site"
+    info = site / "noisy-1.0.dist-info"
+    info.mkdir(parents=True)
+    hook = "from delf.hookspecs import hookimpl\n@hookimpl\ndef delf_connections():\n"
+    printed = "import os\nprint('noise: at import')\nos.write(1, b'noise: in C\\n')\n"
+    (site / "noisy.py").write_text(f"{printed}{hook}    print('noise: of a hook')\n    return ()\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: noisy\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[delf]\nnoisy = noisy\n")
+    done = delf("inspect", "files", "--json", cwd=here, env=environment(PYTHONPATH=str(site)))
+    assert json.loads(done.stdout) is not None
+    assert "noise" not in done.stdout
+    assert "noise: of a hook" in done.stderr
+
+
 def test_weaker_isolation_is_told_once_on_a_machine(here):
     (here / "other").mkdir()
     llm = model(here, *["print(1)"] * 3)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pypdf import PdfReader, PdfWriter
+from pypdf import PageObject, PdfReader, PdfWriter
 from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
 from delf.errors import ToolExecutionError
@@ -66,6 +66,42 @@ def test_pdf_with_a_password_says_so() -> None:
 def test_title_that_raises_loses_no_text(monkeypatch) -> None:
     monkeypatch.setattr(PdfReader, "metadata", property(lambda _: 1 / 0))
     assert pdf_pages(io.BytesIO(pdf(["Hello"])), "a.pdf").texts == ["Hello"]
+
+
+def test_damaged_page_loses_no_other(monkeypatch) -> None:
+    read = PageObject.extract_text
+
+    def extract(page: Any, *given: Any, **named: Any) -> str:
+        text = read(page, *given, **named)
+        if text == "odd":
+            raise KeyError(text)
+        return text
+
+    monkeypatch.setattr(PageObject, "extract_text", extract)
+    with notes_of_call() as notes:
+        found = pdf_pages(io.BytesIO(pdf(["Hello", "odd", "Bye"])), "a.pdf")
+    assert found.texts == ["Hello", "", "Bye"]
+    assert list(notes) == ["a.pdf: pages that are damaged are '': 2"]
+    with pytest.raises(ToolExecutionError, match="no page of it can be read"):
+        pdf_pages(io.BytesIO(pdf(["odd"])), "a.pdf")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("/C50\n/C72/C6f\n/C70", True),
+        ("/g0035/g0037/g003a", True),
+        ("(cid:12)(cid:7)", True),
+        ("\ue001\ue002 \ue003", True),
+        ("See /usr/bin and /C12 for more", False),
+        ("Rotated text", False),
+    ],
+)
+def test_text_of_fonts_without_letters_is_told(monkeypatch, text, told) -> None:
+    monkeypatch.setattr(PageObject, "extract_text", lambda *_, **__: text)
+    with notes_of_call() as notes:
+        pdf_pages(io.BytesIO(pdf(["x"])), "a.pdf")
+    assert any("fonts of pages 1 do not tell their letters" in note for note in notes) is told
 
 
 def docx(path: Path, namespace: str, body: str, name: str = "word/document.xml") -> str:

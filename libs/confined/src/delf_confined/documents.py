@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final, NamedTuple
+from unicodedata import category
 from xml.etree import ElementTree as ET
 
 from delf.errors import ToolExecutionError
@@ -28,6 +29,10 @@ _MARKS: Final = {
 _NO_TEXT: Final = (_OTHER_FORM, *(f"{_WORD}{tag}" for tag in ("p", "tabs", "del", "moveFrom")))
 """Elements in a paragraph whose text is not of it: stops, what was deleted, or stands elsewhere."""
 _NOTES: Final = ("footnotes", "endnotes", "comments")
+_DAMAGE: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError)
+"""What pypdf raises for a document that is damaged, beside its own errors."""
+_GLYPH: Final = re.compile(r"/(?:[A-Za-z]{1,2}|uni|cid|glyph|index)[0-9A-Fa-f]{2,5}|\(cid:\d+\)")
+_GARBLED_SHARE: Final = 0.3
 _LARGEST: Final = 256_000_000
 """Bytes of the text of a .docx, unpacked."""
 
@@ -65,13 +70,23 @@ def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pa
         if reader.is_encrypted and not reader.decrypt(""):
             raise ToolExecutionError(f"{name} is a PDF document with a password")
         total = len(reader.pages)
-        texts = [page.extract_text().strip() for page in reader.pages[:most]]
+        texts, unread = _texts_of(reader.pages[:most])
         title = _title(reader)
     except DependencyError as error:
         raise ToolExecutionError(f"{name} is a PDF document that is encrypted") from error
-    except (PyPdfError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (PyPdfError, *_DAMAGE) as error:
         raise ToolExecutionError(f"{name} cannot be read as a PDF document") from error
-    bare = texts.count("")
+    if unread and len(unread) == len(texts):
+        raise ToolExecutionError(f"{name}: no page of it can be read")
+    if unread:
+        note(f"{name}: pages that are damaged are '': {', '.join(map(str, unread))}")
+    odd = [number for number, text in enumerate(texts, 1) if _is_garbled(text)]
+    if odd:
+        note(
+            f"{name}: fonts of pages {', '.join(map(str, odd))} do not tell their letters, so the "
+            "text may be wrong: only reading the pictures (OCR) gives it"
+        )
+    bare = texts.count("") - len(unread)
     if bare:
         note(
             f"{name}: {bare} of {len(texts)} pages hold no text, as scanned pages do: only reading "
@@ -82,11 +97,36 @@ def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pa
     return Pages(title, total, texts)
 
 
+def _is_garbled(text: str) -> bool:
+    """Tell whether a text has names of glyphs or signs of no script where letters should be."""
+    signs = "".join(text.split())
+    named = sum(map(len, _GLYPH.findall(signs)))
+    strange = sum(1 for sign in signs if category(sign) in ("Co", "Cn", "Cc") or sign == "\ufffd")
+    return named + strange > _GARBLED_SHARE * len(signs)
+
+
+def _texts_of(pages: Iterable[Any]) -> tuple[list[str], list[int]]:
+    """The text of each page, and the numbers of those that cannot be read, which have none."""
+    from pypdf.errors import DependencyError, PyPdfError
+
+    texts: list[str] = []
+    unread: list[int] = []
+    for number, page in enumerate(pages, 1):
+        try:
+            texts.append(page.extract_text().strip())
+        except DependencyError:
+            raise
+        except (PyPdfError, *_DAMAGE):
+            texts.append("")
+            unread.append(number)
+    return texts, unread
+
+
 def _title(reader: Any) -> str:
     """The title; empty where it cannot be read, which is no reason to lose the text."""
     try:
         title = reader.metadata.title if reader.metadata else None
-        return title if isinstance(title, str) else ""
+        return str(title) if isinstance(title, str) else ""
     except Exception:  # whatever a damaged entry leads to
         return ""
 
