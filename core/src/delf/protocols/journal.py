@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Protocol, runtime_checkable
 
-from delf.events import ApprovalDecided, ApprovalRequested, ApprovalVoted, Event
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    ApprovalVoted,
+    Event,
+    TaskQueued,
+    TaskStarted,
+)
 from delf.protocols.approval import RememberedDecision
 from delf.records import dataclass
 from delf.types import TaskState
@@ -54,6 +62,19 @@ class TaskRecord:
     tries: int = 0
     not_before: float | None = None
     folder: str | None = None
+
+    @classmethod
+    def beginning(cls, event: Event) -> dict[str, Any]:
+        """Return the fields that the first event of a task tells: those of the same names.
+
+        Args:
+            event: The first event, whatever it is.
+        """
+        found: dict[str, Any] = {"task_id": event.task_id, "task": "", "started_at": event.at}
+        if isinstance(event, (TaskQueued, TaskStarted)):
+            names = {item.name for item in fields(cls)} & {item.name for item in fields(event)}
+            found |= {name: getattr(event, name) for name in sorted(names)}
+        return found
 
     @property
     def place(self) -> ListPlace:

@@ -11,6 +11,8 @@ from typing import Final
 from delf_journal_sql.database import Connection, Database, transaction
 from delf_journal_sql.errors import JournalSetupError
 
+OTHER_NAMES: Final = {"key": "limit_key"}
+"""The columns of tasks with another name than their field of ``TaskRecord``."""
 _VERSIONS: Final = "delf_schema_version"
 REMEMBERED: Final = """type = 'ApprovalDecided' AND data LIKE '%"until_revoked"%'"""
 """The events of decisions that may hold until they are revoked."""

@@ -17,12 +17,12 @@ from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection, SqlRow
 from delf_journal_sql.owners import COLUMNS, Process, living, looking, owner_of
-from delf_journal_sql.schema import INPUTS
+from delf_journal_sql.schema import INPUTS, OTHER_NAMES
 from delf_journal_sql.settings import AT_REST
 
 EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
 _FIELDS: Final = {
-    item.name: "limit_key" if item.name == "key" else item.name
+    item.name: OTHER_NAMES.get(item.name, item.name)
     for item in fields(TaskRecord)
     if item.name != "owner"
 }

@@ -6,15 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
-from delf.protocols.journal import PerhapsAlive
+from delf.events import TaskFinished, TaskPostponed, TaskQueued
+from delf.protocols.journal import PerhapsAlive, TaskRecord
 from delf.types import TaskState
 from delf_journal_sql.codec import Packed, plain_text
 from delf_journal_sql.database import Connection, Database
 from delf_journal_sql.errors import JournalConflictError
 from delf_journal_sql.owners import COLUMNS, Owner, is_alive, owner_of, perhaps_alive
+from delf_journal_sql.schema import OTHER_NAMES
 
 _EVENT_COLUMNS: Final = ("task", "seq", "at", "type", "v", "data", "blobs")
+_IDENTIFIERS: Final = frozenset({"task_id", "queue", "key"})
+"""Fields of a task that are compared, and so kept to the letter."""
 
 
 @dataclass(slots=True)
@@ -229,26 +232,17 @@ class Tasks:
 
     def _create(self, connection: Connection, packed: Packed) -> _Task:
         event = packed.event
-        begins = isinstance(event, (TaskQueued, TaskStarted))
-        task, origin = (event.task, event.origin) if begins else ("", "")
-        queued = event if isinstance(event, TaskQueued) and event.queue is not None else None
-        waits = queued is not None
-        values: dict[str, Any] = {
-            "id": event.task_id,
-            "task": plain_text(task),
-            "origin": plain_text(origin),
-            "state": (TaskState.QUEUED if waits else TaskState.RUNNING).value,
-            "at": event.at,
-            "owner": None if waits else self.owner.key,
-            "queue": None if queued is None else queued.queue,
-            "key": event.key if begins else None,
-            "folder": None if not begins or event.folder is None else plain_text(event.folder),
-            "not_before": None if queued is None else queued.not_before,
-        }
+        waits = isinstance(event, TaskQueued) and event.queue is not None
+        values = {"origin": "", **TaskRecord.beginning(event)}
+        for name in values.keys() - _IDENTIFIERS:
+            if isinstance(values[name], str):
+                values[name] = plain_text(values[name])
+        values["state"] = (TaskState.QUEUED if waits else TaskState.RUNNING).value
+        values["owner"] = None if waits else self.owner.key
+        columns = ", ".join(OTHER_NAMES.get(name, name) for name in values)
         rows = connection.execute(
-            "INSERT INTO delf_tasks (task_id, task, origin, state, started_at, owner, queue, "
-            "limit_key, not_before, folder) VALUES (:id, :task, :origin, :state, :at, :owner, "
-            ":queue, :key, :not_before, :folder) RETURNING id",
+            f"INSERT INTO delf_tasks ({columns}) "  # noqa: S608 - own names
+            f"VALUES ({', '.join(f':{name}' for name in values)}) RETURNING id",
             values,
         )
         if not waits:

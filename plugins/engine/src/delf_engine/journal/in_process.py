@@ -98,19 +98,16 @@ class InProcessJournal:
     async def find(self, limit: int = 100) -> Sequence[TaskRecord]:
         """The newest tasks first."""
         records: list[TaskRecord] = []
-        for task_id, entry in reversed(self._tasks.items()):
+        for entry in reversed(self._tasks.values()):
             if len(records) >= limit:
                 break
             first, outcome = entry.events[0], entry.outcome
             if isinstance(first, (TaskQueued, TaskStarted)):
                 records.append(
                     TaskRecord(
-                        task_id=task_id,
-                        task=first.task,
-                        started_at=first.at,
+                        **TaskRecord.beginning(first),
                         state=TaskState.RUNNING if outcome is None else outcome.state,
                         events=len(entry.events),
-                        folder=first.folder,
                     )
                 )
         return records
