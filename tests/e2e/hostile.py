@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from delf.protocols.sandbox import SandboxBackend
 
 SECONDS: Final = 20
-EACH: Final = int(os.environ.get("DELF_TEST_EACH_LINE", "3"))
+EACH: Final = int(os.environ.get("DELF_TEST_EACH_LINE", "6"))
 """Each how many command lines are run in a checkout; 1 for all."""
 LASTING: Final = ("serve", "runner")
 """Commands that go on where there is nothing to trust, until they are told to end."""

@@ -131,6 +131,7 @@ def test_their_suites_and_a_task_each_pass(python: Path, scaffolds: Path, tmp_pa
     assert "✗" not in checked
 
 
+@pytest.mark.parametrize("python", PYTHONS[-1:], indirect=True)
 def test_their_types_are_strict(python: Path, scaffolds: Path, tmp_path: Path) -> None:
     sources = sorted(scaffolds.glob("*/src"))
     mypy = (BIN / "mypy", "--strict", "--no-incremental", "--python-executable", python)

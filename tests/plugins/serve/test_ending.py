@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -47,3 +48,29 @@ async def test_a_request_after_the_end_starts_no_agent(app: Any) -> None:
         late = await asking.post("/run", json={"task": "Do it."})
     assert late.status_code == 503
     assert not app.agent.started
+
+
+async def test_a_request_that_the_ending_server_cancels_can_come_again(
+    app: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, sent = asyncio.Event(), list[dict[str, Any]]()
+
+    async def view(*_: Any) -> Any:
+        reached.set()
+        await asyncio.Event().wait()
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    monkeypatch.setattr(app.tasks, "view", view)
+    path = "/tasks/task_1/events"
+    scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode()}
+    scope |= {"headers": [(b"host", b"localhost")], "query_string": b"", "client": ("127.0.0.1", 1)}
+    scope |= {"scheme": "http", "server": ("localhost", 80), "root_path": ""}
+    request = asyncio.create_task(app(scope, asyncio.Event().wait, send))
+    await reached.wait()
+    app.begin_stop()
+    request.cancel()
+    await asyncio.wait({request})
+    assert request.cancelled()
+    assert [message.get("status") for message in sent] == [503, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import logging
@@ -20,7 +21,7 @@ from delf.errors import DelfError
 from delf_serve import access
 from delf_serve.clients import TEST_CLIENT, client_of, is_address, is_loopback
 from delf_serve.keys import ANYBODY, Key, Keys
-from delf_serve.problems import MEDIA, ProblemError, inside, problem_of
+from delf_serve.problems import MEDIA, ProblemError, ending, inside, problem_of
 from delf_serve.sessions import csrf_of
 from delf_serve.settings import ServeSettings
 
@@ -134,6 +135,12 @@ class Guard:
             path = ascii(scope["path"])[:200]
             _log.exception("%s %s failed (%s)", scope["method"], path, answer.request_id)
             await answer.problem(inside())
+        except asyncio.CancelledError:
+            # A server that ends cancels the requests that took too long, and uvicorn would answer
+            # each with a 500, which tells its client not to ask again.
+            if not answer.status:
+                await answer.problem(ending())
+            raise
         finally:
             if answer.status != 200 or path_of(scope) not in _PROBES:
                 access.note(
