@@ -454,6 +454,9 @@ class ApprovalRequest:
             and ``text`` says it in words. It is a help, and no proof.
         flow: The reason for which these sources need a person's look.
         asked_by: The name of the person whose task it is; ``local`` is the local user.
+        shaped_by: The names of other people who shaped what the task does: who asked for the task
+            from which it was forked, edited a call, said what an interrupted call returned, or
+            rejected a call with a reason. Under a rule for several people they count as askers.
         rule: The team's rule for the action, as :class:`delf.protocols.rules.ApprovalRule` has it;
             empty where none holds.
         files: The files that the call would send or read, by name, with their sizes in bytes.
@@ -494,6 +497,7 @@ class ApprovalRequest:
     worker: str | None = labelled("worker")
     origins: Mapping[str, Any] = field(default_factory=dict[str, Any])
     asked_by: str = "local"
+    shaped_by: tuple[str, ...] = ()
     rule: Mapping[str, Any] = field(default_factory=dict[str, Any])
     flow: str | None = None
     files: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -538,7 +542,8 @@ class ApprovalDecided(_Event):
     for how long later calls need no further approval, ``covers`` whether only those with the same
     arguments. What is remembered ``until_revoked`` holds for later tasks of ``key`` (None: of the
     local user) in the ``project``, which is a folder. ``via`` is from where it was given, and
-    ``others`` who approved it before, where a rule wants two.
+    ``others`` who approved it before, where a rule wants two. ``person`` is the person as the owner
+    of tasks, where a person decided; None for the local user.
     """
 
     request_id: str
@@ -555,19 +560,22 @@ class ApprovalDecided(_Event):
     covers: Covers = "call"
     key: str | None = None
     project: str | None = None
+    person: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalVoted(_Event):
     """One of the people approved a request, for which its rule wants two.
 
-    ``key``, ``note`` and ``via`` are as in :class:`ApprovalDecided`.
+    ``note`` and ``via`` are as in :class:`ApprovalDecided`. ``key`` is the person as the owner of
+    tasks, None for the local user, and ``teams`` are the person's teams at that time.
     """
 
     request_id: str
     by: str
     reason: str | None = None
     key: str | None = None
+    teams: tuple[str, ...] = ()
     note: int | None = None
     via: str = ""
 

@@ -118,8 +118,6 @@ async def test_two_different_people_have_to_approve(ruled):
     assert (first["decision"], first["is_final"]) == ("approved", False)
     assert server.box.sent == []
     assert (await says(server, "ada", request)).status_code == 409
-    edit = {"decision": "edit", "arguments": {"to": "eve"}}
-    assert (await says(server, "bo", request, edit)).status_code == 403
     last = (await says(server, "dee", request)).json()
     assert (last["is_final"], last["others"]) == (True, ["ada"])
     task = await ended(server, request)
@@ -188,6 +186,183 @@ async def test_the_longest_pattern_of_the_rules_holds(serve):
     assert (await says(server, "bo", other)).status_code == 403
 
 
+# -- who shapes a call ----------------------------------------------------------------------
+
+EDIT = {"decision": "edit", "arguments": {"to": "eve"}}
+TWICE = """
+try:
+    await send('bob')
+except Exception:
+    await send('eve')
+"""
+
+
+async def next_request(server, before: str) -> dict:
+    """The request about the same task that came after another one."""
+    task_id = (await server.client.get(f"/approvals/{before}")).json()["task_id"]
+    async with asyncio.timeout(10):
+        while True:
+            found = (await server.client.get("/approvals")).json()["approvals"]
+            for one in found:
+                if one["task_id"] == task_id and one["request_id"] != before:
+                    return one
+            await asyncio.sleep(0.02)
+
+
+def rule_told(request: dict) -> str:
+    return next(fact["text"] for fact in request["facts"] if fact["kind"] == "rule")
+
+
+async def test_editor_does_not_approve_what_they_edited(ruled):
+    server = await ruled(four_eyes=True)
+    request = await asked(server, "ada")
+    edited = (await says(server, "bo", request, EDIT)).json()
+    assert (edited["decision"], edited["is_final"]) == ("edited", False)
+    again = await next_request(server, request)
+    assert again["arguments"] == {"to": "eve"}
+    assert again["shaped_by"] == ["bo"]
+    assert "bo changed what is done" in rule_told(again)
+    assert server.box.sent == []
+    for who in ("ada", "bo"):
+        for decision in (YES, EDIT):
+            assert (await says(server, who, again["request_id"], decision)).status_code == 403, who
+    assert (await says(server, "cy", again["request_id"])).status_code == 200
+    assert (await ended(server, request))["state"] == "done"
+    assert server.box.sent == [("eve", 1)]
+
+
+async def test_two_people_edit_in_turn_and_a_third_approves(ruled):
+    server = await ruled(four_eyes=True)
+    request = await asked(server, "ada")
+    await says(server, "bo", request, EDIT)
+    second = (await next_request(server, request))["request_id"]
+    await says(server, "cy", second, {"decision": "edit", "arguments": {"to": "fay"}})
+    task_id = (await server.client.get(f"/approvals/{request}")).json()["task_id"]
+    async with asyncio.timeout(10):
+        while (third := await server.question(task_id))["request_id"] in (request, second):
+            await asyncio.sleep(0.02)
+    assert third["shaped_by"] == ["bo", "cy"]
+    assert (await says(server, "bo", third["request_id"])).status_code == 403
+    assert (await says(server, "dee", third["request_id"])).status_code == 200
+    await ended(server, request)
+    assert server.box.sent == [("fay", 1)]
+
+
+async def test_who_rejects_with_a_reason_does_not_approve_what_follows_it(ruled):
+    server = await ruled(four_eyes=True)
+    request = await asked(server, "ada", TWICE)
+    await says(server, "bo", request, {"decision": "reject", "reason": "send it to eve"})
+    again = await next_request(server, request)
+    assert (again["shaped_by"], again["can_decide"]) == (["bo"], True)
+    answer = await says(server, "bo", again["request_id"])
+    assert answer.status_code == 403
+    assert "gave the reason" in answer.json()["detail"]
+    assert (await says(server, "cy", again["request_id"])).status_code == 200
+    await ended(server, request)
+    assert server.box.sent == [("eve", 1)]
+
+
+async def test_who_rejects_without_a_reason_may_approve_what_follows(ruled):
+    server = await ruled(four_eyes=True)
+    request = await asked(server, "ada", TWICE)
+    await says(server, "bo", request, {"decision": "reject"})
+    again = await next_request(server, request)
+    assert again["shaped_by"] == []
+    assert (await says(server, "bo", again["request_id"])).status_code == 200
+
+
+@pytest.mark.parametrize("who", ["ada", "bo"])
+async def test_asker_and_editor_may_always_reject(ruled, who):
+    server = await ruled(four_eyes=True)
+    request = await asked(server, "ada")
+    await says(server, "bo", request, EDIT)
+    again = await next_request(server, request)
+    headers = bearer(f"{who}-key")
+    seen = (await server.client.get(f"/approvals/{again['request_id']}", headers=headers)).json()
+    assert (seen["can_decide"], seen["can_reject"]) == (False, True)
+    (task,) = (await server.client.get("/tasks", headers=headers)).json()["tasks"]
+    assert not task["waits_for_you"]
+    assert (await says(server, who, again["request_id"], NO)).status_code == 200
+    await ended(server, request)
+    assert server.box.sent == []
+
+
+async def test_edit_under_two_of_begins_the_votes_anew(ruled):
+    server = await ruled(two_of=["finance", "chiefs", "cy"])
+    request = await asked(server, "boss")
+    assert not (await says(server, "ada", request)).json()["is_final"]
+    assert not (await says(server, "bo", request, EDIT)).json()["is_final"]
+    again = (await next_request(server, request))["request_id"]
+    assert (await says(server, "bo", again)).status_code == 403
+    assert not (await says(server, "dee", again)).json()["is_final"], "ada's vote was for another"
+    assert (await says(server, "cy", again)).json()["others"] == ["dee"]
+    await ended(server, request)
+    assert server.box.sent == [("eve", 1)]
+
+
+async def test_edit_without_a_rule_for_several_people_is_final(ruled):
+    server = await ruled(approvers=["finance"])
+    request = await asked(server, "ada")
+    assert (await says(server, "bo", request, EDIT)).json()["is_final"]
+    await ended(server, request)
+    assert server.box.sent == [("eve", 1)]
+
+
+@pytest.mark.parametrize("way", ["fork", "again"])
+async def test_words_of_another_person_count_as_asked_by_them(ruled, way):
+    """Whoever forks a task, or runs it again, does not give its author another vote."""
+    server = await ruled(four_eyes=True)
+    request = await asked(server, "ada")
+    await says(server, "ada", request, NO)
+    task = await ended(server, request)
+    events = await server.events(task["task_id"])
+    begun = next(e["seq"] for e in events if e["type"] == "TaskStarted")
+    body = {"at": begun} if way == "fork" else {}
+    place = f"/tasks/{task['task_id']}/{way}"
+    made = (await server.client.post(place, json=body, headers=bearer("bo-key"))).json()
+    again = await server.question(made["task_id"])
+    assert (again["asked_by"], again["shaped_by"]) == ("bo", ["ada"])
+    for who in ("ada", "bo"):
+        assert (await says(server, who, again["request_id"])).status_code == 403, who
+    assert (await says(server, "cy", again["request_id"])).status_code == 200
+
+
+# -- people who are removed -----------------------------------------------------------------
+
+
+def removed(one):
+    return replace(one, revoked_at=1.0)
+
+
+def without_right(one):
+    return replace(one, rights=("read", "run"))
+
+
+def out_of_the_team(one):
+    return replace(one, teams=())
+
+
+def replaced(one):
+    return replace(one, uid="later")
+
+
+@pytest.mark.parametrize("how", [removed, without_right, out_of_the_team, replaced])
+async def test_vote_of_a_removed_person_does_not_count(ruled, how):
+    server = await ruled(two_of=["finance", "chiefs"])
+    request = await asked(server, "cy")
+    assert not (await says(server, "ada", request)).json()["is_final"]
+    people = await server.app.tasks.journal.people()
+    known = next(person for person in people if person.name == "ada")
+    await change(server, known, how(known))
+    assert not (await says(server, "dee", request)).json()["is_final"], (
+        "it is the first that counts"
+    )
+    assert server.box.sent == []
+    assert (await says(server, "bo", request)).json()["others"] == ["dee"]
+    await ended(server, request)
+    assert server.box.sent == [("bob", 1)]
+
+
 # -- one person by another way ---------------------------------------------------------------
 
 
@@ -232,7 +407,8 @@ async def test_a_person_has_one_vote_by_whatever_key(serve):
     for key in ("ada:U0ADA", "Ada:1"):  # what never came by the API is held to it, too
         data = answer_data(request, known.digest, Approved(), Decider(name="ada", key=key))
         await journal.post(known.task_id, KIND, data)
-    assert (await says(server, "bo", request)).json()["others"] == ["ada"]
+    last = (await says(server, "bo", request)).json()
+    assert not last["is_final"], "the vote of the former ada does not count any more"
 
 
 async def test_a_fork_carries_no_approval(ruled):

@@ -152,6 +152,33 @@ async def test_who_has_no_right_to_decide_in_delf_has_none_in_slack(office):
         await server.until(task, "done")
 
 
+@pytest.mark.parametrize(("scope", "teams"), [("own", ()), ("team", ()), ("team", ("sales",))])
+async def test_slack_follows_the_scope_of_the_page(office, scope, teams):
+    slack, opens = office
+    async with opens() as server:
+        await staffed(server)
+        people = {one.name: one for one in await server.app.tasks.journal.people()}
+        await change(server, people["ada"], replace(people["ada"], teams=("finance",)))
+        await change(server, people["bo"], replace(people["bo"], scope=scope, teams=teams))
+        task = await asks(server, "bob")
+        question = await slack.question("send")
+        for button in (APPROVE, REJECT, EDIT):
+            await slack.press(question, button, "U0BO")
+            assert "does not see the task" in slack.ephemeral[-1]["text"]
+        (request,) = (await server.client.get("/approvals")).json()["approvals"]
+        answer = await server.client.post(
+            f"/approvals/{request['request_id']}",
+            json={"decision": "approve"},
+            headers=bearer("bo-key"),
+        )
+        assert (answer.status_code, server.box.sent) == (404, [])
+        bo = replace(people["bo"], scope="team", teams=("finance",))
+        found = {one.name: one for one in await server.app.tasks.journal.people()}
+        await change(server, found["bo"], bo)
+        await slack.press(question, APPROVE, "U0BO")
+        await server.until(task, "done")
+
+
 @pytest.mark.parametrize("office", ["postgresql"], indirect=True)
 async def test_whichever_process_slack_tells_the_press_counts_once(office):
     """Two servers on one PostgreSQL with one app: one message a question, one decision a press."""

@@ -459,10 +459,15 @@ def _team(request: ApprovalRequest, so_far: Iterable[Event]) -> Iterator[Fact]:
 def _rule(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:
     if rule.approvers:
         yield f"{' or '.join(rule.approvers)} may decide"
+    elif not rule.two_of:
+        yield "everybody with the right to decide may decide"
     if rule.two_of:
         yield f"two of {', '.join(rule.two_of)} have to approve"
     if rule.four_eyes:
-        yield f"{request.asked_by} asked for the task and may not approve"
+        yield f"{request.asked_by} asked for the task and may only reject"
+    if rule.needs_others and request.shaped_by:
+        names = ", ".join(request.shaped_by)
+        yield f"{names} changed what is done, or gave the reason for it, and may only reject"
 
 
 def _expiry(request: ApprovalRequest) -> Iterator[Fact]:

@@ -77,6 +77,23 @@ class Person:
         return f"{self.name}:{self.uid}"
 
 
+def owners_seen(person: Person, people: Iterable[Person]) -> frozenset[str] | None:
+    """Return the owners whose tasks a person sees by their scope; None for all owners.
+
+    Args:
+        person: The person.
+        people: Everybody, of whom those with a team of theirs are seen with the scope ``team``.
+    """
+    if person.scope == "all":
+        return None
+    mates = (
+        other.holder
+        for other in people
+        if person.scope == "team" and not set(person.teams).isdisjoint(other.teams)
+    )
+    return frozenset((person.holder, *mates))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonChange:
     """A change of a person, for those who keep a record of it.

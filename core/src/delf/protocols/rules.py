@@ -20,7 +20,8 @@ class ApprovalRule(BaseModel):
         default=(), description="People and teams who may decide; anybody with the right, if empty."
     )
     four_eyes: bool = Field(
-        default=False, description="The person who asked for the task does not approve it."
+        default=False,
+        description="The person who asked for the task, or shaped the call, does not approve it.",
     )
     two_of: tuple[str, ...] = Field(
         default=(), description="Two different people of these have to approve it."
@@ -35,6 +36,11 @@ class ApprovalRule(BaseModel):
     def deciders(self) -> tuple[str, ...]:
         """The people and teams who may decide at once."""
         return self.approvers or self.two_of
+
+    @property
+    def needs_others(self) -> bool:
+        """True if another person than the one who asked, or edited, has to approve."""
+        return self.four_eyes or bool(self.two_of)
 
     def data(self) -> dict[str, Any]:
         """The rule as events and interfaces have it: what is not usual in it."""

@@ -60,7 +60,10 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
 
 def decided_data(record: RequestRecord, decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
     """A decision as JSON-ready data."""
-    return {"request_id": record.requested.request_id, **_decision(decided)}
+    rule, told = ApprovalRule.of(record.requested.rule), _decision(decided)
+    if rule is not None and rule.needs_others and told["decision"] == "edited":
+        told["is_final"] = False  # another person approves the call as it is now
+    return {"request_id": record.requested.request_id, **told}
 
 
 def _decision(decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
@@ -244,7 +247,8 @@ async def _check_votes(journal: SharedJournal, asked: ApprovalRequested, who: De
 def why_not(record: RequestRecord, who: Decider, decision: Decision) -> str | None:
     """Say why somebody may not give a decision about a request; None where they may."""
     rule = ApprovalRule.of(record.requested.rule)
-    return why_refused(rule, record.task.key, who, decision)
+    shaped_by = record.requested.shaped_by
+    return why_refused(rule, record.task.key, who, decision, shaped_by)
 
 
 def why_not_approve(record: RequestRecord, who: Decider) -> str | None:

@@ -467,6 +467,8 @@ class SlackChannel:
             return f"You may not decide this: {known.name} has no right to decide in delf."
         if found.record is None:
             return None
+        if known is not None and not await self._people.sees(known, found.record.task.key):
+            return f"You may not decide this: {known.name} does not see the task in delf."
         return why_not(found.record, await self._people.decider(client, user), decision)
 
     async def _settle(

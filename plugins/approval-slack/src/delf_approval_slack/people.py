@@ -9,7 +9,7 @@ from typing import Any, Final
 from delf.errors import ConfigurationError
 from delf.protocols.approval import Decider
 from delf.protocols.journal import Journal
-from delf.protocols.people import Person
+from delf.protocols.people import Person, owners_seen
 from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf_approval_slack.failures import telling
@@ -67,6 +67,12 @@ class People:
         """The person of the journal whom the settings name for somebody in Slack."""
         name = self._settings.names.get(user)
         return next((person for person in await self._everybody() if person.name == name), None)
+
+    async def sees(self, person: Person, owner: str | None) -> bool:
+        """Tell whether a person's scope covers the tasks of an owner, as on delf's page."""
+        active = [one for one in await self._everybody() if one.revoked_at is None]
+        owners = owners_seen(person, active)
+        return owners is None or owner in owners
 
     async def decider(self, client: Any, user: Mapping[str, Any]) -> Decider:
         """Somebody in Slack as one who decides.

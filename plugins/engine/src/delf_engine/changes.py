@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from delf import events as ev
+from delf.protocols.approval import NO_REASON
+from delf.protocols.people import LOCAL, name_of_holder
 from delf.records import dataclass
 
 _MAX_LINE: Final = 200
@@ -230,6 +232,29 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
         changes_before=len(changes) - len(latest),
         made_before=made,
     )
+
+
+SHAPED: Final = "shaped_by"
+"""The key of a task's setup with the names of people who shaped it before it began."""
+
+
+def shapers_of(events: Iterable[ev.Event]) -> list[str]:
+    """Name the people whose decisions shaped what a task does next, in order.
+
+    Who edits a call, says what an interrupted call returned, or rejects a call with a reason that
+    the script and the model read, has a part in all that follows.
+
+    Args:
+        events: The task's events.
+    """
+    found: dict[str, None] = {}
+    for event in events:
+        if not isinstance(event, ev.ApprovalDecided) or event.source != "person":
+            continue
+        is_reason = event.decision == "rejected" and event.reason not in (None, "", NO_REASON)
+        if event.decision in ("edited", "already_done") or is_reason:
+            found[LOCAL if event.person is None else name_of_holder(event.person)] = None
+    return list(found)
 
 
 def told_call(action: str, arguments: Mapping[str, Any]) -> str:

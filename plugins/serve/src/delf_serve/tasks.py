@@ -36,6 +36,7 @@ from delf.protocols.states import state_of
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable
 from delf_cli.answering import why_not_approve
+from delf_engine.changes import SHAPED
 from delf_engine.elsewhere import find_tasks
 from delf_engine.outputs import Output
 from delf_engine.retention import prune, remove
@@ -213,6 +214,7 @@ class Tasks:
         strategy: str | None = None,
         client: str | None = None,
         paths: Sequence[str] = (),
+        shaped_by: Sequence[str] = (),
     ) -> Submitted:
         """Take a task in; when this returns, it is in the journal.
 
@@ -223,6 +225,7 @@ class Tasks:
             strategy: How it becomes tool calls, if not as the agent's other tasks.
             client: The address from where it is asked.
             paths: Its files beside those that the order names.
+            shaped_by: Other people whose words it is.
         """
         self._check_model(order.llm)
         if order.output is not None:
@@ -263,7 +266,7 @@ class Tasks:
                     output=order.output,
                     strategy=strategy,
                     llm=order.llm,
-                    setup=_setup(key, client, order=digest),
+                    setup={**_setup(key, client, order=digest), SHAPED: [*shaped_by]},
                     listeners=[listen],
                 )
             except BaseException:
@@ -316,7 +319,12 @@ class Tasks:
             output=to_jsonable(begun.setup.get("output")),
         )
         strategy = None if wanted.task else begun.setup.get("strategy")
-        return await self.submit(order, key, strategy=strategy, client=client, paths=paths)
+        shaped_by = [*begun.setup.get(SHAPED, ())]
+        if begun.key != key.holder:
+            shaped_by.append(name_of_holder(begun.key))
+        return await self.submit(
+            order, key, strategy=strategy, client=client, paths=paths, shaped_by=shaped_by
+        )
 
     def _check_model(self, name: str | None) -> None:
         known = self._settings.models

@@ -21,6 +21,8 @@ from delf import events as ev
 from delf.errors import (
     UndecidedCallError,
 )
+from delf.protocols.approval import DecidedBy, Decider
+from delf.specs import ApprovalSpec
 from support.resuming import Bench, World, recorded
 from support.until import until
 
@@ -212,3 +214,112 @@ async def test_a_request_that_the_policy_was_deciding_is_new_where_a_person_deci
     requests = [e for e in events if isinstance(e, ev.ApprovalRequested)]
     assert [e.by_policy for e in requests] == [True, False]
     assert [request.request_id for request in bench.asked] == [requests[1].request_id]
+
+
+# -- a team's rules ---------------------------------------------------------------------------
+
+FOUR_EYES = {"send": {"four_eyes": True}}
+BO, CY = (Decider(name=name, key=f"{name}:1") for name in ("bo", "cy"))
+
+
+class Answers:
+    """A channel of people whose names are known."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    async def decide(self, request: Any) -> Any:
+        return self.answer(request)
+
+
+def of_people(bench: Bench, world: World, answer: Any, **options: Any) -> Agent:
+    """An agent whose requests a channel of people answers."""
+    spec = ApprovalSpec(name="people", summary="People.", factory="x:y")
+    bench.host.provide(spec, lambda: Answers(answer))
+    return bench.agent(world, lambda _: None, approvals=["people"], **options)
+
+
+def edits_then_approves(request: Any) -> Any:
+    """Bo edits the call of the script; cy approves what bo has made of it."""
+    if request.arguments["text"] == "x":
+        return DecidedBy(decision=Edited(arguments={"text": "y"}), who=BO)
+    assert request.shaped_by == ("bo",)
+    return DecidedBy(decision=Approved(), who=CY)
+
+
+async def test_edit_under_a_rule_is_resumed_from_each_event(bench: Bench) -> None:
+    bench.model.writes("print(await send('x'))")
+    world = World()
+    async with of_people(bench, world, edits_then_approves, approval_rules=FOUR_EYES) as agent:
+        events = await recorded(bench, agent)
+    assert [r.arguments["text"] for r in bench.asked] == ["x", "y"]
+    assert len(world.writes) == 1
+    begin = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.ApprovalRequested))
+    started = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
+    for end in range(begin, started):
+        bench.asked.clear()
+        other = World()
+        await bench.journal.ended_after(events[:end])
+        async with of_people(bench, other, edits_then_approves, approval_rules=FOUR_EYES) as agent:
+            (await agent.aresume(events[0].task_id)).raise_for_status()
+        assert other.writes == world.writes, end
+        decided = [e for e in events[:end] if isinstance(e, ev.ApprovalDecided)]
+        texts = [r.arguments["text"] for r in bench.asked]
+        assert texts == ["x", "y"][len(decided) :], end
+
+
+RULES: dict[str, dict[str, Any]] = {
+    "a rule is new": {"send": {"approvers": ["cy"]}},
+    "the approvers changed": {"send": {"four_eyes": True, "approvers": ["cy"]}},
+    "the rule wants two": {"send": {"two_of": ["bo", "cy"]}},
+    "the rule is gone": {},
+}
+
+
+@pytest.mark.parametrize("change", RULES)
+async def test_request_whose_rule_changed_is_made_anew(bench: Bench, change: str) -> None:
+    before = {} if change == "a rule is new" else FOUR_EYES
+    bench.model.writes("print(await send('x'))")
+    yes = DecidedBy(decision=Approved(), who=CY)
+    async with of_people(bench, World(), lambda _: yes, approval_rules=before) as agent:
+        events = await recorded(bench, agent)
+    begin = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.ApprovalRequested))
+    bench.asked.clear()
+    await bench.journal.ended_after(events[:begin])
+    asked = events[begin - 1]
+    async with of_people(bench, World(), lambda _: yes, approval_rules=RULES[change]) as agent:
+        task = asyncio.create_task(agent.aresume(events[0].task_id, 20))
+        await until(lambda: bool(bench.asked))
+        (request,) = bench.asked
+        assert request.changed
+        assert request.request_id != asked.request_id
+        task.cancel()
+    after = await bench.journal.read(events[0].task_id)
+    voided = [e for e in after if isinstance(e, ev.ApprovalDecided) and e.source == "changed"]
+    assert [e.request_id for e in voided] == [asked.request_id]
+
+
+async def test_request_is_closed_when_the_action_needs_no_approval_any_more(bench: Bench) -> None:
+    made: list[str] = []
+
+    def noting(*, confirm: bool) -> Any:
+        @tool(effect="write", confirm=confirm)
+        async def note(text: str) -> None:
+            """Note something."""
+            made.append(text)
+
+        return note
+
+    bench.model.writes("await note('x')")
+    async with bench.agent(World(), more=[noting(confirm=True)]) as agent:
+        events = await recorded(bench, agent)
+    begin = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.ApprovalRequested))
+    await bench.journal.ended_after(events[:begin])
+    made.clear()
+    bench.asked.clear()
+    async with bench.agent(World(), more=[noting(confirm=False)]) as agent:
+        (await agent.aresume(events[0].task_id)).raise_for_status()
+    assert (made, bench.asked) == (["x"], [])
+    after = await bench.journal.read(events[0].task_id)
+    voided = [e for e in after if isinstance(e, ev.ApprovalDecided) and e.source == "changed"]
+    assert [e.request_id for e in voided] == [events[begin - 1].request_id]

@@ -7,10 +7,12 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Final
 
-from delf.errors import UndecidedCallError
+from delf.errors import ConfigurationError, DelfError, UndecidedCallError
 from delf.events import ApprovalVoted
 from delf.protocols.approval import ApprovalRequest, Expired, Rejected
+from delf.protocols.people import Person
 from delf.protocols.rules import ApprovalRule
+from delf.protocols.shared_journal import SharedJournal
 from delf_engine.approvals.ballot import Ballot, votes_in
 from delf_engine.approvals.channels import ask_channels
 from delf_engine.approvals.decision import Answer
@@ -42,6 +44,8 @@ class Asking:
         self._shared = shared
         self._task = task
         self._log = log
+        self._closing: set[asyncio.Task[None]] = set()
+        self._in_turn = asyncio.Lock()
 
     async def answer(
         self, request: ApprovalRequest, told: Awaitable[None], *, since: float | None
@@ -104,6 +108,12 @@ class Asking:
                 said = None if asking.cancelled() else asking.result()
                 if said is not None:
                     return said
+                await asyncio.sleep(0)  # votes of channels may decide together
+                while self._closing:
+                    await asyncio.wait({*self._closing})
+                    await asyncio.sleep(0)
+                if answer.done():
+                    return answer.result()
                 if not (
                     self._task.patient
                     or self._shared.config.wait_approvals
@@ -126,30 +136,59 @@ class Asking:
         rule = ApprovalRule.of(request.rule)
         if rule is None:
             return lambda answer: answer
-        votes = votes_in(self._log.events, request.request_id)
         loop, asker = asyncio.get_running_loop(), self._task.on_behalf_of
-        ballot = Ballot(rule, asker, votes)
+        recorded = votes_in(self._log.events, request.request_id)
+        ballot = Ballot(rule, asker, request.shaped_by, recorded)
+
+        def begin_to_close(answer: Answer) -> None:
+            closing = asyncio.create_task(self._close(request.request_id, ballot, answer))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
         def count(answer: Answer) -> Answer | None:
-            counted, is_final = ballot.cast(answer)
-            if is_final:
-                return counted
-            loop.call_soon_threadsafe(self._note_vote, request.request_id, counted)
+            if ballot.cast(answer):
+                return answer
+            # Who was removed meanwhile is looked up first, which the caller cannot wait for.
+            loop.call_soon_threadsafe(begin_to_close, answer)
             return None
 
         return count
 
-    def _note_vote(self, request_id: str, answer: Answer) -> None:
-        reason = getattr(answer.decision, "reason", None)
-        self._log.record_soon(
-            ApprovalVoted,
-            request_id=request_id,
-            by=answer.who.name,
-            reason=reason,
-            key=answer.who.key,
-            note=answer.note,
-            via=answer.who.via,
-        )
+    async def _close(self, request_id: str, ballot: Ballot, answer: Answer) -> None:
+        """Count a vote: it is recorded, or decides the request with those before it."""
+        async with self._in_turn:
+            if self._shared.pending.find(request_id) is None:
+                return  # somebody rejected it meanwhile
+            try:
+                people = await self._people()
+            except DelfError as error:
+                ballot.withdraw(answer)
+                _log.error("a vote about %s was not counted: %s", request_id, error.message)
+                return
+            final = ballot.close(answer, votes_in(self._log.events, request_id), people)
+            if final is not None:
+                self._shared.pending.settle(request_id, final)
+                return
+            await self._log.record(
+                ApprovalVoted,
+                request_id=request_id,
+                by=answer.who.name,
+                reason=getattr(answer.decision, "reason", None),
+                key=answer.who.key,
+                teams=answer.who.teams,
+                note=answer.note,
+                via=answer.who.via,
+            )
+
+    async def _people(self) -> Sequence[Person]:
+        """Everybody whom the journal knows; nobody where it keeps no people."""
+        journal = self._shared.journal
+        if not isinstance(journal, SharedJournal):
+            return ()
+        try:
+            return await journal.people()
+        except ConfigurationError:
+            return ()
 
     async def _ask_channels(
         self, request: ApprovalRequest, failures: list[str], count: Count, *, again: bool

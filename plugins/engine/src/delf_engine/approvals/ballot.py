@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from delf.errors import DelfError
 from delf.events import ApprovalVoted, Event
 from delf.protocols.approval import Approved, Decider, Decision, Edited, Rejected
-from delf.protocols.people import LOCAL, folded, name_of_holder
+from delf.protocols.people import LOCAL, Person, folded, name_of_holder
 from delf.protocols.rules import ApprovalRule
 from delf_engine.approvals.decision import Answer, decision_data
 
 
 def why_refused(
-    rule: ApprovalRule | None, asker: str | None, who: Decider, decision: Decision
+    rule: ApprovalRule | None,
+    asker: str | None,
+    who: Decider,
+    decision: Decision,
+    shaped_by: Iterable[str] = (),
 ) -> str | None:
     """Say why somebody may not give a decision; None where they may.
 
@@ -23,23 +27,29 @@ def why_refused(
         asker: The owner of the task; None for the local user.
         who: Who decides.
         decision: What they decide.
+        shaped_by: The names of further people who shaped what is asked about.
     """
     if rule is None:
         return None
-    is_asker = who.key == asker or folded(_name_of(who)) == folded(name_of_holder(asker))
-    if is_asker and isinstance(decision, Rejected):
-        return None  # whoever asked may take it back
+    name, is_no = folded(_name_of(who)), isinstance(decision, Rejected)
+    is_asker = who.key == asker or name == folded(name_of_holder(asker))
+    is_shaper = rule.needs_others and name in map(folded, shaped_by)
+    if is_no and (is_asker or is_shaper):
+        return None  # nobody is kept from taking back what they asked for
     if is_asker and rule.four_eyes:
         return "who asked for it does not decide it: another person has to"
+    if is_shaper:
+        return (
+            "who changed what is done, or gave the reason for it, does not approve it: another "
+            "person has to"
+        )
     if rule.deciders and {_name_of(who), *who.teams}.isdisjoint(rule.deciders):
         return f"only {' or '.join(rule.deciders)} may decide it"
     is_local = who.key is None and LOCAL not in rule.deciders
-    if is_local and rule.four_eyes and not isinstance(decision, Rejected):
+    if is_local and rule.four_eyes and not is_no:
         return (
             "delf does not know who uses this machine: it may be who asked; the rule can name local"
         )
-    if rule.two_of and isinstance(decision, Edited):
-        return "two people have to approve the same call: reject it, and say what to change"
     return None
 
 
@@ -47,8 +57,8 @@ def _name_of(who: Decider) -> str:
     return LOCAL if who.key is None else name_of_holder(who.key)
 
 
-Votes = dict[str, str]
-"""By the folded names of those who have approved a request: their names."""
+Votes = dict[str, ApprovalVoted]
+"""By the folded names of those who have approved a request: their votes."""
 
 
 def votes_in(events: Iterable[Event], request_id: str) -> Votes:
@@ -56,12 +66,35 @@ def votes_in(events: Iterable[Event], request_id: str) -> Votes:
     votes: Votes = {}
     for event in events:
         if isinstance(event, ApprovalVoted) and event.request_id == request_id:
-            name = LOCAL if event.key is None else name_of_holder(event.key)
-            votes[folded(name)] = event.by
+            votes[folded(_voter(event))] = event
     return votes
 
 
-def check_vote(who: Decider, votes: Mapping[str, str]) -> None:
+def counts(vote: ApprovalVoted, rule: ApprovalRule, people: Iterable[Person]) -> bool:
+    """Tell whether a vote still counts: its person was not removed, and may still decide.
+
+    Args:
+        vote: The vote.
+        rule: The rule of its request.
+        people: Everybody whom the journal knows, also those who were removed.
+    """
+    known, name = list(people), _voter(vote)
+    own = next((person for person in known if person.holder == vote.key), None)
+    if own is None:  # a key of the settings, the local user, or somebody of a channel
+        return not any(folded(person.name) == folded(name) for person in known)
+    if own.revoked_at is not None or "decide" not in own.rights:
+        return False
+    kept = {team for person in known for team in person.teams}
+    # Teams that the journal does not know are a channel's own, such as its user groups.
+    teams = {team for team in vote.teams if team not in kept or team in own.teams}
+    return not rule.deciders or not {own.name, *teams, *own.teams}.isdisjoint(rule.deciders)
+
+
+def _voter(vote: ApprovalVoted) -> str:
+    return LOCAL if vote.key is None else name_of_holder(vote.key)
+
+
+def check_vote(who: Decider, votes: Container[str]) -> None:
     """Check that somebody has not voted yet: a person has one vote, by whatever key.
 
     Raises:
@@ -77,30 +110,51 @@ class Ballot:
     Args:
         rule: The rule that holds.
         asker: The owner of the task; None for the local user.
-        votes: Those that were given.
+        shaped_by: The names of further people who shaped what is asked about.
+        votes: Those that are recorded.
     """
 
-    def __init__(self, rule: ApprovalRule, asker: str | None, votes: Votes) -> None:
+    def __init__(
+        self, rule: ApprovalRule, asker: str | None, shaped_by: Iterable[str], votes: Votes
+    ) -> None:
         self._rule = rule
         self._asker = asker
-        self._votes = votes
+        self._shaped_by = tuple(shaped_by)
+        self._cast = set(votes)
 
-    def cast(self, answer: Answer) -> tuple[Answer, bool]:
-        """The answer as it counts; False beside it where another person has to give the same.
+    def cast(self, answer: Answer) -> bool:
+        """Take an answer; False where it is a vote, which :meth:`close` counts.
 
         Raises:
             DelfError: When who gave it may not.
         """
-        who = answer.who
-        why = why_refused(self._rule, self._asker, who, answer.decision)
+        who, rule = answer.who, self._rule
+        why = why_refused(rule, self._asker, who, answer.decision, self._shaped_by)
         if why is not None:
             raise DelfError(why, hint="the team's rules are in [agent.approval_rules]")
-        if not self._rule.two_of or isinstance(answer.decision, Rejected):
-            return answer, True
+        if not rule.two_of or isinstance(answer.decision, (Rejected, Edited)):
+            return True
         if not isinstance(answer.decision, Approved):
             kind = decision_data(answer.decision)["decision"]
             raise DelfError(f"two people approve it, or one rejects it: {kind} is neither")
-        check_vote(who, self._votes)
-        others = tuple(dict.fromkeys(self._votes.values()))
-        self._votes[folded(_name_of(who))] = who.name
-        return replace(answer, others=others), bool(others)
+        check_vote(who, self._cast)
+        self._cast.add(folded(_name_of(who)))
+        return False
+
+    def withdraw(self, answer: Answer) -> None:
+        """Take back a vote that could not be counted; its person may vote again."""
+        self._cast.discard(folded(_name_of(answer.who)))
+
+    def close(self, answer: Answer, votes: Votes, people: Iterable[Person]) -> Answer | None:
+        """Return the answer with the votes before it, or None where another person is needed.
+
+        Args:
+            answer: A vote.
+            votes: Those before it.
+            people: Everybody whom the journal knows now: a vote of somebody who was removed
+                meanwhile does not count.
+        """
+        known = list(people)
+        held = [vote for vote in votes.values() if counts(vote, self._rule, known)]
+        others = tuple(dict.fromkeys(vote.by for vote in held))
+        return replace(answer, others=others) if others else None

@@ -29,6 +29,7 @@ class Case:
         asked: The request about it in the journal of a resumed task.
         decided: The decision on that request.
         lapsed: Whether the sandbox of the task died while the request waited.
+        changed: Whether a person was asked before, and something else would be done now.
     """
 
     key: CallKey
@@ -39,6 +40,7 @@ class Case:
     asked: ApprovalRequested | None = None
     decided: ApprovalDecided | None = None
     lapsed: bool = False
+    changed: bool = False
 
     @cached_property
     def request(self) -> ApprovalRequest:

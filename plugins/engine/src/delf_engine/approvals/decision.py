@@ -42,6 +42,7 @@ class Answer:
         note: Its position in the journal's inbox, if it came from there.
         source: What kind of answer it is.
         others: The people who approved the same before.
+        asks_again: Whether another person has to approve what this one made of the call.
     """
 
     decision: Decision
@@ -49,6 +50,7 @@ class Answer:
     note: int | None = None
     source: DecisionSource = "person"
     others: tuple[str, ...] = ()
+    asks_again: bool = False
 
     @classmethod
     def given(cls, decision: Decision, source: DecisionSource, by: str = "agent") -> Answer:
@@ -63,6 +65,7 @@ class Answer:
             "others": self.others,
             "source": self.source,
             "note": self.note,
+            "person": self.who.key if self.was_shown else None,
             **decision_data(self.decision),
         }
 

@@ -103,6 +103,15 @@ class PendingRequests:
         self.answer(request_id, Answer(decision))
         return True
 
+    def settle(self, request_id: str, answer: Answer) -> None:
+        """Take the answer that votes have become, unless another one was first."""
+        with self._lock:
+            pending = self._waiting.pop(request_id, None)
+            if pending is None:
+                return
+            self._became[request_id] = "answered"
+        pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, answer)
+
     def answer(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
         """Decide a request, from any thread. What is refused leaves it waiting.
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from delf.events import ApprovalDecided, ApprovalRequested, content_of
 from delf.protocols.approval import ApprovalRequest, Approved, Decision, Edited, Rejected
+from delf.protocols.rules import ApprovalRule
 from delf_engine.approvals.asking import Asking
 from delf_engine.approvals.case import Case, Ruling
 from delf_engine.approvals.channels import copy_of
@@ -19,6 +20,13 @@ from delf_engine.approvals.shared import Approvals
 from delf_engine.journal.log import TaskLog
 from delf_engine.task import TaskRequest
 from delf_engine.waiting import Permit, TaskClock
+
+
+def asks_again(request: ApprovalRequest, decision: Decision) -> bool:
+    """Tell whether another person has to approve a call as a decision has changed it."""
+    rule = ApprovalRule.of(request.rule)
+    return isinstance(decision, Edited) and rule is not None and rule.needs_others
+
 
 _STRICT: Final = Rejected(reason="every action that needs approval is denied")
 
@@ -62,7 +70,12 @@ class PeopleJudge:
         request = replace(case.request, flow=so_far.flow, rule=rule)
         if case.asked is not None:  # it goes on to wait, as people have seen it
             asked = case.asked
-            request = replace(request, request_id=asked.request_id, origins=asked.origins)
+            request = replace(
+                request,
+                request_id=asked.request_id,
+                origins=asked.origins,
+                shaped_by=asked.shaped_by,
+            )
         answer = so_far.answer
         if answer is None and self._shared.is_strict:
             answer = Answer.given(_STRICT, "policy", "mode strict")
@@ -129,7 +142,7 @@ class PeopleJudge:
             self._decisions.add(request, decision, said.who.name)
         elif isinstance(decision, Rejected) and is_refusal(said.source, request):
             self._decisions.refused[case.key] = decision.reason
-        return answer
+        return replace(answer, asks_again=asks_again(request, decision))
 
     def _as_it_counts(self, request: ApprovalRequest, said: Answer) -> Decision:
         """A decision without what its request, or whoever gave it, cannot have."""

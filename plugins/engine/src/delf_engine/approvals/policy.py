@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from delf.errors import AgentConfirmationError
@@ -17,7 +17,8 @@ from delf.protocols.approval import (
     SupportsPresence,
 )
 from delf.protocols.connection import Allowed, NeedsApproval
-from delf.protocols.people import name_of_holder
+from delf.protocols.people import folded, name_of_holder
+from delf.protocols.rules import ApprovalRule
 from delf.tools.action import strictest
 from delf_engine.approvals.case import Case, Judge, Ruling
 from delf_engine.approvals.channels import NamedChannel, copy_of
@@ -30,12 +31,12 @@ from delf_engine.approvals.judges import (
     RememberedJudge,
     RuleJudge,
 )
-from delf_engine.approvals.people import PeopleJudge
+from delf_engine.approvals.people import PeopleJudge, asks_again
 from delf_engine.approvals.remembered import RememberedDecisions, call_key
 from delf_engine.approvals.shared import Approvals
 from delf_engine.approvals.task_flows import TaskFlows
 from delf_engine.calls.call import Call
-from delf_engine.changes import situation
+from delf_engine.changes import SHAPED, shapers_of, situation
 from delf_engine.journal.log import TaskLog
 from delf_engine.journal.recording import RecordedCall
 from delf_engine.task import TaskRequest
@@ -165,7 +166,8 @@ class TaskApprovals:
         """
         case = Case(
             key=(call.digest, call.bound.digest, self._task.worker),
-            make_request=lambda: self._request_for(case, changed=changed),
+            make_request=lambda: self._request_for(case),
+            changed=changed,
             call=call,
             verdict=verdict,
             outcome_unknown=outcome_unknown,
@@ -191,7 +193,8 @@ class TaskApprovals:
         """Return the answer that this task has already: a recorded decision, or a refusal."""
         if (decided := case.decided) is not None:
             decision = with_secrets(recorded(decided), case.request, case.arguments)
-            return Answer.given(decision, decided.source, decided.by)
+            again = case.asked is not None and asks_again(case.asked, decision)
+            return replace(Answer.given(decision, decided.source, decided.by), asks_again=again)
         refused = self._decisions.refused.get(case.key)
         if refused is None or case.outcome_unknown:
             return None
@@ -216,16 +219,37 @@ class TaskApprovals:
         asked, decided = past.question_of(outcome_unknown=case.outcome_unknown)
         if asked is None or _is_unasked(asked, decided):
             return None, decided
-        was_about, is_about = (asked.shown_digest, asked.files_digest), _shown(case)
-        if was_about == is_about:
+        if (reason := self._what_changed(case, asked)) is None:
             return asked, decided
         if decided is None:
-            reason = "what is to be done has changed since it was shown"
-            answer = Answer.given(Rejected(reason=reason), "changed")
-            await self._log.record(ApprovalDecided, request_id=asked.request_id, **answer.data())
+            await self._void(asked, reason)
+            case.changed = True
             return None, None
         is_yes = decided.decision in ("approved", "edited")
+        case.changed = case.changed or is_yes
         return (None, None) if is_yes else (asked, decided)
+
+    def _what_changed(self, case: Case, asked: ApprovalRequested) -> str | None:
+        """Say what differs between a recorded request and the call now; None if nothing does."""
+        call = case.call
+        assert call is not None  # noqa: S101 - a question about a call
+        if (asked.digest, asked.shown_digest, asked.files_digest) != (call.digest, *_shown(case)):
+            return "what is to be done has changed since it was shown"
+        if ApprovalRule.of(asked.rule) != self._shared.rule_of(call.bound.name):
+            return "the team's rule has changed since it was shown"
+        if asked.effect != call.bound.action.effect:
+            return "the effect of the action has changed since it was shown"
+        return None
+
+    async def close(self, past: RecordedCall) -> None:
+        """Void the request about a call that needs no approval any more, if it waits."""
+        asked, decided = past.question_of(outcome_unknown=False)
+        if asked is not None and decided is None and not past.lapsed:
+            await self._void(asked, "the action needs no approval any more")
+
+    async def _void(self, asked: ApprovalRequested, reason: str) -> None:
+        answer = Answer.given(Rejected(reason=reason), "changed")
+        await self._log.record(ApprovalDecided, request_id=asked.request_id, **answer.data())
 
     def check_answerable(self, tools: Iterable[BoundAction]) -> None:
         """Refuse a task that is to ask a person, and could ask nobody.
@@ -254,7 +278,7 @@ class TaskApprovals:
 
     # -- what a person is shown ---------------------------------------------------------
 
-    def _request_for(self, case: Case, *, changed: bool) -> ApprovalRequest:
+    def _request_for(self, case: Case) -> ApprovalRequest:
         """Make the request about a call."""
         call, verdict, redactor = case.call, case.verdict, self._log.redactor
         assert call is not None  # noqa: S101 - the request about a script is made beforehand
@@ -277,15 +301,22 @@ class TaskApprovals:
             preview=None if verdict is None or verdict.preview is None else safe(verdict.preview),
             files={safe(name): size for name, size in _sizes(call, verdict).items()},
             outcome_unknown=case.outcome_unknown,
-            changed=changed,
+            changed=case.changed,
             fit=bound.action.validate,
             line=call.line,
             origins=copy_of(self._flows.sources(bound, call.arguments)),
         )
 
+    def _shapers(self, asker: str) -> tuple[str, ...]:
+        """The names of people who shaped what the task does, without the one who asked for it."""
+        earlier = self._task.setup.get(SHAPED, ())
+        found = dict.fromkeys((*earlier, *shapers_of(self._log.events)))
+        return tuple(name for name in found if folded(name) != folded(asker))
+
     def _request(self, call_id: int, **fields: Any) -> ApprovalRequest:
         stands = situation(self._log.events, fields["digest"], call_id)
         outcome_unknown = fields.get("outcome_unknown", False)  # it has no expiry
+        asker = name_of_holder(self._task.on_behalf_of)
         common: dict[str, Any] = {
             "request_id": f"req_{secrets.token_hex(8)}",
             "task_id": self._log.task_id,
@@ -295,7 +326,8 @@ class TaskApprovals:
             "worker": self._task.worker,
             "parent": None if self._task.child is None else self._task.child.parent,
             "expires_after": None if outcome_unknown else self._shared.config.approval_timeout,
-            "asked_by": name_of_holder(self._task.on_behalf_of),
+            "asked_by": asker,
+            "shaped_by": self._shapers(asker),
         }
         return ApprovalRequest(**{**common, **fields})
 

@@ -13,6 +13,7 @@ from delf.events import ChildFinished, ChildStarted, Event
 from delf.tools.context import ChildResult, ChildTask
 from delf.tools.function import as_connections
 from delf_engine.calls.call import Call
+from delf_engine.changes import SHAPED, shapers_of
 from delf_engine.models.money import Ledger
 from delf_engine.outputs import Output
 from delf_engine.task import ChildOptions, TaskRequest
@@ -246,6 +247,11 @@ class ChildTasks:
             "results what can be done, and say what is left"
         )
 
+    def _shapers(self) -> list[str]:
+        """The names of people who have shaped the task so far, and so the child task."""
+        earlier = self._run.request.setup.get(SHAPED, ())
+        return list(dict.fromkeys((*earlier, *shapers_of(self._run.log.events))))
+
     def _request(self, child: ChildTask) -> TaskRequest:
         changes: dict[str, Any] = {}
         if child.llm is not None:
@@ -266,6 +272,7 @@ class ChildTasks:
             patient=self._run.request.patient,
             settle=self._run.request.settle,
             key=self._run.request.on_behalf_of,
+            setup={SHAPED: self._shapers()},
             child=ChildOptions(
                 parent=self._run.log.task_id,
                 depth=self.depth + 1,

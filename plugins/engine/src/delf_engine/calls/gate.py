@@ -33,7 +33,7 @@ from delf.protocols.sandbox import (
 from delf.protocols.strategy import CallGuard, ScriptCall
 from delf.values.encoding import UnsupportedValueError
 from delf.values.sizes import is_large
-from delf_engine.approvals.decision import Answer, why_not
+from delf_engine.approvals.decision import Answer, why_not, with_secrets
 from delf_engine.approvals.identity import identity
 from delf_engine.calls.call import Call
 from delf_engine.calls.contexts import CallContexts
@@ -253,6 +253,8 @@ class Gate:
             return await self._turn_down(call, _refused(call, verdict.message))
         needs_nobody = not call.bound.asks and isinstance(verdict, Allowed)
         if needs_nobody and not await self._approvals.must_look(call.bound, call.arguments):
+            if past is not None:
+                await self._approvals.close(past)
             return await self._make(call)
         answer = await self._ask(call, past, verdict)
         if isinstance(answer, Refused):
@@ -435,7 +437,7 @@ class Gate:
         What is made is what was shown: an approved call is checked once more, and where something
         else would happen now, that is asked about. So is an edited call on another basis.
         """
-        changed = False
+        changed = self._edited_before(call, past)
         for _ in range(_MOST_QUESTIONS):
             try:
                 await self._contexts.freeze(call)
@@ -457,11 +459,34 @@ class Gate:
             now = await self._verdict(call)
             if isinstance(now, Refused):
                 return now
+            if answer.asks_again:
+                verdict, past, changed = now, None, True
+                continue
             if now.basis == verdict.basis and (is_edited or now.digest == verdict.digest):
                 call.basis = now.basis
                 return replace(answer, decision=Approved())
             verdict, past, changed = now, None, True
         return Answer(Rejected(reason="its effect changes too quickly for a person to check it"))
+
+    def _edited_before(self, call: Call, past: RecordedCall | None) -> bool:
+        """Give a resumed call the arguments about which it was asked last; False if it has them.
+
+        Edited arguments whose secrets the journal does not have are lost: the call is asked about
+        as the script makes it.
+        """
+        if past is None or past.started is not None:
+            return False
+        own, done = call.arguments, False
+        for asked, decided in past.edits:
+            edit = with_secrets(Edited(arguments=decided.arguments or {}), asked, call.arguments)
+            try:
+                assert isinstance(edit, Edited)  # noqa: S101 - an edit stays one
+                self._edit(call, edit.arguments)
+                done = True
+            except ToolRefusedError:  # a check has changed
+                self._edit(call, own)
+                return False
+        return done
 
     def _edit(self, call: Call, arguments: Mapping[str, Any]) -> None:
         """Give a call other arguments.

@@ -33,7 +33,9 @@ from delf.events import (
 )
 from delf.messages import Usage
 from delf.protocols.journal import Journal
+from delf.protocols.people import name_of_holder
 from delf.protocols.shared_journal import SharedJournal
+from delf_engine.changes import SHAPED
 from delf_engine.retention import OUTPUT_PREFIX
 from delf_engine.task import new_task_id
 from delf_engine.views.copies import COPIED, PERSON, copied_events
@@ -180,6 +182,9 @@ def forked(
         if isinstance(changed, TaskStarted):
             kept = {name: v for name, v in changed.setup.items() if name != ASKED_FROM}
             own = {**kept, **(setup or {}), COPIED: len(before)}
+            if changed.key != key:  # the words of the task are those of who asked for it
+                asker = name_of_holder(changed.key)
+                own[SHAPED] = list(dict.fromkeys((*kept.get(SHAPED, ()), asker)))
             changed = replace(
                 changed, conversation=None, parent=None, worker=None, key=key, setup=own
             )

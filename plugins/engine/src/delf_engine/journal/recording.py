@@ -52,6 +52,8 @@ class RecordedCall:
         cut_off: Its sandbox died meanwhile, which is no end of it.
         is_over: Its script came to an end without it.
         unseen: The script did not wait for its end.
+        edits: The requests that a person answered with other arguments, about which another one
+            was made, with these answers.
     """
 
     call_id: int
@@ -67,6 +69,9 @@ class RecordedCall:
     cut_off: bool = False
     is_over: bool = False
     unseen: bool = False
+    edits: list[tuple[ev.ApprovalRequested, ev.ApprovalDecided]] = field(
+        default_factory=list[tuple[ev.ApprovalRequested, ev.ApprovalDecided]]
+    )
 
     @property
     def was_given_up(self) -> bool:
@@ -293,6 +298,9 @@ class Recording:
         if event.outcome_unknown:
             past.question, past.verdict = event, None
         else:
+            before, decided = past.request, past.decision
+            if before is not None and decided is not None and decided.decision == "edited":
+                past.edits.append((before, decided))
             past.request, past.decision = event, None
 
     def _take_decision(self, event: ev.ApprovalDecided) -> None:

@@ -223,7 +223,7 @@ export class Card {
     }
   }
 
-  get canEdit() { return this.may === true && !this.question.code && !this.question.outcome_unknown && !this.question.rule?.two_of; }
+  get canEdit() { return this.may === true && !this.question.code && !this.question.outcome_unknown; }
 
   offer() {
     const { question } = this;
