@@ -30,6 +30,7 @@ TOGETHER = {
     "because": {"script": 2},
     "actions": {"code": "f()", "effects": {"bank.pay": "write"}},
     "effects": {"code": "f()", "actions": ("bank.pay",)},
+    "shaped_by": {"rule": {"four_eyes": True}},
     "changes_before": {"changes": ("a(1)",)},
 }
 """Fields that are a fact only beside others."""
@@ -55,6 +56,7 @@ OTHER = {
     "line": 12,
     "origins": {"to": {"kind": "task", "trust": "own", "text": "from the task"}},
     "asked_by": "ada",
+    "shaped_by": ("bo",),
     "rule": {"four_eyes": True},
     "flow": "to: from web.read",
     "files": {"a.pdf": 12},

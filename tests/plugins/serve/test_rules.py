@@ -282,6 +282,11 @@ async def test_asker_and_editor_may_always_reject(ruled, who):
     assert (seen["can_decide"], seen["can_reject"]) == (False, True)
     (task,) = (await server.client.get("/tasks", headers=headers)).json()["tasks"]
     assert not task["waits_for_you"]
+    listed = (await server.client.get("/approvals?rejectable=true", headers=headers)).json()
+    assert [one["request_id"] for one in listed["approvals"]] == [again["request_id"]]
+    assert (await server.client.get("/waiting", headers=headers)).json()["count"] == 0
+    others = (await server.client.get("/waiting", headers=bearer("cy-key"))).json()
+    assert others == {"count": 1, "action": "send", "asked_by": "ada"}
     assert (await says(server, who, again["request_id"], NO)).status_code == 200
     await ended(server, request)
     assert server.box.sent == []

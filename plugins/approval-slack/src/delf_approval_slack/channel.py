@@ -27,6 +27,7 @@ from delf.protocols.approval import (
     Rejected,
 )
 from delf.protocols.journal import Journal, RequestRecord
+from delf.protocols.rules import ApprovalRule
 from delf.protocols.shared_journal import SharedJournal
 from delf_approval_slack.blocks import (
     APPROVE,
@@ -514,14 +515,22 @@ async def _record(journal: SharedJournal, request_id: str) -> RequestRecord | No
     return next((one for one in found if one.requested.request_id == request_id), None)
 
 
+def _needs_others(request: ApprovalRequest) -> bool:
+    """Tell whether another person has to approve the call once it is edited."""
+    rule = ApprovalRule.of(request.rule)
+    return rule is not None and rule.needs_others
+
+
 def _how(record: RequestRecord | None) -> str:
     """The end of a request, in words."""
     decided = None if record is None else record.decided
-    if decided is None:
+    if record is None or decided is None:
         return "Nobody waits for it any more."
     if decided.source != "person":
         return _ENDS.get(decided.source, "Nobody waits for it any more.")
     told = _DECISIONS.get(decided.decision, "Decided")
+    if decided.decision == "edited" and _needs_others(record.requested):
+        told = "Edited, for another person to approve,"
     why = f" ({decided.reason})" if decided.decision == "rejected" and decided.reason else ""
     return f"{told}{why} by {decided.by}" + (f", {decided.via}" if decided.via else "")
 

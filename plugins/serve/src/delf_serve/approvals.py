@@ -41,6 +41,7 @@ from delf_serve.schemas import (
     Request,
     RequestList,
     Settlement,
+    WaitingCount,
 )
 from delf_serve.tasks import Tasks, may_decide
 
@@ -64,16 +65,30 @@ class Approvals:
         self._tasks = tasks
 
     async def list(
-        self, key: Key, *, waiting: bool, mine: bool, limit: int, offset: int
+        self, key: Key, *, waiting: bool, mine: bool, rejectable: bool, limit: int, offset: int
     ) -> RequestList:
         """Questions that somebody sees, the oldest first."""
         every = await self._tasks.journal.find_requests(waiting=waiting, limit=_MOST)
         found = [record for record in every if key.sees(record.task.key)]
         if mine:
             found = [record for record in found if may_decide(record, key)]
+        if rejectable:
+            found = [r for r in found if _may_reject(r, key) and not may_decide(r, key)]
         part = found[offset : offset + limit]
         more = len(found) > offset + limit
         return RequestList(approvals=[_request(record, key) for record in part], more=more)
+
+    async def waiting(self, key: Key) -> WaitingCount:
+        """Count the requests that somebody may decide, without making them for people to read."""
+        every = (await self._tasks.waiting()).values()
+        mine = [one for records in every for one in records if key.sees(one.task.key)]
+        mine = [one for one in mine if may_decide(one, key)]
+        last = max(mine, key=lambda one: one.requested.at, default=None)
+        return WaitingCount(
+            count=len(mine),
+            action=None if last is None else last.requested.action,
+            asked_by=None if last is None else last.requested.asked_by,
+        )
 
     async def detail(self, text: str, key: Key) -> Request:
         """A question with all that helps to answer it."""
@@ -150,16 +165,21 @@ class Approvals:
         return None
 
 
+def _may_reject(record: RequestRecord, key: Key) -> bool:
+    """Tell whether somebody may reject a request that waits."""
+    if not record.waits or "decide" not in key.rights:
+        return False
+    return why_not(record, key.decider(""), Rejected()) is None
+
+
 def _request(record: RequestRecord, key: Key) -> Request:
     why = why_not_approve(record, key.decider(""))
-    has_right = "decide" in key.rights
-    if not has_right:
+    if "decide" not in key.rights:
         why = "you have no right to decide"
-    is_refused = why_not(record, key.decider(""), Rejected()) is not None
     return Request(
         **request_data(record),
         can_decide=may_decide(record, key),
-        can_reject=record.waits and has_right and not is_refused,
+        can_reject=_may_reject(record, key),
         why_not=why if record.waits else None,
     )
 

@@ -340,6 +340,12 @@ async def list_approvals(call: Call, query: s.RequestQuery) -> s.RequestList:
     return await call.service.approvals.list(call.key, **query.model_dump())
 
 
+@OPERATIONS.add("GET", "/waiting", "read")
+async def count_waiting(call: Call) -> s.WaitingCount:
+    """The number of approval requests that wait for the caller."""
+    return await call.service.approvals.waiting(call.key)
+
+
 @OPERATIONS.add("GET", "/approvals/{request_id}", "read", other=_UNKNOWN)
 async def get_approval(call: Call) -> s.Request:
     """A question with all that helps to answer it."""

@@ -393,6 +393,14 @@ class Cancelled(Shown):
     cancelled: bool = Field(description="False where the task was over already.")
 
 
+class WaitingCount(Shown):
+    """The number of requests that wait for the caller."""
+
+    count: int = Field(description="How many requests the caller may decide.")
+    action: str | None = Field(default=None, description="The action of the newest of them.")
+    asked_by: str | None = Field(default=None, description="The person whose task asks for it.")
+
+
 class DecidedView(Shown):
     """The decision about a question, and its author."""
 
@@ -795,6 +803,9 @@ class RequestQuery(PageQuery):
 
     waiting: bool = Field(default=True, description="Only those that wait for an answer.")
     mine: bool = Field(default=False, description="Only those that you may decide.")
+    rejectable: bool = Field(
+        default=False, description="Only those that you may reject, but not approve."
+    )
 
 
 class EventQuery(Query):

@@ -74,7 +74,10 @@ def sample_requests() -> dict[str, ApprovalRequest]:
         FactKind.FILE: {"files": {"salaries.xlsx": 48_213}},
         FactKind.PREVIEW: {"preview": "From: savings\nTo: 12,000 households\nTotal: 1,440,000"},
         FactKind.CHANGES: {"changes": ("bank.open(name='x17')", "bank.limit(9100)")},
-        FactKind.RULE: {"rule": {"two_of": ["finance", "directors"], "four_eyes": True}},
+        FactKind.RULE: {
+            "rule": {"two_of": ["finance", "directors"], "four_eyes": True},
+            "shaped_by": ("ottokar",),
+        },
         FactKind.EXPIRY: {"expires_after": 2580.0},
     }
     samples = {kind.value: replace(asked, **fields) for kind, fields in found.items()}

@@ -188,6 +188,9 @@ export class Card {
     return !this.unseen && !this.question.code && !this.facts.some((fact) => fact.required && fact.weight === "danger" && !PLACED.has(fact.kind));
   }
 
+  /** Whether another person has to approve the call once it is edited. */
+  get needsOthers() { return Boolean(this.question.rule?.four_eyes || this.question.rule?.two_of); }
+
   /** Whether it waits for the reader. */
   get waits() { return !this.question.decided && this.may === true; }
 
@@ -209,12 +212,13 @@ export class Card {
     fill(this.buttons);
     setText(this.problem, "");
     if (this.editing) { this.editing = false; this.show(); }
-    const how = DONE[decided.decision] || decided.decision;
+    const again = decided.decision === "edited" && this.needsOthers;
+    const how = again ? "edited" : DONE[decided.decision] || decided.decision;
     const why = decided.decision === "expired" ? EXPIRED[decided.source] || "" : "";
     const others = decided.others?.length ? ` and ${decided.others.join(", ")}` : "";
     const by = decided.decision === "expired" ? why : ` by ${decided.by}${others}${decided.via ? ` (${decided.via})` : ""}`;
     fill(this.outcome, el("strong", {}, `${how}${by}`), " ", el("time", { title: exact(decided.at) }, ago(decided.at)),
-      decided.reason && !why ? `: ${short(decided.reason, 400)}` : "", remembered(decided));
+      decided.reason && !why ? `: ${short(decided.reason, 400)}` : "", again ? "; another person has to approve it as it is now" : "", remembered(decided));
     if (decided.arguments) {
       for (const [name, item] of Object.entries(decided.arguments)) {
         if (value(item) === value(question.arguments[name])) continue;
@@ -259,7 +263,7 @@ export class Card {
     this.editing = true;
     for (const [name, item] of Object.entries(this.question.arguments)) this.fields.set(name, new Field(name, item, () => this.typed()));
     fill(this.body, [...this.fields.values()].map((field) => field.node));
-    this.apply = el("button", { type: "button", class: "primary", onclick: () => this.sendEdit() }, "Approve as edited");
+    this.apply = el("button", { type: "button", class: "primary", onclick: () => this.sendEdit() }, this.needsOthers ? "Edit, for another person to approve" : "Approve as edited");
     fill(this.buttons, this.apply, el("button", { type: "button", onclick: () => this.back() }, "Back"));
     this.apply.disabled = true;
     [...this.fields.values()][0]?.input.focus();
@@ -331,7 +335,7 @@ export class Card {
     setText(this.problem, "");
     try {
       const decided = await post(`approvals/${this.question.request_id}`, answer);
-      say(`${DONE[decided.decision] || decided.decision}`);
+      say(decided.decision === "edited" && this.needsOthers ? "edited; another person has to approve it" : `${DONE[decided.decision] || decided.decision}`);
       if (decided.is_final === false) await this.ask(); // another person has to, too
       this.tell.sent(this);
     } catch (error) {

@@ -32,14 +32,16 @@ export class InboxView {
   constructor(rights) {
     this.rights = rights;
     this.may = rights.includes("decide");
-    this.rows = [];
+    this.rows = []; // those that wait for the reader, then those that they may only reject
     this.decided = new Set(); // ids; an answer that was on its way may still have them
     this.title = el("h1", { tabindex: "-1" }, "Waiting for you");
     this.told = el("p", { class: "quiet", role: "status" });
     this.keys = el("dl", { class: "keys", hidden: true }, KEYS.map(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)]).flat());
     this.many = el("div", { class: "buttons many", hidden: true });
     this.list = el("ul", { class: "inbox", "aria-label": "Requests that wait for you" });
-    this.node = el("article", { class: "task" }, this.title, this.told, this.keys, this.many, this.list);
+    this.othersTitle = el("h2", { hidden: true }, "Waiting for others: you may reject");
+    this.others = el("ul", { class: "inbox", "aria-label": "Requests that wait for others" });
+    this.node = el("article", { class: "task" }, this.title, this.told, this.keys, this.many, this.list, this.othersTitle, this.others);
     this.heed = (event) => this.key(event);
     document.addEventListener("keydown", this.heed);
     this.load();
@@ -58,7 +60,9 @@ export class InboxView {
   }
 
   async loadOnce() {
-    const { approvals, more } = await get("approvals?mine=true&limit=200");
+    const { approvals: mine, more } = await get("approvals?mine=true&limit=200");
+    const { approvals: others } = await get("approvals?rejectable=true&limit=200");
+    const approvals = [...mine, ...others];
     const made = new Map(this.rows.map((row) => [row.one.request_id, row]));
     for (const [n, one] of approvals.entries()) {
       if (n % AT_ONCE === AT_ONCE - 1) await breathe();
@@ -66,8 +70,13 @@ export class InboxView {
       if (!made.has(one.request_id)) made.set(one.request_id, new Row(one, this));
     }
     this.rows = approvals.filter((one) => !this.decided.has(one.request_id)).map((one) => made.get(one.request_id));
-    arrange(this.list, this.rows.map((row) => row.node));
-    setText(this.told, this.rows.length ? `${count(this.rows.length, "request")}${more ? " and more" : ""}. Press ? for keys.`
+    const ours = new Set(mine.map((one) => one.request_id));
+    const [yours, theirs] = [this.rows.filter((row) => ours.has(row.one.request_id)), this.rows.filter((row) => !ours.has(row.one.request_id))];
+    this.rows = [...yours, ...theirs];
+    arrange(this.list, yours.map((row) => row.node));
+    arrange(this.others, theirs.map((row) => row.node));
+    this.othersTitle.hidden = !theirs.length;
+    setText(this.told, yours.length ? `${count(yours.length, "request")}${more ? " and more" : ""}. Press ? for keys.`
       : this.may ? "Nothing waits for you." : "Your key has no right to decide.");
     this.chosenChanged();
   }
@@ -86,7 +95,7 @@ export class InboxView {
     if (!chosen.length) return;
     const names = [...new Set(chosen.map((row) => row.one.action))].map((name) => short(name, 60)).join(", ");
     const final = chosen.filter((row) => isFinal(row.one.effect)).length;
-    const plain = chosen.filter((row) => row.card.isPlain); // the others want a look of their own
+    const plain = chosen.filter((row) => row.card.isPlain && row.card.may); // the others want a look of their own
     const alone = chosen.length - plain.length;
     fill(this.many, plain.length ? el("button", { type: "button", class: "primary", onclick: () => this.decide(plain, { decision: "approve" }) }, `Approve ${plain.length}`) : null,
       el("button", { type: "button", class: "danger", onclick: () => this.decide(chosen, { decision: "reject", reason: null }) }, `Reject ${chosen.length}`),
@@ -173,16 +182,14 @@ export class Waiting {
   async look() {
     if (!this.may) return;
     let found;
-    try { found = await get("approvals?mine=true&limit=200"); } catch { return; } // the page says that the connection is lost
-    const { approvals, more } = found;
+    try { found = await get("waiting"); } catch { return; } // the page says that the connection is lost
     const before = this.number;
-    this.number = approvals.length;
-    setText(this.link, this.number ? `inbox (${this.number}${more ? "+" : ""})` : "inbox");
+    this.number = found.count;
+    setText(this.link, this.number ? `inbox (${this.number})` : "inbox");
     this.entitle();
     const isNew = before !== null && this.number > before;
     if (isNew && document.hidden && "Notification" in window && Notification.permission === "granted") {
-      const last = approvals.at(-1);
-      new Notification(`delf: ${count(this.number, "request waits", "requests wait")} for you`, { body: `${last.asked_by}: ${last.action}`, tag: "delf" });
+      new Notification(`delf: ${count(this.number, "request waits", "requests wait")} for you`, { body: `${found.asked_by}: ${found.action}`, tag: "delf" });
     }
   }
 
