@@ -227,8 +227,6 @@ LISTED = [
     "/approvals",
     "/approvals?waiting=false",
     "/approvals?mine=true",
-    "/approvals?rejectable=true",
-    "/waiting",
     "/approvals?limit=1&offset=0",
     "/remembered",
     "/conversations",

@@ -18,6 +18,10 @@ RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
 Scope = Literal["own", "team", "all"]
 """The tasks that are seen: one's own, those of people with whom one shares a team, or all."""
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+NoticeChoice = Literal["asked", "reminded", "ended"]
+"""Mails that a person chooses: a request that they may decide waits, it still waits after some
+time, a task of their own has ended."""
+NOTICES: Final[tuple[NoticeChoice, ...]] = get_args(NoticeChoice)
 LOCAL: Final = "local"
 """The name of the local user, who needs no key."""
 _NAME: Final = re.compile(r"[A-Za-z][\w.@-]{0,63}")
@@ -59,6 +63,7 @@ class Person:
         mail: The person's mail address, which a login can use.
         keys: Their keys, the oldest first.
         revoked_at: From when on they may do nothing.
+        notices: The mails that they have chosen to get.
     """
 
     name: str
@@ -70,6 +75,7 @@ class Person:
     mail: str = ""
     keys: tuple[PersonKey, ...] = ()
     revoked_at: float | None = None
+    notices: tuple[NoticeChoice, ...] = ()
 
     @property
     def holder(self) -> str:
@@ -92,6 +98,18 @@ def owners_seen(person: Person, people: Iterable[Person]) -> frozenset[str] | No
         if person.scope == "team" and not set(person.teams).isdisjoint(other.teams)
     )
     return frozenset((person.holder, *mates))
+
+
+def sees(person: Person, people: Iterable[Person], owner: str | None) -> bool:
+    """Tell whether a person's scope covers the tasks of an owner; None is the local user.
+
+    Args:
+        person: The person.
+        people: Everybody, as for :func:`owners_seen`.
+        owner: The owner.
+    """
+    owners = owners_seen(person, people)
+    return owners is None or owner in owners
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +224,7 @@ def person_of(text: str) -> Person:
     """The person that a journal kept; what a newer delf has added is left out."""
     data = _known(Person, json.loads(text))
     keys = tuple(_key_of(_known(PersonKey, item)) for item in data.pop("keys", ()))
-    for name in ("rights", "teams"):
+    for name in ("rights", "teams", "notices"):
         data[name] = tuple(data.get(name, ()))
     return Person(**data, keys=keys)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from delf.errors import ConfigurationError
 from delf.protocols.approval import Decider
 from delf.protocols.journal import Journal
-from delf.protocols.people import Person, owners_seen
+from delf.protocols.people import Person, sees
 from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf_approval_slack.failures import telling
@@ -71,8 +71,7 @@ class People:
     async def sees(self, person: Person, owner: str | None) -> bool:
         """Tell whether a person's scope covers the tasks of an owner, as on delf's page."""
         active = [one for one in await self._everybody() if one.revoked_at is None]
-        owners = owners_seen(person, active)
-        return owners is None or owner in owners
+        return sees(person, active, owner)
 
     async def decider(self, client: Any, user: Mapping[str, Any]) -> Decider:
         """Somebody in Slack as one who decides.

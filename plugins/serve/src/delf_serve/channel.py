@@ -13,18 +13,24 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.message import EmailMessage
+from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, DelfError
 from delf.events import TaskFinished
 from delf.network.proxies import proxy_for
-from delf.protocols.approval import ApprovalRequest, Decision
+from delf.protocols.approval import ApprovalRequest, Approved, Decider, Decision
 from delf.protocols.facts import Fact, facts, plain_lines
+from delf.protocols.journal import Journal, RequestRecord
+from delf.protocols.people import NoticeChoice, Person, sees
+from delf.protocols.rules import ApprovalRule
+from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
+from delf_engine.approvals.ballot import why_refused
 from delf_serve.clients import is_loopback
 from delf_serve.settings import ServeSettings, settings_of
 
@@ -33,6 +39,8 @@ _log = logging.getLogger(__name__)
 _SECONDS: Final = 10.0
 PAUSES: Final = (1.0, 5.0, 25.0)
 """Seconds before it is tried again."""
+_NOTE: Final = "notice"
+"""The kind of the note that a notice was sent."""
 _LONGEST: Final = 500
 _MOST_OF_A_FACT: Final = 20_000
 """Characters of a fact in a notice."""
@@ -104,6 +112,8 @@ def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Noti
 
 
 Way = Callable[[ServeSettings, Notice], None]
+Sent = Callable[[], Awaitable[None]]
+"""Is awaited once a notice has arrived by one way at least."""
 
 
 class Notices:
@@ -124,20 +134,33 @@ class Notices:
         if self._sending:
             await asyncio.wait(self._sending)
 
-    def tell(self, notice: Notice) -> None:
-        """Send a notice; nobody waits for that."""
+    def tell(self, notice: Notice, to: Collection[str] = (), sent: Sent | None = None) -> None:
+        """Send a notice; nobody waits for that.
+
+        Args:
+            notice: The notice.
+            to: The mail addresses of people who have chosen it, beside ``mail_to``.
+            sent: Is awaited once it has arrived somewhere.
+        """
         settings = self._settings
         ways: list[Way] = []
         if settings.webhook_url is not None:
             ways.append(post)
-        if settings.smtp_url is not None and settings.mail_to:
-            ways.append(mail)
-        for way in ways:
-            task = asyncio.create_task(self._send(way, notice))
+        if settings.smtp_url is not None:
+            # A mail for each: nobody learns the addresses of the others.
+            groups = [settings.mail_to, *([one] for one in sorted({*to} - {*settings.mail_to}))]
+            ways += [partial(mail, to=group) for group in groups if group]
+        if ways:
+            task = asyncio.create_task(self._send_all(ways, notice, sent))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
 
-    async def _send(self, way: Way, notice: Notice) -> None:
+    async def _send_all(self, ways: Sequence[Way], notice: Notice, sent: Sent | None) -> None:
+        arrived = await asyncio.gather(*(self._send(way, notice) for way in ways))
+        if sent is not None and any(arrived):
+            await sent()
+
+    async def _send(self, way: Way, notice: Notice) -> bool:
         """Send in a thread; that nobody could be told is a warning, for it waits anyway."""
         for pause in (*PAUSES, None):
             try:
@@ -145,17 +168,19 @@ class Notices:
             except (OSError, ValueError, smtplib.SMTPException, ConfigurationError) as error:
                 if pause is None:
                     name, what = notice.name, _in_words(error)
-                    _log.warning(
-                        "nobody was told by %s that %s waits: %s", way.__name__, name, what
-                    )
-                    return
+                    by = "post" if way is post else "mail"
+                    _log.warning("nobody was told by %s that %s waits: %s", by, name, what)
+                    return False
                 await asyncio.sleep(pause)
             else:
-                return
+                return True
+        return False
 
 
 class WebChannel:
     """Implements :class:`delf.protocols.approval.ApprovalChannel`.
+
+    A request is told once, also if its task is resumed after a restart: the journal notes it.
 
     Args:
         options: Fields of :class:`delf_serve.settings.ServeSettings`.
@@ -164,15 +189,100 @@ class WebChannel:
     def __init__(self, **options: Any) -> None:
         self._settings = settings_of(options)
         self._notices = Notices(self._settings)
+        self._journal: SharedJournal | None = None
+        self._working: set[asyncio.Task[None]] = set()
+
+    def use_journal(self, journal: Journal) -> None:
+        """Implements :class:`delf.protocols.journal.SupportsJournal`."""
+        self._journal = journal if isinstance(journal, SharedJournal) else None
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """Tell that it waits; whoever decides does so through the journal."""
-        self._notices.tell(notice_of(self._settings, request))
+        task = asyncio.create_task(self._tell(request))
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
         return None
+
+    async def _tell(self, request: ApprovalRequest) -> None:
+        """Tell of a request, then remind of it while it waits."""
+        notice = notice_of(self._settings, request)
+        began = time.time()
+        try:
+            record = await self._record(request)
+            began = began if record is None else record.requested.at
+            await self._once(request, notice, "asked")
+            for minutes in sorted(self._settings.remind_minutes):
+                await asyncio.sleep(max(0.0, began + minutes * 60 - time.time()))
+                record = await self._record(request)
+                if record is None or record.decided is not None or not record.waits:
+                    return
+                await self._once(request, reminder_of(notice, minutes), "reminded")
+        except DelfError as error:
+            _log.warning("people are not told of %s: %s", request.request_id, error.message)
+
+    async def _once(self, request: ApprovalRequest, notice: Notice, choice: NoticeChoice) -> None:
+        """Send a notice unless it was sent before, by whatever process."""
+        journal = self._journal
+        if journal is None:
+            self._notices.tell(notice)
+            return
+        noted = await journal.notes(request.task_id)
+        if any(one.kind == _NOTE and one.data.get("name") == notice.name for one in noted):
+            return
+
+        async def sent() -> None:
+            await journal.post(request.task_id, _NOTE, {"name": notice.name})
+
+        self._notices.tell(notice, await self._chosen(journal, request, choice), sent)
+
+    async def _record(self, request: ApprovalRequest) -> RequestRecord | None:
+        if self._journal is None:
+            return None
+        found = await self._journal.find_requests(request.request_id)
+        return next((r for r in found if r.requested.request_id == request.request_id), None)
+
+    async def _chosen(
+        self, journal: SharedJournal, request: ApprovalRequest, choice: NoticeChoice
+    ) -> list[str]:
+        """The mail addresses of people who may decide a request and want to be told."""
+        try:
+            people = [one for one in await journal.people() if one.revoked_at is None]
+        except ConfigurationError:
+            return []  # the journal keeps no people
+        owner = (await journal.task(request.task_id)).key
+        rule = ApprovalRule.of(request.rule)
+        return [
+            person.mail
+            for person in people
+            if choice in person.notices
+            and person.mail
+            and "decide" in person.rights
+            and sees(person, people, owner)
+            and why_refused(rule, owner, decider_of(person), Approved(), request.shaped_by) is None
+        ]
 
     async def aclose(self) -> None:
         """Give up what was not sent yet."""
+        for work in self._working:
+            work.cancel()
+        if self._working:
+            await asyncio.wait(self._working)
         await self._notices.aclose()
+
+
+def decider_of(person: Person) -> Decider:
+    """A person as one who decides."""
+    return Decider(name=person.name, key=person.holder, teams=person.teams)
+
+
+def reminder_of(notice: Notice, minutes: float) -> Notice:
+    """The notice that a request still waits after some minutes."""
+    return Notice(
+        name=f"{notice.name}-{minutes:g}",
+        content={**notice.content, "event": "approval_reminder", "minutes": minutes},
+        subject=f"still waiting: {notice.subject}",
+        text=f"It has waited for {minutes:g} minutes.\n\n{notice.text}",
+    )
 
 
 def _in_words(error: Exception) -> str:
@@ -241,14 +351,14 @@ def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
     }
 
 
-def mail(settings: ServeSettings, notice: Notice) -> None:
+def mail(settings: ServeSettings, notice: Notice, to: Sequence[str]) -> None:
     """Send a notice as a mail."""
     assert settings.smtp_url is not None  # noqa: S101 - it was looked at
     url = urlsplit(settings.smtp_url.get_secret_value())
     host, tls = url.hostname or "localhost", url.scheme == "smtps"
     message = EmailMessage()
     message["From"] = settings.mail_from
-    message["To"] = ", ".join(settings.mail_to)
+    message["To"] = ", ".join(to)
     message["Subject"] = notice.subject
     message.set_content(notice.text.encode("utf-8", "replace").decode())  # halves of characters
     context = ssl.create_default_context()

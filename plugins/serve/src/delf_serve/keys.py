@@ -182,6 +182,10 @@ class Keys:
             (key for key in self._keys if key.holder == holder), None
         )
 
+    def known(self, holder: str | None) -> Person | None:
+        """Return the person of the journal by the owner of their tasks, if there is one."""
+        return next((person for person in self._known if person.holder == holder), None)
+
     def of_team(self, team: str) -> frozenset[str]:
         """Return the owners of tasks of a team's people, also of those who were removed."""
         return frozenset(person.holder for person in self._known if team in person.teams)

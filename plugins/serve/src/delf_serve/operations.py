@@ -7,7 +7,7 @@ import json
 import mimetypes
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -15,7 +15,7 @@ from starlette.responses import FileResponse, Response
 
 from delf.errors import DelfError
 from delf.protocols.conversation import ChatMessage, ConversationRecord
-from delf.protocols.people import digest_of
+from delf.protocols.people import NOTICES, Person, digest_of
 from delf.types import TaskState
 from delf_engine.views.figures import figures_csv
 from delf_serve import history
@@ -26,6 +26,7 @@ from delf_serve.keys import Key
 from delf_serve.metrics import metrics_text
 from delf_serve.openapi import document
 from delf_serve.operation import JSON, Operations
+from delf_serve.people import Changer, present
 from delf_serve.problems import ProblemError
 from delf_serve.sessions import id_of
 from delf_serve.tasks import Submitted, kept_name, owner_of, shown_name
@@ -37,6 +38,7 @@ _EVENTS: Final = "text/event-stream"
 _FILE: Final = "application/octet-stream"
 _TASKS_OF_A_BUDGET: Final = 20
 _MOST_CONVERSATIONS: Final = 10_000
+_NOBODY: Final = ((404, "The key is of no person."),)
 _UNKNOWN: Final = ((404, "It is not known."),)
 _NO_MODEL: Final = (409, "The model cannot be chosen.")
 _NO_MONEY: Final = (402, "The budget of the person, the key or a team is used up.")
@@ -369,6 +371,42 @@ async def list_remembered(call: Call, query: s.PageQuery) -> s.RememberedList:
 async def revoke(call: Call) -> s.Remembered:
     """Make a remembered decision void."""
     return await call.service.approvals.revoke(call.part("request_id"), call.key)
+
+
+# -- people -----------------------------------------------------------------------------------
+
+
+@OPERATIONS.add("GET", "/notices", "read", other=_NOBODY)
+async def get_notices(call: Call) -> s.NoticesView:
+    """The mails that the caller gets."""
+    return _notices_of(call, _own_person(call))
+
+
+@OPERATIONS.add("POST", "/notices", "read", other=(*_NOBODY, _LATE))
+async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
+    """Choose the mails that the caller gets."""
+    name, chosen = _own_person(call).name, tuple(n for n in NOTICES if n in body.notices)
+
+    def change(known: Person | None) -> Person:
+        return replace(present(known, name), notices=chosen)
+
+    journal = call.service.tasks.journal
+    person = await Changer(name, call.via, lambda _: None).change(journal, name, change)
+    await call.service.keys.look(journal, at_once=True)
+    return _notices_of(call, person)
+
+
+def _own_person(call: Call) -> Person:
+    person = call.service.keys.known(call.key.holder)
+    if person is None:
+        raise ProblemError(404, "your key is of no person who could be sent mails")
+    return person
+
+
+def _notices_of(call: Call, person: Person) -> s.NoticesView:
+    chosen = [choice for choice in NOTICES if choice in person.notices]
+    works = call.service.settings.smtp_url is not None
+    return s.NoticesView(notices=chosen, mail=person.mail, works=works)
 
 
 # -- conversations ----------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from delf.protocols import search
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.conversation import ChatMessage
 from delf.protocols.facts import Fact
+from delf.protocols.people import NoticeChoice
 from delf.protocols.search import FigureBy, Place
 from delf.protocols.states import STORED_STATES
 from delf.tools.docstrings import read_docstring
@@ -311,6 +312,24 @@ class OwnBudget(Shown):
     limit_usd: float
     spent_usd: float
     left_usd: float
+
+
+class NoticesRequest(Given):
+    """The mails that a person wants."""
+
+    notices: list[NoticeChoice] = Field(
+        max_length=3,
+        description="`asked`: a request waits that you may decide; `reminded`: it still waits; "
+        "`ended`: a task of yours has ended.",
+    )
+
+
+class NoticesView(Shown):
+    """The mails that a person gets."""
+
+    notices: list[NoticeChoice]
+    mail: str = Field(description="The address to which they are sent; empty if none is known.")
+    works: bool = Field(description="Whether this server sends mails.")
 
 
 class Prompt(_as_body(prompts.Prompt)):

@@ -125,6 +125,10 @@ class ServeSettings(PluginSettings):
         default=None,
         description="smtp[s]://USER:PASSWORD@HOST:PORT, for mails when something waits.",
     )
+    remind_minutes: list[float] = Field(
+        default_factory=list[float],
+        description="Minutes after which a request that still waits is told again, as [60, 1440].",
+    )
     mail_to: list[str] = Field(default_factory=list, description="Who gets these mails.")
     mail_from: str = Field(default="delf@localhost", description="Whom they are from.")
 

@@ -251,7 +251,7 @@ class Tasks:
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
                 self._ended(name)
-                self._tell_end(order.task, event)
+                self._tell_end(order.task, event, key.holder)
 
         async def hand_in() -> None:
             try:
@@ -367,9 +367,13 @@ class Tasks:
         """Tell whether somebody sees a task that this process has worked on."""
         return name in self._owners and key.sees(self._owners[name] or None)
 
-    def _tell_end(self, task: str, end: TaskFinished) -> None:
-        if end.state is not TaskState.STOPPED:  # whoever stopped it knows
-            self._notices.tell(notice_of_end(self._settings, task, end))
+    def _tell_end(self, task: str, end: TaskFinished, owner: str | None) -> None:
+        if end.state is TaskState.STOPPED:  # whoever stopped it knows
+            return
+        person = self._keys.known(owner)
+        wants = person is not None and person.revoked_at is None and "ended" in person.notices
+        to = [person.mail] if person is not None and wants and person.mail else []
+        self._notices.tell(notice_of_end(self._settings, task, end), to)
 
     def _ended(self, name: str) -> None:
         known = self._open.pop(name, None)
@@ -619,7 +623,7 @@ class Tasks:
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
                 self._ended(name)
-                self._tell_end(words, event)
+                self._tell_end(words, event, owner)
             if not begun.done():
                 begun.set_result(None)
 

@@ -13,6 +13,7 @@ import click
 from delf.errors import ConfigurationError
 from delf.protocols.people import (
     LOCAL,
+    NOTICES,
     RIGHTS,
     SCOPES,
     Person,
@@ -60,6 +61,13 @@ def users() -> None:
 @click.option("--scope", type=click.Choice(SCOPES), help="Whose tasks the person sees.")
 @click.option("--team", "teams", multiple=True, metavar="TEAM", help="A team of the person.")
 @click.option("--mail", default="", help="The person's mail address, which a login can use.")
+@click.option(
+    "--notice",
+    "notices",
+    multiple=True,
+    type=click.Choice([*NOTICES, "none"]),
+    help="A mail that the person gets; none for no mails.",
+)
 @as_json_option
 @click.pass_context
 def add(
@@ -72,18 +80,20 @@ def add(
     scope: str | None,
     teams: Sequence[str],
     mail: str,
+    notices: Sequence[str],
     as_json: bool,
 ) -> None:
     """Add a person with a key, or another key for a person.
 
     The key is shown only once. By default a new person has all rights and sees their own tasks. A
-    further key has at most the rights and the scope of its person; --team and --mail change the
-    person.
+    further key has at most the rights and the scope of its person; --team, --mail and --notice
+    change the person.
     """
     wanted = None if rights is None else _rights(rights)
     asked: Scope | None = cast("Scope | None", scope)
     secret = None if no_key else new_secret()
     labels = {check_name(team, "team") for team in teams}
+    chosen = tuple(choice for choice in NOTICES if choice in notices)
     check_name(label, "name of the key")
 
     def change(known: Person | None) -> Person:
@@ -110,6 +120,7 @@ def add(
                 teams=tuple(sorted(labels)),
                 mail=mail,
                 keys=own,
+                notices=chosen,
             )
         if known.revoked_at is not None:
             # Whoever has a name again is another person: what the former one began is not theirs.
@@ -124,6 +135,7 @@ def add(
             keys=(*known.keys, *own),
             teams=tuple(sorted(labels)) or known.teams,
             mail=mail or known.mail,
+            notices=chosen if notices else known.notices,
             rights=known.rights if secret is not None or wanted is None else wanted,
             scope=known.scope if secret is not None or asked is None else asked,
         )
@@ -262,6 +274,7 @@ def _data(person: Person) -> dict[str, Any]:
         "scope": person.scope,
         "teams": list(person.teams),
         "mail": person.mail,
+        "notices": list(person.notices),
         "made_at": person.made_at,
         "revoked_at": person.revoked_at,
         "keys": [
