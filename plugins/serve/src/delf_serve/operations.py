@@ -15,7 +15,7 @@ from starlette.responses import FileResponse, Response
 
 from delf.errors import DelfError
 from delf.protocols.conversation import ChatMessage, ConversationRecord
-from delf.protocols.people import NOTICES, Person, digest_of
+from delf.protocols.people import NOTICES, NoticeChoice, Person, digest_of
 from delf.types import TaskState
 from delf_engine.views.figures import figures_csv
 from delf_serve import history
@@ -385,7 +385,8 @@ async def get_notices(call: Call) -> s.NoticesView:
 @OPERATIONS.add("POST", "/notices", "read", other=(*_NOBODY, _LATE))
 async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     """Choose the mails that the caller gets."""
-    name, chosen = _own_person(call).name, tuple(n for n in NOTICES if n in body.notices)
+    name = _own_person(call).name
+    chosen: tuple[NoticeChoice, ...] = tuple(n for n in NOTICES if n in body.notices)
 
     def change(known: Person | None) -> Person:
         return replace(present(known, name), notices=chosen)
@@ -404,7 +405,7 @@ def _own_person(call: Call) -> Person:
 
 
 def _notices_of(call: Call, person: Person) -> s.NoticesView:
-    chosen = [choice for choice in NOTICES if choice in person.notices]
+    chosen: list[NoticeChoice] = [choice for choice in NOTICES if choice in person.notices]
     works = call.service.settings.smtp_url is not None
     return s.NoticesView(notices=chosen, mail=person.mail, works=works)
 

@@ -16,6 +16,7 @@ from delf.protocols.people import (
     NOTICES,
     RIGHTS,
     SCOPES,
+    NoticeChoice,
     Person,
     PersonKey,
     Scope,
@@ -93,7 +94,7 @@ def add(
     asked: Scope | None = cast("Scope | None", scope)
     secret = None if no_key else new_secret()
     labels = {check_name(team, "team") for team in teams}
-    chosen = tuple(choice for choice in NOTICES if choice in notices)
+    chosen: tuple[NoticeChoice, ...] = tuple(choice for choice in NOTICES if choice in notices)
     check_name(label, "name of the key")
 
     def change(known: Person | None) -> Person:
