@@ -5,6 +5,7 @@ import io
 import tracemalloc
 import zipfile
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 import xlwt
@@ -207,9 +208,8 @@ async def test_workbooks_of_the_old_kind(tmp_path, dates_1904):
         ("a.xls", b"<html><table><tr><td>1</td></tr></table>", "a page of HTML"),
         ("a.xls", b"a\tb\n1\t2\n", "text"),
         ("a.xlsx", b"a,b\n1,2\n", "text"),
-        ("a.xlsx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a file of an old Office program"),
-        ("a.xls", b"PK\x03\x04", "an archive of ZIP, as workbooks are"),
-        ("a.xls", b"", "damaged"),
+        ("a.xlsx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "damaged"),
+        ("a.xls", b"PK\x03\x04", "damaged"),
         ("a.xlsx", b"PK\x03\x04", "damaged"),
     ],
 )
@@ -600,3 +600,22 @@ async def test_entities_of_a_document_type_are_not_expanded(with_sheet):
     path = with_sheet(HEAD.replace("<t>n<", "<t>&b;<"), declared=declared)
     with pytest.raises(ToolExecutionError, match="has a document type"):
         await excel.read(path, None)
+
+
+async def test_workbook_of_either_kind_is_read_by_both_names_as_office_does(tmp_path, workbook):
+    modern = Path(workbook({"S": [["n"], [1]]}, name="a.xlsx"))
+    modern.rename(tmp_path / "new.xls")
+    Path(old_workbook(tmp_path / "old.xls")).rename(tmp_path / "old.xlsx")
+    assert await excel.read(str(tmp_path / "new.xls"), None) == [{"n": 1}]
+    assert (await excel.read(str(tmp_path / "old.xlsx"), None))[0]["region"] == "north"
+
+
+async def test_sheet_that_is_not_in_the_archive_is_told(tmp_path, workbook):
+    source = workbook({"S": [["n"], [1]], "Two": [["k"]]}, name="whole.xlsx")
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(tmp_path / "a.xlsx", "w") as new:
+        for item in old.namelist():
+            if not item.endswith("sheet2.xml"):
+                new.writestr(item, old.read(item))
+    with notes_of_call() as notes:
+        assert await excel.parts(str(tmp_path / "a.xlsx")) == ["S"]
+    assert list(notes) == ["sheets that the workbook lists are not in it: 'Two'"]

@@ -368,3 +368,23 @@ async def test_pages_without_text_are_told(files, tmp_path):
         await files(tmp_path / "scan.pdf").read("scan.pdf")
     (told,) = notes
     assert told.startswith("scan.pdf: 2 of 2 pages hold no text")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [
+        ("a.parquet", b"", "too small to be a Parquet file"),
+        ("a.parquet", b"PARE" + bytes(99) + b"PARE", "encrypted"),
+        ("a.csv", b"sep=;\n", "empty"),
+        ("a.db", b"", "the database has no tables"),
+        ("a.xlsx", b"", "the file is empty"),
+    ],
+)
+async def test_damaged_file_is_described_without_folders_of_the_host(
+    files, tmp_path, name, data, told
+):
+    (tmp_path / name).write_bytes(data)
+    found = await files(tmp_path / name).context("x")
+    assert told in found
+    assert str(tmp_path) not in found
+    assert "LINE 1" not in found

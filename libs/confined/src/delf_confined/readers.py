@@ -16,6 +16,7 @@ from delf_confined.children import Child, Template
 from delf_confined.limits import Limits
 from delf_confined.turns import Turn, Turns
 from delf_confined.wire import LENGTH, check
+from delf_confined.words import shortened
 
 AT_ONCE: Final = 4
 """Children of one agent that run at the same time, for all its connections together."""
@@ -168,7 +169,7 @@ def result_of(answer: dict[str, Any], about: str, limits: Limits) -> Any:
     if "limit" in answer:
         raise over_limit(str(answer["limit"]), about, limits)
     if "failed" in answer:
-        raise ToolExecutionError(f"{about} failed: {answer['failed']}")
+        raise ToolExecutionError(f"{about} failed: {shortened(str(answer['failed']))}")
     if "error" in answer:
         kind, message, hint, package = answer["error"]
         if package is not None:

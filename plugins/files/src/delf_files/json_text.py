@@ -16,6 +16,8 @@ def read_json(text: str, about: str) -> Any:
     Raises:
         ValueError: When it is not JSON.
     """
+    if not text.strip():
+        raise ValueError("the file is empty, which is no value of JSON")
     reader = JSONReader(about)
     try:
         value = reader.value(text)

@@ -18,7 +18,7 @@ from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefused
 from delf.notes import note
 from delf.protocols.formats import SupportsPeek
 from delf_confined.documents import docx_lines, pdf_pages
-from delf_files.forms import LOOKED_AT, check_form
+from delf_files.forms import LOOKED_AT, check_form, form_of
 from delf_files.json_text import read_json, read_json_lines
 from delf_files.tables import TooWideError, below, columns_of, read_table, records_of, tell_empty
 from delf_files.text import decode, decode_if_text
@@ -63,11 +63,21 @@ def read_content(
     try:
         if kind in DOCUMENTS and is_document(data, kind):
             return {"content": read_document(path, name, kind)}
+        if kind in DOCUMENTS:
+            _tell_other_form(data, name, kind)
         return {"content": _parsed(data, name, ending, kind, encoding, most, header)}
     except TooWideError:
         return {"too_large": "is too large as rows"}
     except (ValueError, RecursionError) as error:
         raise ToolExecutionError(f"{name}: {error}") from None
+
+
+def _tell_other_form(data: bytes, name: str, kind: str) -> None:
+    """Note what a file is that is no document, as its name says."""
+    found = form_of(data[:LOOKED_AT]) if data else "empty"
+    if found is None:
+        found = "other bytes" if decode_if_text(data) is None else "text"
+    note(f"{name} is no .{kind} but {found}, and came as it is")
 
 
 def is_document(data: bytes, kind: str) -> bool:

@@ -343,6 +343,8 @@ def _escaped(text: str) -> str:
 def _separated(text: str, ending: str, odd: str, total: int | None) -> _Table:
     separator = dialect_of(text, ending).separator
     rows = rows_of(text, ending)
+    if not rows:
+        return _Table("empty")
     table = _sheet("", cast("list[tuple[int, list[Any]]]", rows), total or len(rows))
     by = "" if separator == "," else f", split at {_SEPARATORS.get(separator, repr(separator))}"
     at = header_of(rows)

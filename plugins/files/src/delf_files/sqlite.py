@@ -74,6 +74,8 @@ def _peek(path: str, name: str | None, most: int | None) -> Peek:
         kinds = dict(database.execute(_TABLES))
         if name is None and kinds:
             name = next(iter(kinds))
+        if not kinds:
+            raise ToolExecutionError("the database has no tables")
         if name not in kinds:
             listed = ", ".join(map(repr, kinds)) or "none"
             raise ToolExecutionError(f"there is no table {name!r}; the tables: {listed}")

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
 
 from delf.protocols.formats import Peek
+from delf_confined.office import is_locked
 from delf_files.excel import legacy, reading, writing
+
+_OLD: Final = b"\xd0\xcf\x11\xe0"
+_ARCHIVE: Final = b"PK\x03\x04"
 
 
 class ExcelFormat:
@@ -62,4 +68,11 @@ class ExcelFormat:
 
 
 def _reader(path: str) -> Any:
+    """The reader of a workbook by its content: Office opens one of either kind by both names."""
+    with suppress(OSError), Path(path).open("rb") as file:
+        head = file.read(len(_OLD))
+        if head == _OLD and not is_locked(path):
+            return legacy
+        if head.startswith(_ARCHIVE):
+            return reading
     return legacy if path.lower().endswith(".xls") else reading

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import itertools
 import re
 import warnings
@@ -11,6 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, Final
+from xml.etree import ElementTree as ET
 
 from delf.errors import ToolExecutionError
 from delf.notes import note
@@ -42,6 +44,7 @@ def sheet_names(path: str) -> list[str]:
     """
     with _opened(path) as book:
         tell_without_cells([sheet.title for sheet in book.chartsheets])
+        _tell_lost(path, book.sheetnames)
         return [sheet.title for sheet in book.worksheets]
 
 
@@ -82,6 +85,21 @@ def tell_without_cells(names: Sequence[str]) -> None:
         note(f"sheets without cells, as of charts, are left out: {', '.join(map(repr, names))}")
 
 
+def _tell_lost(path: str, names: Sequence[str]) -> None:
+    """Note sheets that the workbook lists and does not hold."""
+    root = ET.fromstring(_main_part(usual_form(path)))  # noqa: S314 - looked through before
+    listed = [each.get("name", "") for each in root.iter() if each.tag.endswith("}sheet")]
+    lost = [name for name in listed if name not in names]
+    if lost:
+        note(f"sheets that the workbook lists are not in it: {', '.join(map(repr, lost))}")
+
+
+def _main_part(source: str | IO[bytes]) -> bytes:
+    with zipfile.ZipFile(source) as archive:
+        names = (name for name in archive.namelist() if name.lower() == "xl/workbook.xml")
+        return next((archive.read(name) for name in names), b"<workbook/>")
+
+
 def tell_hidden(name: str, *, is_hidden: bool) -> None:
     """Note that a sheet is not shown to people who open the workbook."""
     if is_hidden:
@@ -101,16 +119,12 @@ def _tell_formulas(found: Sheet, source: str | IO[bytes]) -> None:
             f"formulas that no program has computed came as their text: {len(found.uncomputed):,}, "
             f"the first in row {row}, column {column + 1}"
         )
-    if found.computed:
-        with zipfile.ZipFile(source) as archive:
-            names = (name for name in archive.namelist() if name.lower() == "xl/workbook.xml")
-            text = next((archive.read(name) for name in names), b"")
-        if _MUST_COMPUTE.search(text):
-            note(
-                f"the values of {found.computed:,} formulas may be missing or old: the workbook "
-                "asks to be computed when it is opened; a program that computes, such as Excel, "
-                "has to save it once"
-            )
+    if found.computed and _MUST_COMPUTE.search(_main_part(source)):
+        note(
+            f"the values of {found.computed:,} formulas may be missing or old: the workbook asks "
+            "to be computed when it is opened; a program that computes, such as Excel, has to save "
+            "it once"
+        )
 
 
 @contextmanager
@@ -124,9 +138,7 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
             warnings.simplefilter("ignore")  # about styles and extensions, which are not read
             warnings.filterwarnings("always", message=_NO_DATE.pattern)
             warnings.showwarning = _keeper(lost)
-            book = load_workbook(
-                usual_form(path), read_only=True, data_only=values, keep_links=False
-            )
+            book = load_workbook(_source(path), read_only=True, data_only=values, keep_links=False)
             try:
                 yield book
             finally:
@@ -140,6 +152,14 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
         raise ToolExecutionError(f"the workbook cannot be read: {error.strerror}") from error
     except Exception as error:  # openpyxl raises whatever a damaged file leads to
         raise no_workbook(path, ".xlsx", error) from error
+
+
+def _source(path: str) -> str | IO[bytes]:
+    """A workbook as openpyxl takes it: it refuses the names of other kinds."""
+    source = usual_form(path)
+    if isinstance(source, str) and source.lower().endswith(".xls"):
+        return io.BytesIO(Path(source).read_bytes())
+    return source
 
 
 def _keeper(lost: list[str]) -> Any:
@@ -166,6 +186,8 @@ def _sheet(book: Any, name: str | None) -> Any:
 
 def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
     """The error for a file that is not a workbook, with what it is instead where that shows."""
+    if not Path(path).stat().st_size:
+        return ToolExecutionError("the file is empty")
     if is_locked(path):
         return ToolExecutionError("the workbook has a password; save it without one")
     with Path(path).open("rb") as file:

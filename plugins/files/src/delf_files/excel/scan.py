@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+from contextlib import suppress
 from typing import IO, Any, Final, NamedTuple, NoReturn
 from xml.parsers import expat
 
@@ -64,7 +65,8 @@ def check_archive(source: str | IO[bytes]) -> None:
             )
         for item in items:
             if item.filename.lower().endswith((".xml", ".rels")):
-                with archive.open(item) as part:
+                # A sheet that is damaged is said where it is read, and spoils no other.
+                with archive.open(item) as part, suppress(expat.ExpatError):
                     _Part(only_opening=True).read(part)
 
 
