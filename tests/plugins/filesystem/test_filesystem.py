@@ -121,6 +121,11 @@ def test_edits_keep_the_ends_of_lines_and_the_mark_of_a_file(files: Filesystem, 
     path.write_bytes(b"a\r\nb\nc\n")
     files.edit_file("out/a.txt", "b\nc", "d\ne")
     assert path.read_bytes() == b"a\r\nd\ne\n"
+    path.write_bytes(b"a\r\nb\nc\r\nd\n")
+    files.edit_file("out/a.txt", "a\nb", "x\ny\nz")
+    assert path.read_bytes() == b"x\r\ny\r\nz\nc\r\nd\n"
+    assert files.replace("z\nc", "1\n2", "out") == {"out/a.txt": 1}
+    assert path.read_bytes() == b"x\r\ny\r\n1\n2\r\nd\n"
     path.write_bytes(b"\xef\xbb\xbfold")
     files.write_file("out/a.txt", "new")
     assert path.read_bytes() == b"\xef\xbb\xbfnew"

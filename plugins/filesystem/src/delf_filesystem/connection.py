@@ -6,6 +6,7 @@ import asyncio
 import codecs
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -311,8 +312,8 @@ class Filesystem(Connection):
         counts: dict[str, int] = {}
         for change in self._approved("replace", arguments, context):
             change.write()
-            before = change.before or b""
-            counts[str(change.place)] = before.count(_as_in(before, old_text.encode()))
+            found = _pattern(old_text.encode()).findall(change.before or b"")
+            counts[str(change.place)] = len(found)
         return counts
 
     def _approved(
@@ -347,9 +348,9 @@ class Filesystem(Connection):
                 path, pattern = arguments.get("path", "."), arguments.get("pattern", "*")
                 for place in self._writable(str(path), str(pattern)):
                     content = self._content(place)
-                    old, new = _as_in(content, given[0]), _as_in(content, given[1])
-                    if old in content and b"\0" not in content[:_LOOKED_AT]:
-                        yield Change(place, content, (content.replace(old, new),))
+                    made = _pattern(given[0]).sub(_Ends(given[1], content).of, content)
+                    if made != content and b"\0" not in content[:_LOOKED_AT]:
+                        yield Change(place, content, (made,))
 
     def _written(self, path: str, content: str | bytes) -> Change:
         place = self._roots.file(path, write=True)
@@ -366,17 +367,18 @@ class Filesystem(Connection):
         if not old:
             raise ToolRefusedError("old_text is empty; write_file writes a whole file")
         content = self._content(place)
-        old, new = _as_in(content, old), _as_in(content, new)
-        at = content.find(old)
-        if at < 0:
+        pattern = _pattern(old)
+        found = pattern.search(content)
+        if found is None:
             raise ToolExecutionError(f"cannot edit {path!r}: old_text not found in file")
-        if content.find(old, at + 1) >= 0:
+        if pattern.search(content, found.start() + 1):
             raise ToolExecutionError(
                 f"cannot edit {path!r}: old_text appears more than once; include more of "
                 "the text around it, or use replace"
             )
         view = memoryview(content)  # what stays is not copied
-        return Change(place, content, (view[:at], new, view[at + len(old) :]))
+        made = _Ends(new, content).of(found)
+        return Change(place, content, (view[: found.start()], made, view[found.end() :]))
 
     def _content(self, place: Place) -> bytes:
         with reading(place) as file:
@@ -442,8 +444,28 @@ def _text(place: Place, content: bytes) -> str:
         ) from None
 
 
-def _as_in(content: bytes, text: bytes) -> bytes:
-    """A text with the ends of lines that a file has: CRLF, where all of them are that."""
-    if b"\r" in text or content.count(b"\r\n") < content.count(b"\n") or b"\n" not in content:
-        return text
-    return text.replace(b"\n", b"\r\n")
+def _pattern(text: bytes) -> re.Pattern[bytes]:
+    """A pattern of a text in a file whose lines may end in CRLF, where the text has no CR."""
+    exact = re.escape(text)
+    return re.compile(exact if b"\r" in text else exact.replace(b"\\\n", rb"\r?\n"))
+
+
+class _Ends:
+    """Gives a new text the ends of lines of the text that it replaces, or of its file.
+
+    Args:
+        text: The new text.
+        content: The file.
+    """
+
+    def __init__(self, text: bytes, content: bytes) -> None:
+        self._text = text
+        self._content = content
+
+    def of(self, found: re.Match[bytes]) -> bytes:
+        """The text to put in the place of a match."""
+        if b"\r" in self._text or b"\n" not in self._text:
+            return self._text
+        lines = found[0] if b"\n" in found[0] else self._content
+        is_crlf = 2 * lines.count(b"\r\n") > lines.count(b"\n")
+        return self._text.replace(b"\n", b"\r\n") if is_crlf else self._text
