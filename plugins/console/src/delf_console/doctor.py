@@ -379,7 +379,9 @@ def _keys(host: PluginHost, environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(area="model", status="ok", text=f"keys: {', '.join(keys)}")
     elif known:
         text = f"no key of a model is set: {', '.join(known)}"
-        yield Finding(area="model", status="note", text=text)
+        first = next((each.name for each in host.providers.all if each.suggested), None)
+        hint = None if first is None else f"delf keys set {first}"
+        yield Finding(area="model", status="note", text=text, hint=hint)
     if not host.specs(ModelSpec):
         hint = "delf plugins install model-http"
         yield Finding(area="model", status="problem", text="no model is installed", hint=hint)

@@ -20,11 +20,15 @@ import click
 from delf.errors import ConfigurationError, DelfError, EnvironmentKeyError, LLMExecutionError
 from delf.machine.kept_keys import KeptKeys, own_variables
 from delf.machine.own_files import write_private
+from delf.packages.official import how_to_install, package_of
 from delf.providers import Providers
+from delf.specs import ConnectionSpec
 from delf_cli import errors
 from delf_cli.state import State, state_of
 
 SERVERS: Final = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
+_DATABASE: Final = "sql"
+"""The connection of a database."""
 _LOOK_SECONDS: Final = 0.5
 _MOST_BYTES: Final = 1_000_000
 _CALL_SECONDS: Final = 30.0
@@ -111,6 +115,9 @@ def quickstart(
     click.echo("\nNext:")
     if folder.resolve() != Path.cwd():
         click.echo(f"  cd {shlex.quote(str(folder))}")
+    known = {spec.name for spec in state.discover().specs(ConnectionSpec)}
+    if section and _DATABASE not in known:
+        click.echo(f"  {how_to_install(package_of('connection', _DATABASE) or _DATABASE)}")
     task = "Which tables are there, and how many rows has each?" if section else "What day is it?"
     click.echo(f'  delf run "{task}"')
 

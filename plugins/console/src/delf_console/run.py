@@ -98,8 +98,7 @@ def _routine(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
         known = (path.stem for path in folder.glob("*.py"))
         raise ConfigurationError(
             f"{name!r} is one word, and no routine has this name{did_you_mean(name, known)}",
-            hint=f'to ask a model: delf run "{name}." (a full stop, or more words); routines are '
-            f"files in {folder}",
+            hint=f'to ask a model: delf run "{name}." (a full stop, or more words)',
         )
     routines = state.discover(project.environ).service(ROUTINES)
     return routines.task_of(project.root, Trust.here(*state.trust), name, given)

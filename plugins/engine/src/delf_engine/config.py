@@ -296,7 +296,11 @@ class AgentConfig(FixedAttributes, BaseModel):
         """
         chosen = self.heavy_llm or self.llm
         if chosen is None:
-            raise ModelConfigurationError("no language model is configured")
+            raise ModelConfigurationError(
+                "no language model is configured",
+                hint="delf quickstart asks for a model, and keeps its key; or name one: "
+                '--llm MODEL, or Agent(llm="MODEL") in a program',
+            )
         return chosen
 
     def with_main_llm(self, model: str, providers: Providers) -> AgentConfig:

@@ -90,9 +90,14 @@ class Embedders:
             if record.distribution == _USUAL and not record.usable:
                 why = f"plugin {record.name!r} is {record.state}: {record.reason}"
                 raise PluginError(f"no plugin serves the embedder {name!r}: {why}")
-        raise PluginError(
-            f"no installed plugin serves the embedder {name!r}", hint=how_to_install(_USUAL)
+        names = sorted(spec.name for spec in self._host.specs(EmbedderSpec))
+        (usual,) = (each for each, package in packages("embedder").items() if package == _USUAL)
+        hint = (
+            f"installed: {', '.join(names)}"
+            if names
+            else f"{how_to_install(_USUAL)}; its name is {usual!r}"
         )
+        raise PluginError(f"no installed plugin serves the embedder {name!r}", hint=hint)
 
     def _only(self) -> str:
         names = [spec.name for spec in self._host.specs(EmbedderSpec) if not spec.by_name]

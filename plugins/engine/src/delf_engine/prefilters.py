@@ -71,9 +71,10 @@ class Prefilters:
         if found:
             return self._host.preferred(found, f"prefilter_mode {mode!r}")
         ours = packages("prefilter_mode")
-        known = {"auto", "off", *ours, *(mode for spec in specs for mode in spec.modes)}
+        usable = {"auto", "off", *(mode for spec in specs for mode in spec.modes)}
+        known = {*usable, *ours}
         package = ours.get(mode)
-        hint = f"one of: {', '.join(sorted(known))}"
+        hint = f"one of: {', '.join(sorted(usable))}"
         raise PluginError(
             f"no plugin serves prefilter_mode {mode!r}{did_you_mean(mode, known - {mode})}",
             hint=how_to_install(package) if package else hint,
