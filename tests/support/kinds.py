@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import delf.testing
 from delf import hookspecs
 from delf.hookspecs import HOOKS
+from delf.plugins.host import PluginHost
+from delf.specs import ConnectionSpec
 from delf_devkit.testing.contracts.base import Contract
 from support.workspace import LIBRARIES, PLUGINS, Library
 
@@ -41,6 +44,24 @@ def kinds() -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def actions(connection: str) -> str:
+    """Return the actions of a connection as a table."""
+    host = PluginHost.discover(environ={})
+    spec = host.spec(ConnectionSpec, connection)
+    lines = ["", "| action | group | effect | what it does |", "|---|---|---|---|"]
+    for action in host.resolve(spec).inspect(verbose=True)["methods"]:
+        given = [_parameter(each) for each in action["parameters"]]
+        group = f"`{action['permission']}`" if "permission" in action else ""
+        about = " ".join(action["description"].split()).rstrip(".").replace("|", "\\|")
+        called = f"`{action['name']}({', '.join(given)})`"
+        lines.append(f"| {called} | {group} | {action['effect']} | {about} |")
+    return "\n".join(lines) + "\n"
+
+
+def _parameter(given: Mapping[str, Any]) -> str:
+    return given["name"] if given["required"] else f"{given['name']}={given['default']}"
 
 
 def suite_of(kind: str) -> str:

@@ -17,11 +17,12 @@ from delf.events import ApprovalRequest, Event
 from delf.protocols.journal import TaskRecord
 from delf.protocols.sandbox import Limits
 from delf.types import Effect, Isolation, TaskState
-from support.kinds import kinds, suites
+from support.kinds import actions, kinds, suites
 from support.workspace import ROOT
 
 JSON_PAGE: Final = ROOT / "docs/json.md"
 _WORDS: Final = re.compile(r"(<!-- words: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
+_ACTIONS: Final = re.compile(r"(<!-- actions: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
 _TABLE: Final = r"(<!-- json: {name} -->\n\|[^\n]*\n\|[^\n]*\n)((?:\|[^\n]*\n)+)"
 _ROWS: Final[Mapping[str, type]] = {
     "delf approvals list": ApprovalRequest,
@@ -36,10 +37,12 @@ _LISTS: Final = ("tuple", "Sequence", "frozenset")
 def pages() -> Iterator[Path]:
     """Yield the pages that may hold such parts."""
     yield from sorted((ROOT / "docs").rglob("*.md"))
+    yield from sorted(ROOT.glob("plugins/*/README.md"))
 
 
 def made(page: Path, text: str) -> str:
     """Return a page with all of these parts made again."""
+    text = _ACTIONS.sub(lambda match: f"{match[1]}{actions(match[2])}{match[3]}", text)
     text = _WORDS.sub(lambda match: f"{match[1]}{_LISTED[match[2]]()}{match[3]}", text)
     if page == JSON_PAGE:
         for of in dict.fromkeys(_ROWS.values()):
