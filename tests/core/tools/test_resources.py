@@ -3,7 +3,13 @@
 import pytest
 
 from delf.protocols.prefilter import Catalog, CatalogEntry
-from delf.tools.resources import looks_only, resource_of, with_readers
+from delf.tools.resources import (
+    kinds_of_change,
+    looks_only,
+    plain_change,
+    resource_of,
+    with_readers,
+)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +69,36 @@ def test_an_action_is_followed_by_those_that_read_its_resource(chosen, names, af
 def test_an_effect_says_that_an_action_reads_where_its_name_does_not():
     names = catalog("desk.close_ticket", "desk.ticket_history", reads=["desk.ticket"])
     assert list(with_readers(["desk.close_ticket"], names)) == ["desk.close_ticket", "desk.ticket"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("update_task", ("update", {"task"})),
+        ("api.tickets_partial_update", ("update", {"ticket"})),
+        ("create_flow_run", ("create", {"flow", "run"})),
+        ("delete_tag", ("delete", {"tag"})),
+        ("add_tag_for_task", ("create", {"tag", "task"})),
+        ("close_ticket", None),
+        ("list_tasks", None),
+        ("update", None),
+    ],
+)
+def test_plain_changes_are_told_by_names(name, change):
+    found = plain_change(name)
+    assert (found and (found.kind, set(found.nouns))) == change
+
+
+@pytest.mark.parametrize(
+    ("step", "kinds"),
+    [
+        ("Mark the task as done", {"update"}),
+        ("Add a comment", {"create"}),
+        ("remove the tag", {"delete"}),
+        ("Which tasks are open?", set()),
+        ("List all tasks", set()),
+        ("", set()),
+    ],
+)
+def test_steps_ask_for_kinds_of_change(step, kinds):
+    assert kinds_of_change(step) == kinds

@@ -143,6 +143,74 @@ async def test_what_the_task_names_is_not_cut():
     assert "'sumac'" in named
 
 
+Values = Literal[tuple(f"value_{number}" for number in range(40))]
+Body = TypedDict("Body", {"title": str, **{f"key_{number}": Seasoned for number in range(20)}})
+
+
+def crud(resource):
+    """The actions of a resource, as services with wrapped bodies have them."""
+
+    async def list_them(fields: list[Values] | None = None) -> list[Recipe]:
+        """List."""
+        return []
+
+    async def change(
+        gid: str, fields: list[Values] | None = None, data: Body | None = None
+    ) -> Recipe:
+        """Change."""
+        return {}
+
+    return [
+        action_from_function(list_them, name=f"list_{resource}s", effect="read"),
+        action_from_function(change, name=f"create_{resource}", effect="write"),
+        action_from_function(change, name=f"update_{resource}", effect="write"),
+        action_from_function(change, name=f"add_follower_for_{resource}", effect="write"),
+    ]
+
+
+class Office(Connection):
+    """An office with many resources."""
+
+    async def actions(self) -> list[Action]:
+        names = (
+            f"thing_{chr(97 + number)}{chr(97 + other)}"
+            for number in range(6)
+            for other in range(5)
+        )
+        return [item for name in (*names, "task", "project") for item in crud(name)]
+
+
+async def shown_for(task, budget=21_000):
+    tools = await load_toolset([Office()])
+    everything = tools.choice(budget)
+    shown = tools.showing(fill(everything, best_first(everything.catalog, task), task))
+    return stubs_of(shown.choice(budget), task)
+
+
+@pytest.mark.parametrize(
+    ("task", "action"),
+    [
+        ("Mark the task 'Pay invoice' of project 7 as completed", "update_task"),
+        ("Reschedule task 7", "update_task"),
+        ("Add a project 'Lamps'", "create_project"),
+        ("List the tasks and rename the project of each", "update_project"),
+    ],
+)
+async def test_the_plain_change_of_a_named_resource_is_shown_with_its_keys(task, action):
+    text = await shown_for(task)
+    stub = text.partition(f"async def {action}(")[2].partition("async def")[0]
+    assert len(text) <= 21_000
+    assert '"title": str' in stub
+    assert '"key_19": ' in stub
+
+
+async def test_what_an_action_is_about_keeps_its_keys_where_there_is_little_room():
+    text = await shown_for("Mark the task 'Pay invoice' as completed", 6_000)
+    stub = text.partition("async def update_task(")[2].partition("async def")[0]
+    assert '"key_19"' in stub
+    assert "'value_39'" not in stub
+
+
 async def test_a_record_that_several_tools_give_is_told_once():
     text = stubs_of(await choice_of([Kitchen()]), "Cook something")
     (name,) = re.findall(r"^    (\w+) = \{", text, re.MULTILINE)

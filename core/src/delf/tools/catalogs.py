@@ -7,13 +7,17 @@ from itertools import zip_longest
 from typing import Final
 
 from delf.protocols.prefilter import Catalog, CatalogEntry
-from delf.tools.ranking import Ranking
+from delf.tools.ranking import Ranking, stem, words_of
+from delf.tools.resources import kinds_of_change, plain_change
 from delf.tools.steps import short_steps_of, steps_of
 
 _KEPT: Final = "ranking"
 _RANKED: Final = 100
 """Actions of each step that are ranked."""
 _SURE: Final = 10
+_SUREST: Final = 4
+"""The actions before the plain changes of the resources that a task names."""
+_PLAIN: Final = 3
 _FEW: Final = 3
 """Steps of a word or two, as *and pause it*, have so many actions, after the first ten."""
 _NAME: Final = 2.0
@@ -55,9 +59,27 @@ def best_first(catalog: Catalog, task: str) -> list[str]:
         task: What the user wants, in plain words.
     """
     best = in_turn([places(catalog, step, _RANKED) for step in steps_of(task)])
+    plain = in_turn([_plain_changes(catalog, step) for step in steps_of(task)])
     short = in_turn([places(catalog, step, _FEW) for step in short_steps_of(task)])
-    order = dict.fromkeys([*best[:_SURE], *short, *best[_SURE:], *range(len(catalog))])
+    first = [*best[:_SUREST], *plain, *best[_SUREST:_SURE], *short]
+    order = dict.fromkeys([*first, *best[_SURE:], *range(len(catalog))])
     return [catalog[number].name for number in order]
+
+
+def _plain_changes(catalog: Catalog, step: str) -> list[int]:
+    """The actions that create, update or delete what a step names, as it asks for; a few.
+
+    Whoever marks a task as done needs ``update_task``, of which the step has one word.
+    """
+    kinds = kinds_of_change(step)
+    said = {word: place for place, word in reversed([*enumerate(map(stem, words_of(step)))])}
+    found: list[tuple[int, int, int]] = []
+    for number, entry in enumerate(catalog if kinds else ()):
+        change = None if entry.reads else plain_change(entry.name)
+        if change is not None and change.kind in kinds and change.nouns <= said.keys():
+            place = min(said[noun] for noun in change.nouns)
+            found.append((place, -len(change.nouns), number))
+    return [number for *_, number in sorted(found)[:_PLAIN]]
 
 
 def in_turn(rankings: Sequence[Sequence[int]]) -> list[int]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 # BM25: how soon a repeated word counts no more, and how much long texts are held back.
+_LONG: Final = 3
+"""The words of a name of which a task may leave out one."""
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.4
 _NAMED: Final = 0.5
@@ -37,8 +39,8 @@ _ALIKE: Final = {
     for group in (
         ("number", "many", "count"),
         ("remove", "erase", "delete"),
-        ("make", "new", "create"),
-        ("change", "modify", "edit", "update"),
+        ("make", "new", "create", "add"),
+        ("change", "modify", "edit", "update", "set", "rename", "mark"),
         ("find", "search", "lookup"),
         ("fetch", "retrieve", "read"),
     )
@@ -114,6 +116,8 @@ def _stemmer() -> Callable[[str], str]:
 def named_by(text: str) -> Callable[[str], bool]:
     """Make a test of names: whether a text has all words of a name, in any form.
 
+    Of a name of three words and more, one may be missing: *start time* names ``start_time_utc``.
+
     Args:
         text: Plain words, such as a task.
     """
@@ -121,8 +125,8 @@ def named_by(text: str) -> Callable[[str], bool]:
 
     @functools.cache
     def is_named(name: str) -> bool:
-        words = words_of(name)
-        return bool(words) and said.issuperset(map(stem, words))
+        words = frozenset(map(stem, words_of(name)))
+        return bool(words) and len(words - said) <= (len(words) >= _LONG)
 
     return is_named
 

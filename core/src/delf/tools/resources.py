@@ -21,6 +21,16 @@ _VERBS: Final = _LOOKS | frozenset(
     | {"clear", "cancel", "close", "open", "send", "start", "stop", "run", "bulk", "batch", "move"}
     | {"copy", "make", "do", "enable", "disable", "assign", "unassign", "upload", "download"}
 )
+_CHANGES: Final = {
+    "create": frozenset({"create", "add", "new", "post", "insert", "make", "save"}),
+    "update": frozenset({"update", "partial", "patch", "put", "edit", "change", "set", "replace"}),
+    "delete": frozenset({"delete", "remove", "destroy"}),
+}
+"""The verbs of the plainest changes."""
+_LOOKING: Final = _LOOKS | frozenset(
+    {"which", "what", "who", "whose", "when", "where", "why", "how", "is", "are", "does", "do"}
+    | {"download", "export", "summarise", "summarize", "report", "tell", "compare", "check"}
+)
 _SMALL: Final = frozenset(
     {"a", "all", "an", "and", "as", "at", "by", "for", "from", "id", "ids", "in", "my", "name"}
     | {"of", "on", "one", "or", "the", "to", "with", "many", "details", "api"}
@@ -66,6 +76,48 @@ def nouns_of(name: str) -> list[str]:
     """
     method = name.rpartition(".")[2]
     return [singular(word) for word in _words(method) if word not in _VERBS - {"run"} | _SMALL]
+
+
+class Change(NamedTuple):
+    """A change that an action's name tells.
+
+    Args:
+        kind: ``create``, ``update`` or ``delete``.
+        nouns: The stems of the resource.
+    """
+
+    kind: str
+    nouns: frozenset[str]
+
+
+@functools.lru_cache(20_000)
+def plain_change(name: str) -> Change | None:
+    """Return the change that an action's name tells, if that is all that it does.
+
+    Args:
+        name: Such as ``update_task`` or ``tickets_partial_update``.
+    """
+    verbs = [word for word in _words(name.rpartition(".")[2]) if word in _VERBS - {"run"}]
+    kinds = {kind for kind, words in _CHANGES.items() if words.issuperset(verbs)}
+    nouns = frozenset(map(stem, nouns_of(name)))
+    return Change(kinds.pop(), nouns) if verbs and len(kinds) == 1 and nouns else None
+
+
+def kinds_of_change(step: str) -> frozenset[str]:
+    """Return the kinds of change that a step of a task asks for; none where it only looks.
+
+    A verb that is not known, as *mark* or *reschedule*, is one of an update.
+
+    Args:
+        step: Plain words.
+    """
+    words = step.lower().split()
+    if not words or words[0].strip(",.:;") in _LOOKING:
+        return frozenset()
+    found = frozenset(
+        kind for kind, verbs in _CHANGES.items() if kind != "update" and verbs.intersection(words)
+    )
+    return found or frozenset({"update"})
 
 
 def with_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:

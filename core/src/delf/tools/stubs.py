@@ -7,11 +7,12 @@ the others: their types lose depth, but never what the task names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
 from delf.protocols.strategy import ToolChoice, ToolDescription
+from delf.tools.catalogs import best_first
 from delf.tools.ranking import named_by
 from delf.tools.resources import is_own, resource_of, with_readers
 from delf.tools.results import Result, Results, named_results
@@ -27,6 +28,7 @@ _ABOUT: Final = "# and about"
 _IN_VAIN: Final = 40
 """So many stubs that do not fit mean that the budget is used."""
 _ROUNDS: Final = 4
+_OTHER_VALUES: Final = 5
 _DOC: Final = 600
 """The characters of the text about a parameter or a result."""
 
@@ -56,6 +58,11 @@ class Detail(NamedTuple):
 _NO_LIMIT: Final = 1_000_000
 WHOLE: Final = Detail(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
 LEAST: Final = Detail(400, 60, 300, 120, docs=False, stub=1_000)
+_FIRST: Final = Detail(1_500, 1_000, 1_500)
+"""The actions that fit a task best, where not all are shown."""
+_FIRSTS: Final = 5
+_FIRSTS_SHARE: Final = 0.2
+"""The share of the budget that they may take."""
 _TIGHT: Final = Detail(120, 30, 160, 90, docs=False, values=4)
 _DETAILS: Final = (WHOLE, Detail(1_200, 1_200, 1_200), Detail(600, 300, 600), LEAST)
 
@@ -75,33 +82,39 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
         names = names_of((e.name for e in choice.catalog if e.name not in shown), room)
         room -= len(names)
     named = named_by(task)
-    fitting = (detail for detail in _DETAILS if _size(own, detail, named, room) <= room)
-    text = render_stubs(choice.shown, next(fitting, LEAST), named)
+    firsts = _firsts(choice, named, task) if choice.left_out else frozenset[str]()
+    ways = [(detail, firsts) for detail in _DETAILS]
+    fitting = (way for way in ways if _size(own, way[0], named, room, way[1]) <= room)
+    detail, firsts = next(fitting, (LEAST, frozenset[str]()))
+    text = "\n".join(_lines(list(choice.shown), detail, named, firsts))
     return "\n".join(filter(None, [text, names]))
 
 
-def fill(choice: ToolChoice, best_first: Iterable[str], task: str) -> frozenset[str]:
+def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]:
     """The names of the tools whose stubs fit the budget, in the order of their use.
 
     Each is followed by the actions that read the same resource.
 
     Args:
         choice: All tools, of which none is left out.
-        best_first: Their names.
+        ranked: Their names, best first.
         task: What the user wants, in plain words.
     """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     if whole_size(by_name.values(), choice.budget) <= choice.budget:
-        wanted = (name for name in best_first if name in by_name)
+        wanted = (name for name in ranked if name in by_name)
         return frozenset(with_readers(wanted, choice.catalog))
     named = named_by(task)
+    firsts = _firsts(choice, named, task)
     kept: dict[str, ToolDescription] = {}
-    wanted = with_readers((n for n in best_first if n in by_name), choice.catalog)
+    order = [name for name in ranked if name in by_name]
+    wanted = dict.fromkeys([*order[:_FIRSTS], *with_readers(order, choice.catalog)])
     left = [by_name[name] for name in wanted]
     for _ in range(_ROUNDS):  # what a stub takes beside others is known once they are together
         names = names_of((name for name in by_name if name not in kept), choice.budget)
-        size = _size([*kept.values()], LEAST, named, choice.budget) + len(names)
-        left, more = _taken(left, choice.budget - size, named, kept, is_listed=_ABOUT not in names)
+        size = _size([*kept.values()], LEAST, named, choice.budget, firsts) + len(names)
+        room = choice.budget - size
+        left, more = _taken(left, room, named, firsts, kept, is_listed=_ABOUT not in names)
         if not more:
             break
         kept |= more
@@ -112,6 +125,7 @@ def _taken(
     tools: Sequence[ToolDescription],
     room: int,
     named: Named,
+    firsts: Collection[str],
     kept: Mapping[str, ToolDescription],
     *,
     is_listed: bool,
@@ -122,9 +136,10 @@ def _taken(
     left: list[ToolDescription] = []
     for place, tool in enumerate(tools):
         results = named_results((tool, tool))
-        size = len(_stub(tool, LEAST, named, results)) + 1
+        detail = _FIRST if tool.name in firsts else LEAST
+        size = len(_stub(tool, detail, named, results)) + 1
         if tool.returns not in seen and (found := results.get(tool.returns)):
-            size += len(_definition(found, LEAST, named)) + 5
+            size += len(_definition(found, detail, named)) + 5
         size += 0 if tool.connection in seen else len(_head(tool)) + 1
         size -= len(tool.method) + 2 if is_listed else 0  # it is no longer among the names
         if size > room:
@@ -151,6 +166,19 @@ def render_stubs(
     return "\n".join(_lines(list(tools), detail, named or _nothing))
 
 
+def _firsts(choice: ToolChoice, named: Named, task: str) -> frozenset[str]:
+    """The actions that fit a task best, as many as have room with whole types."""
+    by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
+    room = choice.budget * _FIRSTS_SHARE
+    found: set[str] = set()
+    for name in best_first(choice.catalog, task)[:_FIRSTS]:
+        size = _size([by_name[name]], _FIRST, named, choice.budget) if name in by_name else room + 1
+        if size <= room:
+            found.add(name)
+            room -= size
+    return frozenset(found)
+
+
 def whole_size(tools: Iterable[ToolDescription], enough: int) -> int:
     """Count the characters of the whole stubs of some tools, or more than enough of them.
 
@@ -161,39 +189,52 @@ def whole_size(tools: Iterable[ToolDescription], enough: int) -> int:
     return _size(list(tools), WHOLE, _nothing, enough)
 
 
-def _size(tools: Sequence[ToolDescription], detail: Detail, named: Named, enough: int) -> int:
+def _size(
+    tools: Sequence[ToolDescription],
+    detail: Detail,
+    named: Named,
+    enough: int,
+    firsts: Collection[str] = (),
+) -> int:
     # Types are at least as long whole as they are here.
     if detail == WHOLE and sum(len(tool.method) + 30 for tool in tools) > enough:
         return enough + 1
     size = 0
-    for line in _lines(tools, detail, named):
+    for line in _lines(tools, detail, named, firsts):
         size += len(line) + 1
         if size > enough:
             break
     return size
 
 
-def _lines(tools: Sequence[ToolDescription], detail: Detail, named: Named) -> Iterable[str]:
+def _lines(
+    tools: Sequence[ToolDescription], detail: Detail, named: Named, firsts: Collection[str] = ()
+) -> Iterable[str]:
     """The stubs, of functions first, then of each connection below its head."""
     results = named_results(tools)
+    whole = {
+        result.name
+        for tool in tools
+        if tool.name in firsts
+        if (result := results.get(tool.returns))
+    }
+
+    def own(tool: ToolDescription, indent: str) -> Iterable[str]:
+        found = results.get(tool.returns)
+        if found is not None and found.first is tool:
+            room = _FIRST if found.name in whole else detail
+            yield f"{indent}{_definition(found, max(room, detail), named)}"
+        room = max(_FIRST, detail) if tool.name in firsts else detail
+        yield _stub(tool, room, named, results)
+
     for tool in tools:
         if not tool.connection:
-            yield from _with_result(tool, detail, named, results, "")
+            yield from own(tool, "")
     for connection in dict.fromkeys(tool.connection for tool in tools if tool.connection):
         methods = [tool for tool in tools if tool.connection == connection]
         yield _head(methods[0])
         for tool in methods:
-            yield from _with_result(tool, detail, named, results, "    ")
-
-
-def _with_result(
-    tool: ToolDescription, detail: Detail, named: Named, results: Results, indent: str
-) -> Iterable[str]:
-    """A stub, after the record that it is the first to give."""
-    found = results.get(tool.returns)
-    if found is not None and found.first is tool:
-        yield f"{indent}{_definition(found, detail, named)}"
-    yield _stub(tool, detail, named, results)
+            yield from own(tool, "    ")
 
 
 def _definition(result: Result, detail: Detail, named: Named) -> str:
@@ -257,7 +298,9 @@ def _text(tool: ToolDescription, detail: Detail, named: Named, results: Results)
     found = results.get(tool.returns)
     result = shorten(returns, detail.result, named, _RESULT_NAMES, detail.values)
     result = found.text if found else result
-    shown = ", ".join(_parameter(p, detail, named, tool.name) for p in parameters)
+    records = [p.name for p in parameters if p.type_text.startswith("{")]
+    about = records[0] if len(records) == 1 else ""
+    shown = ", ".join(_parameter(p, detail, named, tool.name, p.name == about) for p in parameters)
     indent = "    " if tool.connection else ""
     head = f"{indent}async def {tool.method}({shown}) -> {result}:"
     summary = _one_line(tool.summary, detail.summary)
@@ -274,12 +317,18 @@ def _text(tool: ToolDescription, detail: Detail, named: Named, results: Results)
     return f'{head}\n{indent}    """{summary}\n{body}"""'
 
 
-def _parameter(parameter: Parameter, detail: Detail, named: Named, action: str) -> str:
-    is_wanted = parameter.required or (
-        named(parameter.name) and (detail != _TIGHT or is_own(parameter.name, action))
+def _parameter(
+    parameter: Parameter, detail: Detail, named: Named, action: str, is_about: bool
+) -> str:
+    """A parameter; of what the action is about, as a body's only record, the keys are told."""
+    is_wanted = (
+        parameter.required
+        or (is_about and detail != _TIGHT)
+        or (named(parameter.name) and (detail != _TIGHT or is_own(parameter.name, action)))
     )
     limit, names = (detail.argument, 60) if is_wanted else (detail.other, 0)
-    kind = shorten(parameter.type_text, limit, named, names, detail.values)
+    values = detail.values if is_wanted else min(detail.values, _OTHER_VALUES)
+    kind = shorten(parameter.type_text, limit, named, names, values)
     text = f"{parameter.name}: {kind}"
     return text if parameter.default_text is None else f"{text} = {parameter.default_text}"
 
