@@ -328,6 +328,7 @@ class CallFinished(_Event):
     that was turned down before anybody was asked; of others it is in an earlier event.
     ``cancellation`` is set when ``status`` is ``cancelled``. ``can_retry`` is False when no other
     script could do better. ``outcome_unknown`` is set when the tool cannot say whether it was done.
+    ``http_status`` is the HTTP status of an answer that was an error.
     """
 
     call_id: int
@@ -342,6 +343,7 @@ class CallFinished(_Event):
     cancellation: Cancellation | None = None
     can_retry: bool = True
     outcome_unknown: bool = False
+    http_status: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

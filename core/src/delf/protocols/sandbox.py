@@ -174,12 +174,14 @@ class Raised:
         message: What the script and the model read.
         cause: What the tool raised, on the host.
         can_retry: Whether another script could do better.
+        http_status: The HTTP status of the answer that failed; the script reads it as ``status``.
     """
 
     kind: str
     message: str
     cause: BaseException | None = field(default=None, repr=False, compare=False)
     can_retry: bool = field(default=True, compare=False)
+    http_status: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,7 +216,8 @@ def answer_frame(
             case ToolMessage(message):
                 return (encode(["told", call_id, message], limit),), None
             case Raised(kind, message):
-                return (encode(["raise", call_id, kind, message], limit),), None
+                status = [] if answer.http_status is None else [answer.http_status]
+                return (encode(["raise", call_id, kind, message, *status], limit),), None
     except FrameTooLargeError as error:
         problem = f"the result is too large: {error}; ask for less"
     except UnsupportedValueError as error:

@@ -19,6 +19,8 @@ import pytest
 from pydantic import Field
 
 from delf import Agent, ToolDefinitionError, ToolException, tool
+from delf.errors import ToolExecutionError
+from delf.events import CallFinished
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from support.until import until
@@ -464,3 +466,34 @@ async def test_a_plain_function_may_return_a_generator(make_agent, scripted_mode
         response = await agent.arun("Give them.")
     assert response.error is None
     assert "lazily: passed as text: generator" in response.trace.warnings
+
+
+class Gone(ToolExecutionError):
+    status = 404
+
+
+class Response:
+    status_code = 503
+
+
+class Unavailable(Exception):
+    response = Response()
+
+
+class Odd(Exception):
+    status = "lost"
+
+
+@pytest.mark.parametrize(("error", "status"), [(Gone, 404), (Unavailable, 503), (Odd, None)])
+def test_an_error_has_the_http_status_of_the_answer(make_agent, scripted_model, error, status):
+    @tool(confirm=False)
+    def fetch() -> str:
+        """Fetch it."""
+        raise error("no")
+
+    code = "try:\n    await fetch()\nexcept ToolError as error:\n    print(error.status)"
+    scripted_model.writes(code)
+    response = make_agent(fetch).run("Go.").raise_for_status()
+    assert response.text == str(status)
+    (finished,) = [event for event in response.events if isinstance(event, CallFinished)]
+    assert finished.http_status == status

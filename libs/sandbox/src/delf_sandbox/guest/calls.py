@@ -32,6 +32,8 @@ class ToolError(Exception):
 
     call_number: int | None = None
     """The call that raised it, as the host knows it; None where no call did."""
+    status: int | None = None
+    """The HTTP status of the answer, where the call failed by one."""
 
 
 class ToolException(ToolError):  # noqa: N818 - the name that tools' authors know
@@ -329,9 +331,10 @@ class Caller:
                 future.set_result(value)
             case ["told", _, message]:
                 future.set_result(ToolMessage(message))
-            case ["raise", _, kind, message]:
+            case ["raise", _, kind, message, *status]:
                 error = EXCEPTIONS.get(kind, ToolError)(message)
                 error.call_number = frame[1]
+                error.status = status[0] if status else None
                 future.set_exception(error)
             case _:
                 future.set_exception(ToolError("the host's answer cannot be read"))

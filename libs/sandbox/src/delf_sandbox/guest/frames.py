@@ -6,7 +6,7 @@ Host to guest::
 
     ["init", {tools, modules, libraries, limits, scratch, readable, row_files, zone}]
     ["exec", number, code, start]
-    ["return", call, value]   ["raise", call, kind, message]   ["told", call, message]
+    ["return", call, value]   ["raise", call, kind, message, status?]   ["told", call, message]
 
 Guest to host::
 

@@ -133,6 +133,7 @@ class CallMaker:
     ) -> Raised:
         message = self._redactor.text(message)
         can_retry = not isinstance(cause, DelfError) or cause.can_retry
+        status = _http_status(cause)
         is_doubtful = isinstance(cause, OutcomeUnknownError)
         is_doubtful = is_doubtful and call.bound.action.effect != "read"
         if is_doubtful:
@@ -145,8 +146,9 @@ class CallMaker:
             raised=kind,
             can_retry=can_retry,
             outcome_unknown=is_doubtful,
+            http_status=status,
         )
-        return Raised(kind, message, cause, can_retry)
+        return Raised(kind, message, cause, can_retry, status)
 
     async def _tell(self, call: Call, started: float, error: ToolException) -> CallAnswer:
         """Word the answer to a script whose tool raised ``ToolException``."""
@@ -192,3 +194,16 @@ def describe_failure(error: BaseException) -> str:
     if isinstance(error, UnsupportedValueError):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _http_status(error: BaseException | None) -> int | None:
+    """Return the HTTP status that an error has, as those of most HTTP clients do."""
+    response = getattr(error, "response", None)
+    for value in (
+        getattr(error, "status", None),
+        getattr(error, "status_code", None),
+        getattr(response, "status_code", None),
+    ):
+        if type(value) is int and 400 <= value < 600:
+            return value
+    return None

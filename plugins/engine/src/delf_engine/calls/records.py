@@ -150,6 +150,7 @@ class CallRecords:
         cancellation: Cancellation | None = None,
         can_retry: bool = True,
         outcome_unknown: bool = False,
+        http_status: int | None = None,
         safe: Collection[str] = SAFE,
     ) -> None:
         """Record the end of a call, once.
@@ -165,6 +166,7 @@ class CallRecords:
             cancellation: Why it was cancelled.
             can_retry: Whether another script could do better.
             outcome_unknown: Whether it may have been done although it failed.
+            http_status: The HTTP status of an answer that was an error.
             safe: Names of fields that hold no secret for sure.
 
         Raises:
@@ -195,6 +197,7 @@ class CallRecords:
                 cancellation=cancellation,
                 can_retry=can_retry,
                 outcome_unknown=outcome_unknown,
+                http_status=http_status,
             )
         except Exception as failure:
             if not call.begun:

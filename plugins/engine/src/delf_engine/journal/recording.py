@@ -117,7 +117,12 @@ class RecordedCall:
         if done is None:
             raise ValueError("the call has no recorded end")
         if done.raised is not None:
-            return Raised(done.raised, done.error or "", can_retry=done.can_retry)
+            return Raised(
+                done.raised,
+                done.error or "",
+                can_retry=done.can_retry,
+                http_status=done.http_status,
+            )
         return Returned(done.result) if done.status == "ok" else ToolMessage(str(done.result))
 
 
