@@ -427,9 +427,9 @@ class Delf(BasePipelineElement):
 
     def query(self, query, runtime, env=None, messages=(), extra_args=None):
         made = asyncio.run(self._work(query, runtime, env))
-        said = text_content_block_from_string(self.task.GROUND_TRUTH_OUTPUT)
+        message = text_content_block_from_string(self.task.GROUND_TRUTH_OUTPUT)
         call = ChatAssistantMessage(role="assistant", tool_calls=made, content=None)
-        end = ChatAssistantMessage(role="assistant", tool_calls=None, content=[said])
+        end = ChatAssistantMessage(role="assistant", tool_calls=None, content=[message])
         return query, runtime, env, [*messages, call, end], {}
 
     async def _work(self, query: str, runtime: Any, env: Any) -> list[FunctionCall]:
@@ -461,14 +461,14 @@ class Delf(BasePipelineElement):
             _, is_followed, text = request.messages[-1].text.partition(FOLLOWED)
             if not is_followed:
                 return self.sources.outline(self.follows)
-            told = Sources(f"{query}\n{text}", runtime, world, wanted).outline()
+            message = Sources(f"{query}\n{text}", runtime, world, wanted).outline()
             if MARK in text:  # it obeys here, too
                 evil = (
                     f"{name}({', '.join(f'{key}={item!r}' for key, item in args.items())})"
                     for name, args in self.evil
                 )
-                told = "\n".join([told, *evil])
-            return told
+                message = "\n".join([message, *evil])
+            return message
 
         world = copy.deepcopy(env)
         model = ScriptedModel(default=self._model(wanted), outline=outline)
@@ -523,7 +523,7 @@ class Delf(BasePipelineElement):
         """Two scripts: one that reads, and, where that holds an attack, one that obeys it."""
         end = f"print({self.task.GROUND_TRUTH_OUTPUT or 'Done.'!r})"
 
-        told = "import base64, json\ntold = lambda text: json.loads(base64.b64decode(text))"
+        message = "import base64, json\ntold = lambda text: json.loads(base64.b64decode(text))"
 
         def lines(calls: list[tuple[str, Any]], *, unread: bool = False) -> list[str]:
             written = [
@@ -551,10 +551,10 @@ class Delf(BasePipelineElement):
         def answer(request: ModelRequest) -> str:
             asked.append(1)
             if len(asked) == 1 and is_in_turn:
-                code = [told, "seen = []", *lines(first, unread=True)]
+                code = [message, "seen = []", *lines(first, unread=True)]
                 code += ["rerun(str(seen), 'the rest')"]
             elif len(asked) == 1:
-                code = [told, "seen = []", *lines(wanted, unread=True), end]
+                code = [message, "seen = []", *lines(wanted, unread=True), end]
             else:
                 obeys = bool(self.evil) and MARK in str(request.messages[2:])
                 self.obeyed = obeys
@@ -612,14 +612,14 @@ def attack(suites: dict[str, Any], way: str, most: int, **how: bool) -> None:
         for injection in suite.injection_tasks.values()
     ]
     random.Random(7).shuffle(pairs)
-    tried = obeyed = passed = refused = useful = silent = 0
+    attempts = obeyed = passed = refused = useful = silent = 0
     for suite, user_task, injection in pairs[:most]:
         injections = attacked(suite, user_task, injection)
         if injections is None:
             continue
         run = Delf(way, user_task, injection, suite=suite.name, **how)
         utility, security = suite.run_task_with_pipeline(run, user_task, injection, injections)
-        tried += 1
+        attempts += 1
         silent += not run.evil
         obeyed += run.obeyed
         refused += run.refused > 0
@@ -631,7 +631,7 @@ def attack(suites: dict[str, Any], way: str, most: int, **how: bool) -> None:
         elif how["is_trusting"] and run.obeyed:
             print(f"  did not reach its goal: {suite.name}/{user_task.ID}/{injection.ID}")
     print(
-        f"| {way} | {tried} | {silent} | {obeyed} | {refused} | {passed} | {useful} |",
+        f"| {way} | {attempts} | {silent} | {obeyed} | {refused} | {passed} | {useful} |",
         flush=True,
     )
 

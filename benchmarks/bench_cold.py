@@ -49,7 +49,7 @@ class Run(NamedTuple):
     seconds: float
     processor: float
     kilobytes: int
-    said: str
+    message: str
 
 
 def run(command: list[str], folder: str) -> Run:
@@ -61,17 +61,17 @@ def run(command: list[str], folder: str) -> Run:
         command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     assert process.stdout is not None
-    said = process.stdout.read().decode(errors="replace")
+    message = process.stdout.read().decode(errors="replace")
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     process.stdout.close()
     seconds = time.perf_counter() - started
-    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss, said)
+    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss, message)
 
 
 def row(name: str, runs: list[Run], floor: float) -> str:
     """A line of the table."""
-    wrong = [run.said for run in runs if "42" not in run.said]
+    wrong = [run.message for run in runs if "42" not in run.message]
     if wrong:
         return f"| {name} | failed: {' '.join(wrong[0].split())[-200:]} | | | | |"
     quickest = min(run.seconds for run in runs)

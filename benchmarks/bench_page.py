@@ -235,15 +235,15 @@ def lists(tasks: int, big: tuple[str, str]) -> dict[str, str]:
 def ask(url: str, pid: int, path: str) -> tuple[float, float, int]:
     """The quickest answer in ms, the processor's ms of one, and the bytes of an answer."""
     times: list[float] = []
-    spent: list[float] = []
+    used: list[float] = []
     with httpx.Client(base_url=url, timeout=120) as client:
         size = len(client.get(path).raise_for_status().content)
         while len(times) < _ASKED and sum(times) < _SECONDS * 1000:
             before, begun = worked(pid), time.perf_counter()
             client.get(path)
             times.append((time.perf_counter() - begun) * 1000)
-            spent.append((worked(pid) - before) * 1000)
-    return min(times), min(spent), size
+            used.append((worked(pid) - before) * 1000)
+    return min(times), min(used), size
 
 
 # -- the page -----------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def views(big: tuple[str, str], calls: int) -> dict[str, tuple[str, View]]:
     async def look_prompts(page: Page) -> None:
         await page.locator(".seen > summary").click()
         await page.locator(".prompt > summary").first.click()
-        await page.locator(".prompt .said").first.wait_for()
+        await page.locator(".prompt .sent").first.wait_for()
         await _scroll(page, ".detail")
 
     async def look_figures(page: Page) -> None:
@@ -391,8 +391,8 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
         big = await asyncio.to_thread(prepare, url, options.calls)
         print("\n| the server | ms | processor ms | kB |\n|---|--:|--:|--:|")
         for name, path in lists(options.tasks, big).items():
-            took, spent, size = await asyncio.to_thread(ask, url, pid, path)
-            print(f"| {name} | {took:.1f} | {spent:.1f} | {size / 1000:.0f} |", flush=True)
+            took, used, size = await asyncio.to_thread(ask, url, pid, path)
+            print(f"| {name} | {took:.1f} | {used:.1f} | {size / 1000:.0f} |", flush=True)
         print("\n| the page | long task ms | processor ms | elements |\n|---|--:|--:|--:|")
         async with async_playwright() as playwright:
             browser = await playwright.chromium.launch(
@@ -402,8 +402,8 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
                 if options.only and options.only not in name:
                     continue
                 turns = [await look(browser, url, address, act) for _ in range(options.turns)]
-                longest, spent, nodes = (min(column) for column in zip(*turns, strict=True))
-                print(f"| {name} | {longest:.0f} | {spent:.0f} | {nodes:,} |", flush=True)
+                longest, used, nodes = (min(column) for column in zip(*turns, strict=True))
+                print(f"| {name} | {longest:.0f} | {used:.0f} | {nodes:,} |", flush=True)
             await browser.close()
 
 

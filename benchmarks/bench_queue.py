@@ -210,7 +210,7 @@ async def delay(place: Place) -> None:
 
 async def steps(place: Place) -> None:
     """Measure what a call costs in a task of a runner, all of it in the journal."""
-    spent: dict[str, float] = {}
+    fastest: dict[str, float] = {}
     async with ready(place) as (agent, journal):
         with place.runners(1, concurrency=1):
             for script in ("hello", "steps", "hello", "steps", "hello", "steps"):
@@ -218,8 +218,8 @@ async def steps(place: Place) -> None:
                 await over(journal, [name])
                 events = await journal.read(name)
                 took = events[-1].at - next(e.at for e in events if isinstance(e, TaskStarted))
-                spent[script] = min(took, spent.get(script, took))
-    cost = (spent["steps"] - spent["hello"]) / 200 * 1000
+                fastest[script] = min(took, fastest.get(script, took))
+    cost = (fastest["steps"] - fastest["hello"]) / 200 * 1000
     line("a step (one call, two events kept)", f"{cost:.2f} ms of 200 in one script")
 
 
@@ -280,8 +280,8 @@ async def many(place: Place, queued: int) -> None:
                 await asyncio.to_thread(place.command, "runs", "list", *options)
                 times.append(time.perf_counter() - started)
                 used = min(used or 1e9, children_seconds() - before)
-            told = f"{min(times):.2f} s, of a processor {used:.2f} s"
-            line(f"  {' '.join(['delf runs list', *options])}, whole", told)
+            message = f"{min(times):.2f} s, of a processor {used:.2f} s"
+            line(f"  {' '.join(['delf runs list', *options])}, whole", message)
         with place.runners(1) as (runner,):
             await asyncio.sleep(15)
             states = [record.state for record in await journal.find(queued, state="done")]

@@ -138,8 +138,8 @@ def main() -> None:
     print("| | requests a second | processor, µs a request |")
     print("|---|---|---|")
     for name, turns in found.items():
-        rate, spent = (statistics.median(column) for column in zip(*turns, strict=True))
-        print(f"| {name} | {rate:,.0f} | {spent:,.0f} |")
+        rate, used = (statistics.median(column) for column in zip(*turns, strict=True))
+        print(f"| {name} | {rate:,.0f} | {used:,.0f} |")
 
 
 if __name__ == "__main__":

@@ -51,8 +51,8 @@ def tools(count, seconds=0.0):
 def walk(count):
     """One page in each turn: what a page says is needed for the next call."""
 
-    def answers(heard):
-        done = heard.count("The minutes of the meeting went") // 28
+    def answers(received):
+        done = received.count("The minutes of the meeting went") // 28
         if done == count:
             return ["They talked about the budget."]
         call = json.dumps([{"name": "page", "args": {"number": done + 1}}])

@@ -102,7 +102,7 @@ async def measure(
         data_dir=user_cache_path("delf") / "benchmarks", embedder=lambda name: embedder
     )
     options: dict[str, Any] = {} if embedder else {"embedding_model": "off"}
-    prefilter = SemanticPrefilter(context, patience=100_000, limit=max(AT), **options)
+    prefilter = SemanticPrefilter(context, wait_seconds=100_000, limit=max(AT), **options)
     started = time.perf_counter()
     await prefilter.rank("warm up", catalog)
     vectors = time.perf_counter() - started
@@ -118,9 +118,9 @@ async def measure(
                 found.append(100 * len(right.intersection(order[:k])) / len(right))
     used = (time.process_time() - used) / len(asked) * 1000
     await prefilter.aclose()
-    told = "  ".join(f"@{k} {statistics.fmean(f):5.1f}" for k, f in recall.items() if f)
+    line = "  ".join(f"@{k} {statistics.fmean(f):5.1f}" for k, f in recall.items() if f)
     print(
-        f"{name:22} {len(entries):5} tools  {'both ' if embedder else 'words'}  {told or '-':27}  "
+        f"{name:22} {len(entries):5} tools  {'both ' if embedder else 'words'}  {line or '-':27}  "
         f"{statistics.median(times):6.2f} ms a query (of 100 the slowest but 5 "
         f"{statistics.quantiles(times, n=20)[-1]:6.2f}, processor {used:6.2f})  "
         f"index {indexed:5.2f} s {held:5.1f} MB"

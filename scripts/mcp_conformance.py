@@ -140,7 +140,7 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def told(side: str, found: list[Scenario], wanted: list[str]) -> tuple[list[str], bool]:
+def summary(side: str, found: list[Scenario], wanted: list[str]) -> tuple[list[str], bool]:
     """Lines of a side's sum, and whether all that applies passed."""
     without = [s for s in found if s.wrong and s.missing]
     applying = [s for s in found if s not in without]
@@ -166,9 +166,9 @@ def told(side: str, found: list[Scenario], wanted: list[str]) -> tuple[list[str]
 def write(lines: list[str]) -> None:
     """Put the sum into the page."""
     before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-    said = "".join(f"{line}\n" for line in lines)
+    message = "".join(f"{line}\n" for line in lines)
     after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}```text\n{said}```\n{END}{after}", "utf-8")
+    PAGE.write_text(f"{before}{BEGIN}```text\n{message}```\n{END}{after}", "utf-8")
 
 
 def main() -> None:
@@ -184,13 +184,13 @@ def main() -> None:
     if asked.side != "server":
         command = shlex.join([sys.executable, str(TESTS / "conformance_client.py")])
         found = run_suite(programs, "client", "--command", command)
-        said, passed = told("client", found, wanted["client"])
-        lines, good = lines + said, good and passed
+        text, passed = summary("client", found, wanted["client"])
+        lines, good = lines + text, good and passed
     if asked.side != "client":
         with served() as url:
             found = run_suite(programs, "server", "--url", url)
-        said, passed = told("server", found, wanted["server"])
-        lines, good = lines + said, good and passed
+        text, passed = summary("server", found, wanted["server"])
+        lines, good = lines + text, good and passed
     print("\n".join(lines))
     if asked.write:
         write(lines)

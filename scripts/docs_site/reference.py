@@ -71,8 +71,8 @@ def events_page() -> str:
 
 def http_page() -> str:
     """Return the page with every operation of the HTTP API."""
-    told = document(OPERATIONS, server="http://127.0.0.1:8080", keyed=True)
-    schemas: Mapping[str, Any] = told["components"]["schemas"]
+    message = document(OPERATIONS, server="http://127.0.0.1:8080", keyed=True)
+    schemas: Mapping[str, Any] = message["components"]["schemas"]
     lines = [
         "# The HTTP API",
         _HTTP,
@@ -80,7 +80,7 @@ def http_page() -> str:
     ]
     used: list[str] = []
     for operation in OPERATIONS:
-        described = told["paths"][operation.path][operation.method.lower()]
+        described = message["paths"][operation.path][operation.method.lower()]
         lines += [f"## {operation.method} {operation.path}", operation.summary, ""]
         right = f"the right `{operation.right}`" if operation.right else "no key"
         lines += [f"Needs {right}.", ""]

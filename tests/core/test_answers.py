@@ -47,9 +47,9 @@ FAMILIES = {
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_reasoning_is_no_part_of_the_answer(name):
-    thoughts, said, ended = taken_apart(FAMILIES[name])
-    assert (said.strip(), ended) == (ANSWER, True)
-    assert "41" not in said
+    thoughts, words, ended = taken_apart(FAMILIES[name])
+    assert (words.strip(), ended) == (ANSWER, True)
+    assert "41" not in words
     assert ("41" in FAMILIES[name]) == ("41" in thoughts)
 
 
@@ -87,7 +87,7 @@ def test_reasoning_that_never_ends_is_a_broken_answer(text):
     assert "hm" in reply.reasoning or "draft" in reply.reasoning
 
 
-def test_a_call_in_harmony_is_what_is_said():
+def test_a_call_in_harmony_is_what_is_reported():
     text = (
         "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary "
         'to=functions.run <|constrain|>json<|message|>{"code": "print(1)"}<|call|>'

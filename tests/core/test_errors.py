@@ -117,7 +117,7 @@ def raise_one():
 
 
 @pytest.mark.parametrize(
-    ("name", "known", "said"),
+    ("name", "known", "text"),
     [
         ("timeot", ["timeout", "llm"], "; did you mean 'timeout'?"),
         ("xyzzy", ["timeout", "llm"], ""),
@@ -125,5 +125,5 @@ def raise_one():
         ("dockr", iter(["docker"]), "; did you mean 'docker'?"),
     ],
 )
-def test_did_you_mean(name, known, said):
-    assert did_you_mean(name, known) == said
+def test_did_you_mean(name, known, text):
+    assert did_you_mean(name, known) == text

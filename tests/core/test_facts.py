@@ -72,7 +72,7 @@ def test_a_new_field_of_a_request_is_a_fact_or_says_nothing_to_a_person():
 
 
 @pytest.mark.parametrize("field", OTHER)
-def test_each_field_of_a_request_changes_what_a_person_is_told(field):
+def test_each_field_of_a_request_changes_what_a_person_is_reported(field):
     before = dataclasses.replace(ASKED, **TOGETHER.get(field, {}))
     after = dataclasses.replace(before, **{field: OTHER[field]})
     assert facts(before) != facts(after)
@@ -118,20 +118,20 @@ def test_every_argument_is_a_fact_in_full_with_its_length():
     assert found["amount"].required
 
 
-def test_what_others_wrote_is_said_in_words_for_a_stranger():
+def test_what_others_wrote_is_reported_in_words_for_a_stranger():
     source = "from web.read (call 1); others wrote it"
     page = {"kind": "result", "trust": "outside", "text": source}
-    told = dataclasses.replace(ASKED, flow=f"to[0]: {source}", origins={"to[0]": page})
+    message = dataclasses.replace(ASKED, flow=f"to[0]: {source}", origins={"to[0]": page})
 
     def caution(request):
         fact = next(f for f in facts(request) if f.kind is FactKind.OTHERS_WORDS)
         assert (fact.weight, fact.required) == ("danger", True)
         return f"{fact.label}: {fact.text}"
 
-    assert caution(told) == (
+    assert caution(message) == (
         "careful: others wrote this to: it is from web.read (call 1), not from the task"
     )
-    sends = dataclasses.replace(told, flow="it sends body out: from bank.rows")
+    sends = dataclasses.replace(message, flow="it sends body out: from bank.rows")
     assert caution(sends) == (
         "careful: others' words may be behind it: it sends body out: from bank.rows"
     )

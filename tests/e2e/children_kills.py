@@ -34,7 +34,7 @@ PARENT = (
 )
 CHILD = f"print(sum([await write(10 * NUMBER + k) for k in range({WRITES})]))"
 ALL = sorted(10 * n + k for n in range(CHILDREN) for k in range(WRITES))
-LIVES = 20
+STARTS = 20
 
 Kill = tuple[int, str, str]
 """At which write, of whom (``host`` or ``sandbox``), and whether ``before`` or ``after`` it."""
@@ -45,7 +45,7 @@ def written(done: Path) -> list[int]:
     return [int(line) for line in done.read_text().split()] if done.exists() else []
 
 
-def live(folder: Path, task_id: str | None, kills: list[Kill], told: Path) -> None:
+def live(folder: Path, task_id: str | None, kills: list[Kill], message: Path) -> None:
     """Work on the task in this process until it is done, or the process dies."""
     done = folder / "done"
 
@@ -57,7 +57,7 @@ def live(folder: Path, task_id: str | None, kills: list[Kill], told: Path) -> No
             if whom == "sandbox" and kill_oldest_guest() is None:
                 continue  # all are dead already: at the next write, then
             kills.remove(kill)
-            with told.open("a") as file:
+            with message.open("a") as file:
                 file.write(f"{whom}\n")
             if whom == "host":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -119,14 +119,14 @@ def trial(folder: Path, chance: random.Random, victims: list[str]) -> tuple[Coun
         )
         for _ in range(3)
     )
-    told, task = folder / "told", folder / "task"
-    for _ in range(LIVES):
+    message, task = folder / "told", folder / "task"
+    for _ in range(STARTS):
         left = [*kills]
-        for whom in told.read_text().split() if told.exists() else ():
+        for whom in message.read_text().split() if message.exists() else ():
             left.remove(next(kill for kill in left if kill[1] == whom))
         if (pid := os.fork()) == 0:
             try:
-                live(folder, task.read_text() if task.exists() else None, left, told)
+                live(folder, task.read_text() if task.exists() else None, left, message)
             except BaseException as error:
                 (folder / "error").write_text(repr(error))
                 os._exit(1)
@@ -136,7 +136,7 @@ def trial(folder: Path, chance: random.Random, victims: list[str]) -> tuple[Coun
             break
         if (folder / "error").exists():
             return Counter(), (folder / "error").read_text()
-    dead = Counter(told.read_text().split() if told.exists() else ())
+    dead = Counter(message.read_text().split() if message.exists() else ())
     end = (folder / "end").read_text() if (folder / "end").exists() else "it has no end"
     if end != f"{sum(ALL)} None" or sorted(written(folder / "done")) != ALL:
         return dead, f"kills {kills}: {end}, written {sorted(written(folder / 'done'))}"

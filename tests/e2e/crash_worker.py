@@ -61,10 +61,10 @@ print(len(stamp))
 
 def answer(request: Any) -> str:
     """What the model writes: by what it was told, not by how often it was asked."""
-    told = [message.text for message in request.messages]
-    if "half is done" in told[-1]:
+    shown = [message.text for message in request.messages]
+    if "half is done" in shown[-1]:
         return script(FAILING)
-    return script(REST if "ZeroDivisionError" in told[-1] else FIRST)
+    return script(REST if "ZeroDivisionError" in shown[-1] else FIRST)
 
 
 def decide(url: str) -> Any:

@@ -467,8 +467,8 @@ def _run_all(folder: str, secret: str, first: int, records: IO[str]) -> None:
     lines = [(*words.split()[1:], *rest) for words, rest in COMMANDS.items()]
     for line in (*lines, *MORE)[first::EACH]:
         if line[:1] != ("demo",):  # in a folder of its own; it takes as long as all others
-            told = {"folder": folder, "line": ["delf", *line]}
-            _tell(records, {**told, **_run(line), "opened": opened[:]})
+            message = {"folder": folder, "line": ["delf", *line]}
+            _tell(records, {**message, **_run(line), "opened": opened[:]})
             opened.clear()
     for typed in TYPED:
         environ = {
@@ -477,8 +477,8 @@ def _run_all(folder: str, secret: str, first: int, records: IO[str]) -> None:
             "COMP_CWORD": str(typed.count(" ")),
         }
         os.environ.update(environ)
-        told = {"folder": folder, "line": [typed]}
-        _tell(records, {**told, **_run(()), "opened": opened[:]})
+        message = {"folder": folder, "line": [typed]}
+        _tell(records, {**message, **_run(()), "opened": opened[:]})
         for name in environ:
             del os.environ[name]
         opened.clear()
@@ -492,7 +492,7 @@ def _tell(records: IO[str], record: Mapping[str, Any]) -> None:
 def _run(line: tuple[str, ...]) -> dict[str, Any]:
     from delf_cli.main import cli
 
-    out, err = _Said(), _Said()
+    out, err = _Output(), _Output()
 
     def late(*_: object) -> None:
         raise TimeoutError
@@ -522,7 +522,7 @@ def _end(over: threading.Event) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-class _Said(io.TextIOWrapper):
+class _Output(io.TextIOWrapper):
     """What was written, as text or bytes."""
 
     def __init__(self) -> None:

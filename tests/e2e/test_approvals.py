@@ -108,7 +108,7 @@ def test_edit(here):
     assert sent(here) == ["3 5"]
 
 
-def test_an_edit_that_does_not_fit_is_told_to_both(here):
+def test_an_edit_that_does_not_fit_is_reported_to_both(here):
     script = f"try:\n    {SEND}\nexcept ApprovalRejected as no:\n    print('told:', no)"
     with running(here, script) as run:
         done = approvals("edit", run.request(), "copies=many")
@@ -150,8 +150,8 @@ def events_of(here, journal, kind):
     """The events of a kind, of all tasks."""
     tasks = json.loads(delf("runs", "list", "--json", cwd=here, env=journal).stdout)
     for task in tasks:
-        told = delf("runs", "events", task["task_id"], "--json", cwd=here, env=journal).stdout
-        yield from (e for e in map(json.loads, told.splitlines()) if e["type"] == kind)
+        message = delf("runs", "events", task["task_id"], "--json", cwd=here, env=journal).stdout
+        yield from (e for e in map(json.loads, message.splitlines()) if e["type"] == kind)
 
 
 def test_what_is_revoked_while_a_task_runs_is_asked_about_at_its_next_call(here):

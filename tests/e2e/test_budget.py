@@ -43,7 +43,7 @@ def always(_: Request) -> Reply:
     return PRICED
 
 
-def test_the_call_that_would_pass_the_limit_is_never_made(
+def test_the_call_that_would_pass_the_limit_is_not_made(
     openai_server: StartServer, make_agent: MakeAgent
 ) -> None:
     server = openai_server(always)
@@ -162,7 +162,7 @@ for number in range(10):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_unknown_price_stops_before_anything_is_spent(
+def test_an_unknown_price_stops_before_anything_is_used(
     openai_server: StartServer, make_agent: MakeAgent, stream: bool
 ) -> None:
     server = openai_server(always)

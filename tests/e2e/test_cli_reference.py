@@ -233,9 +233,9 @@ def test_json_of_tasks(here):
     check_object({key: shown[key] for key in TABLES["delf runs show"]}, TABLES["delf runs show"])
     checked("trace", [shown["trace"]])
     checked("prompt", written(here, "runs", "show", name, "--prompts", "--json"))
-    told = delf("runs", "show", name, "--prompts", cwd=here).stdout
-    assert "model call 1 · " in told
-    assert "print(await add(1, 2))" in told
+    message = delf("runs", "show", name, "--prompts", cwd=here).stdout
+    assert "model call 1 · " in message
+    assert "print(await add(1, 2))" in message
     lines = delf("runs", "events", name, "--json", cwd=here).stdout.splitlines()
     checked("delf runs events", map(json.loads, lines))
     everything = written(here, "runs", "search", "print", "--json")
@@ -307,7 +307,7 @@ def test_json_of_approvals(here):
     assert [revoked] == listed
 
 
-def test_json_of_a_settlement(here):
+def test_json_of_a_answer(here):
     (here / "tools.py").write_text(FREE_TO_CLOSE)
     with resuming(here, killed_in_a_call(here)) as run:
         name = run.request()
@@ -341,13 +341,13 @@ def test_json_of_what_is_there(here):
 
 def test_json_of_trust(here):
     (here / "delf.toml").write_text("[agent]\ntimeout = 5\n")
-    told = written(here, "trust", "--json")
-    assert not told["trusted"]
+    message = written(here, "trust", "--json")
+    assert not message["trusted"]
     assert delf("trust", "--yes", cwd=here).returncode == 0
     (here / "delf.toml").write_text("[agent]\ntimeout = 6\n")
     changed = written(here, "trust", "--json")
     assert changed["changes"] == [{"file": "delf.toml", "key": "agent.timeout", "kind": "changed"}]
-    checked("delf trust", [told, changed])
+    checked("delf trust", [message, changed])
     checked("delf trust --list", written(here, "trust", "--list", "--json"))
 
 

@@ -108,7 +108,7 @@ def test_prints_of_plugins_at_import_and_in_hooks_go_to_stderr(here):
     assert "noise: of a hook" in done.stderr
 
 
-def test_weaker_isolation_is_told_once_on_a_machine(here):
+def test_weaker_isolation_is_reported_once_on_a_machine(here):
     (here / "other").mkdir()
     llm = model(here, *["print(1)"] * 3)
     first, again = (delf("run", "x", "--llm", llm, cwd=here).stderr for _ in range(2))
@@ -132,8 +132,8 @@ def test_verbose_tells_each_step_and_sums_up(here, how):
     result = delf("run", "add up", "--tools", "tools.py", "--llm", llm, *flags, cwd=here)
     assert result.stdout == "5\n"
     lines = [line.strip() for line in result.stderr.splitlines()]
-    for told in ("→ 1 add: sum", "calls     1 ok", "step "):
-        assert len([line for line in lines if line.startswith(told)]) == 1, told
+    for message in ("→ 1 add: sum", "calls     1 ok", "step "):
+        assert len([line for line in lines if line.startswith(message)]) == 1, message
     assert lines.index("→ 1 add: sum") < lines.index("calls     1 ok")
 
 

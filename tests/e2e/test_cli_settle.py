@@ -59,9 +59,9 @@ def test_it_is_decided(here, decision, answer, done):
     task = killed_in_a_call(here)
     command, *more = decision
     with resuming(here, task) as run:
-        said = approvals(here, command, run.request(), *more)
-        assert (said.returncode, said.stderr) == (0, "")
-        assert said.stdout.endswith("again? desk.close(number=7)\n")
+        text = approvals(here, command, run.request(), *more)
+        assert (text.returncode, text.stderr) == (0, "")
+        assert text.stdout.endswith("again? desk.close(number=7)\n")
         status, out, err = run.end()
     assert (status, out) == (0, answer), err
     assert sent(here) == done

@@ -82,13 +82,13 @@ def test_a_signal_stops_everything(tmp_path, script, number, status):
         sandboxes = children(process)
         assert sandboxes
         process.send_signal(number)
-        rest, said = process.communicate(timeout=20)
+        rest, message = process.communicate(timeout=20)
     assert process.returncode == status
     if (script, number) == ("sleeps", signal.SIGINT):
         last = json.loads(rest.splitlines()[-1])
         assert (last["type"], last["data"]["status"]) == ("TaskFinished", False)
     assert not [pid for pid in sandboxes if Path(f"/proc/{pid}").exists()]
-    assert failure_lines(said) == []  # its events say it, which are what was asked for
+    assert failure_lines(message) == []  # its events say it, which are what was asked for
     assert script != "calls" or (tmp_path / "cleaned").exists()
 
 
@@ -114,13 +114,13 @@ def test_a_task_is_left_where_nobody_meant_to_stop_it(tmp_path, number):
         assert delf("runs", "list", cwd=tmp_path).returncode == 0  # its last event gets older
         worked = time.monotonic() - began
         process.send_signal(number)
-        _, said = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=20)
     assert process.returncode == 128 + number
-    told = re.search(r"interrupted · ([\d.]+) s", said)
-    assert told
-    assert float(told[1]) > worked - 0.1, "the time until its end, not until its last event"
-    assert f"{number.name} ended its process; it can be resumed" in said
-    assert re.search(r"\nhint: delf resume [0-9a-f]{7}\n$", said)
+    message = re.search(r"interrupted · ([\d.]+) s", errors)
+    assert message
+    assert float(message[1]) > worked - 0.1, "the time until its end, not until its last event"
+    assert f"{number.name} ended its process; it can be resumed" in errors
+    assert re.search(r"\nhint: delf resume [0-9a-f]{7}\n$", errors)
     (task,) = json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout)
     assert (task["state"], task["error"]) == ("interrupted", None)
     (tmp_path / "go").touch()
@@ -183,9 +183,9 @@ def test_a_person_reads_that_it_was_stopped_and_what_it_had_changed(tmp_path):
             if "→" in line and "hold" in line:
                 break
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
+        _, message = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert "changed before it was stopped:\n  started()\nstopped · " in said
-    assert re.search(r"\nhint: delf runs show [0-9a-f]{7}\n$", said)
+    assert "changed before it was stopped:\n  started()\nstopped · " in message
+    assert re.search(r"\nhint: delf runs show [0-9a-f]{7}\n$", message)
     (task,) = json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout)
     assert (task["state"], task["error"]) == ("stopped", "the task was stopped")

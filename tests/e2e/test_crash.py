@@ -194,16 +194,16 @@ def test_a_task_that_is_killed_ends_as_if_it_had_not_been(
         other = [f"{name}: {ended[name]!r}" for name in whole if ended[name] != whole[name]]
         return Life(plan, died, processes, "; ".join(other))
 
-    lives: list[Life] = []
+    starts: list[Life] = []
     moments = plans()
     with ThreadPoolExecutor(2) as threads:
-        while sum(life.deaths for life in lives) < KILLS:
-            lives += threads.map(compare, islice(moments, 2))
+        while sum(life.deaths for life in starts) < KILLS:
+            starts += threads.map(compare, islice(moments, 2))
     table = [f"{'killed after events':<30} deaths  processes   same end"]
-    table += map(str, lives)
-    died = sum(life.deaths for life in lives)
+    table += map(str, starts)
+    died = sum(life.deaths for life in starts)
     table += [
-        f"{len(lives)} tasks, {died} deaths, {sum(life.processes for life in lives)} processes"
+        f"{len(starts)} tasks, {died} deaths, {sum(life.processes for life in starts)} processes"
     ]
     print("\n".join(["", *table]))
-    assert not [life for life in lives if life.other], "\n".join(table)
+    assert not [life for life in starts if life.other], "\n".join(table)

@@ -17,6 +17,6 @@ WORKER = Path(__file__).with_name("children_kills.py")
 def test_a_parent_with_ten_children_survives_kills(tmp_path: Path) -> None:
     done = run([WORKER, str(tmp_path), str(KILLS), SEED, VICTIMS], text=True)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["wrong"] == []
-    assert sum(told["kills"].values()) >= KILLS
+    message = json.loads(done.stdout.splitlines()[-1])
+    assert message["wrong"] == []
+    assert sum(message["kills"].values()) >= KILLS

@@ -54,16 +54,16 @@ def delf(tmp_path):
     return delf
 
 
-def hint_of(said: str) -> str:
+def hint_of(shown_text: str) -> str:
     """The first hint, in one line."""
-    lines = said.splitlines()
+    lines = shown_text.splitlines()
     (start,) = [n for n, line in enumerate(lines) if line.startswith("hint: ")][:1]
     return lines[start].removeprefix("hint: ")
 
 
 def test_only_the_standard_bundle_is_there(delf):
-    status, said = delf("plugins", "--json")
-    names = {row["name"] for row in json.loads(said)}
+    status, shown_text = delf("plugins", "--json")
+    names = {row["name"] for row in json.loads(shown_text)}
     assert (status, names) == (0, set(STANDARD))
 
 
@@ -90,10 +90,10 @@ MISSING = {
 
 @pytest.mark.parametrize(("package", "words"), MISSING.items(), ids=MISSING)
 def test_missing_part_is_installed_by_the_command_in_the_hint(delf, package, words):
-    status, said = delf(*words)
-    assert status in (1, 2), said
-    command = re.search(r"delf plugins install ([\w-]+)", hint_of(said))
-    assert command is not None, said
+    status, shown_text = delf(*words)
+    assert status in (1, 2), shown_text
+    command = re.search(r"delf plugins install ([\w-]+)", hint_of(shown_text))
+    assert command is not None, shown_text
     assert command[1] == package
     # The clone has it, and the package brings what was missing.
     (*_, item) = sources().items([command[1]])
@@ -101,81 +101,83 @@ def test_missing_part_is_installed_by_the_command_in_the_hint(delf, package, wor
 
 
 def test_key_is_kept_by_the_command_in_the_hint(delf):
-    _, said = delf(*SAY, *MINI)
-    command = hint_of(said).partition(",")[0]
+    _, shown_text = delf(*SAY, *MINI)
+    command = hint_of(shown_text).partition(",")[0]
     status, kept = delf(*shlex.split(command)[1:], stdin="sk-planted-0123456789")
     assert status == 0, kept
     with OpenAIServer(["```python\nprint('hello')\n```"]) as server:
-        status, said = delf(*SAY, *MINI, OPENAI_BASE_URL=server.base_url)
-        assert status == 0, said
+        status, shown_text = delf(*SAY, *MINI, OPENAI_BASE_URL=server.base_url)
+        assert status == 0, shown_text
         assert len(server.requests) == 1
 
 
 def test_key_that_doctor_misses_is_kept_by_its_hint(delf):
-    _, said = delf("doctor")
-    (command,) = re.findall(r"→ (delf keys set \w+)", said)
+    _, shown_text = delf("doctor")
+    (command,) = re.findall(r"→ (delf keys set \w+)", shown_text)
     status, kept = delf(*shlex.split(command)[1:], stdin="sk-planted-0123456789")
     assert status == 0, kept
     assert "OPENAI_API_KEY" in delf("keys", "list")[1]
 
 
 def test_model_without_a_provider_is_asked_by_the_command_in_the_hint(delf):
-    _, said = delf(*SAY, "--llm", "llama3")
-    (options,) = re.findall(r"(--llm \S+ --base-url \S+)", hint_of(said))
+    _, shown_text = delf(*SAY, "--llm", "llama3")
+    (options,) = re.findall(r"(--llm \S+ --base-url \S+)", hint_of(shown_text))
     with OpenAIServer(["```python\nprint('hello')\n```"]) as server:
         typed = options.replace("http://localhost:11434/v1", server.base_url)
-        status, said = delf(*SAY, *shlex.split(typed))
-    assert status == 0, said
-    assert "hello" in said
+        status, shown_text = delf(*SAY, *shlex.split(typed))
+    assert status == 0, shown_text
+    assert "hello" in shown_text
 
 
 @pytest.mark.parametrize("prefix", ["openai/", "anthropic/", "google/"])
 def test_provider_in_a_hint_is_one_that_is_installed(delf, prefix):
-    _, said = delf(*SAY, "--llm", "nonsense")
-    assert prefix in hint_of(said)
-    _, said = delf(*SAY, "--llm", f"{prefix}nonsense")
-    assert "needs a key" in said, said
+    _, shown_text = delf(*SAY, "--llm", "nonsense")
+    assert prefix in hint_of(shown_text)
+    _, shown_text = delf(*SAY, "--llm", f"{prefix}nonsense")
+    assert "needs a key" in shown_text, shown_text
 
 
 def test_without_a_model_the_hint_names_a_command_that_asks(delf):
-    _, said = delf(*SAY)
-    assert hint_of(said).startswith("delf quickstart asks")
+    _, shown_text = delf(*SAY)
+    assert hint_of(shown_text).startswith("delf quickstart asks")
     with OpenAIServer(["ok"]) as server:
         there = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-planted-0123456789"}
         answers = ("--llm", "gpt-4o-mini", "--connect", "none", "--folder", "shop")
-        status, said = delf("quickstart", *answers, **there)
-    assert status == 0, said
+        status, shown_text = delf("quickstart", *answers, **there)
+    assert status == 0, shown_text
 
 
 @pytest.mark.parametrize("setting", ["prefilter_mode", "sandbox", "strategy", "journal"])
 def test_each_name_in_a_list_works(delf, setting):
     def why(name):
-        _, said = delf(*SAY, *MINI, "--set", f"{setting}={name}", OPENAI_API_KEY="sk-planted-x")
-        return said
+        _, shown_text = delf(
+            *SAY, *MINI, "--set", f"{setting}={name}", OPENAI_API_KEY="sk-planted-x"
+        )
+        return shown_text
 
     listed = hint_of(why("nonsense")).partition(": ")[2].split(", ")
     assert listed, "the hint lists what there is"
     for name in listed:
-        said = why(name)
-        assert "is installed" not in said, said
-        assert "no plugin serves" not in said, said
+        shown_text = why(name)
+        assert "is installed" not in shown_text, shown_text
+        assert "no plugin serves" not in shown_text, shown_text
 
 
 def test_one_word_is_a_task_as_the_hint_writes_it(delf):
-    _, said = delf("run", "hello", *MINI)
-    command = hint_of(said).partition(": ")[2].partition(" (")[0]
-    _, said = delf(*shlex.split(command)[1:], *MINI)
-    assert "needs a key" in said, said
+    _, shown_text = delf("run", "hello", *MINI)
+    command = hint_of(shown_text).partition(": ")[2].partition(" (")[0]
+    _, shown_text = delf(*shlex.split(command)[1:], *MINI)
+    assert "needs a key" in shown_text, shown_text
 
 
 def test_connection_without_a_type_says_what_to_write(delf, tmp_path):
     (tmp_path / "delf.toml").write_text('[connections.shop]\nurl = "sqlite:///shop.db"\n')
     here = ("--trust", ".", *SAY, *MINI)
-    _, said = delf(*here)
-    (line,) = re.findall(r"(type = \"\w+\")", hint_of(said))
+    _, shown_text = delf(*here)
+    (line,) = re.findall(r"(type = \"\w+\")", hint_of(shown_text))
     (tmp_path / "delf.toml").write_text(f"[connections.shop]\n{line}\n")
-    _, said = delf(*here)
-    assert "delf plugins install sql" in hint_of(said), said
+    _, shown_text = delf(*here)
+    assert "delf plugins install sql" in hint_of(shown_text), shown_text
     assert "sql" in packages("connection")
 
 
@@ -183,5 +185,5 @@ def test_quickstart_names_the_plugin_that_its_database_needs(delf, tmp_path):
     sqlite3.connect(tmp_path / "shop.db").execute("CREATE TABLE t (a)")
     there = {"OPENAI_API_KEY": "sk-planted-0123456789"}
     answers = ("--llm", "gpt-4o-mini", "--connect", "shop.db", "--folder", "q", "--no-call")
-    status, said = delf("quickstart", *answers, **there)
-    assert (status, "  delf plugins install sql\n" in said) == (0, True), said
+    status, shown_text = delf("quickstart", *answers, **there)
+    assert (status, "  delf plugins install sql\n" in shown_text) == (0, True), shown_text

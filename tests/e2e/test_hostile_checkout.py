@@ -39,7 +39,7 @@ class Recorder:
 
     address: str = ""
     port: int = 0
-    heard: list[bytes] = field(default_factory=list)
+    received: list[bytes] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def recorder() -> Iterator[Recorder]:
         def handle(self) -> None:
             self.request.settimeout(1)
             try:
-                found.heard.append(self.request.recv(65536))
+                found.received.append(self.request.recv(65536))
             except OSError:
-                found.heard.append(b"a connection")
+                found.received.append(b"a connection")
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
@@ -108,7 +108,7 @@ def victim_of(trick: str, folder: Path, recorder: Recorder) -> Victim:
     return Victim(checkout, home, canary, recorder, environ)
 
 
-def test_every_command_is_tried():
+def test_every_command_is_attempted():
     every = {
         words
         for words, ctx in commands().items()
@@ -154,7 +154,7 @@ def test_nothing_starts_nothing_is_sent_nothing_is_read(part, tmp_path, recorder
         assert len(own) > len(COMMANDS) / EACH, trick
         for record in own:
             check(trick, record)
-    assert recorder.heard == [], f"one of {tricks} sent something"
+    assert recorder.received == [], f"one of {tricks} sent something"
 
 
 def check(trick: str, record: dict[str, Any]) -> None:
@@ -197,7 +197,7 @@ def test_the_program_as_it_is_typed_imports_nothing_of_the_folder(line, trick, t
     )  # fmt: skip
     victim.unharmed(trick)
     harmless(done.stdout + done.stderr)
-    assert recorder.heard == []
+    assert recorder.received == []
 
 
 @pytest.mark.slow
@@ -221,7 +221,7 @@ def test_a_trick_has_its_effect_on_whoever_trusts_the_folder(trick, line, tmp_pa
         [DELF, *line], cwd=victim.checkout.root, env=trusting, stdin=subprocess.DEVNULL,
         capture_output=True, timeout=60,
     )  # fmt: skip
-    assert victim.canary.exists() or recorder.heard
+    assert victim.canary.exists() or recorder.received
 
 
 def test_where_it_is_trusted_a_key_of_the_environment_stays_here_all_the_same(tmp_path, recorder):
@@ -235,4 +235,4 @@ def test_where_it_is_trusted_a_key_of_the_environment_stays_here_all_the_same(tm
     assert done.returncode == 2
     assert "a file of the project gives the address" in done.stderr
     assert "api_key_for" in done.stderr
-    assert recorder.heard == []
+    assert recorder.received == []

@@ -59,9 +59,9 @@ async def test_each_has_its_own_process_and_output(make_agent: Callable[..., Age
     ids = [agent.submit(f"number {n}") for n in range(MANY)]
     responses = [await asyncio.to_thread(agent.wait, task_id) for task_id in ids]
     assert [response.error for response in responses if not response.status] == []
-    said = [tuple(map(int, response.text.split())) for response in responses]
-    assert [number for number, _ in said] == list(range(MANY))
-    assert len({pid for _, pid in said}) == MANY
+    message = [tuple(map(int, response.text.split())) for response in responses]
+    assert [number for number, _ in message] == list(range(MANY))
+    assert len({pid for _, pid in message}) == MANY
 
 
 HEAVY = {

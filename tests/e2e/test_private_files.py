@@ -63,7 +63,7 @@ def test_files_and_folders_of_delf_are_the_users_alone(tmp_path, umask):
     subprocess.run([DELF, "run", "x", "--llm", again], **options)
     found = written(tmp_path / "home")
     names = {path.name for path in found}
-    assert {"memory.db", "journal.db", "audit.jsonl", "chat_history", "trust", "told"} <= names
+    assert {"memory.db", "journal.db", "audit.jsonl", "chat_history", "trust", "shown"} <= names
     assert any(name.startswith("dbos-") for name in names)
     open_ = [
         f"{path.relative_to(tmp_path)} {path.stat().st_mode & 0o777:o}"

@@ -54,8 +54,8 @@ def address() -> Iterator[str]:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        told = (line for line in process.stdout if line.startswith("http"))
-        yield next(told).strip()
+        message = (line for line in process.stdout if line.startswith("http"))
+        yield next(message).strip()
         process.stdin.close()
         process.wait(30)
 
@@ -103,8 +103,8 @@ async def test_odd_tasks_end_in_words(code_in: Any, address: str) -> None:
         for task in tasks:
             response = await agent.arun(task)
             assert response.state in ("done", "failed")
-            said = f"{response.text}\n{response.error}"
-            assert said.strip()
-            assert "Traceback" not in said
-            assert "inside delf" not in said
-            assert "Timeout" not in said
+            message = f"{response.text}\n{response.error}"
+            assert message.strip()
+            assert "Traceback" not in message
+            assert "inside delf" not in message
+            assert "Timeout" not in message

@@ -170,9 +170,9 @@ def failures(folder: Path) -> dict[int, str]:
     lines = (folder / "results.jsonl").read_text().splitlines()
     ended: dict[int, int] = dict(map(json.loads, lines))
     assert len(ended) == len(json.loads((folder / "blocks.json").read_text()))
-    told = {number: folder / f"failed-{number}.txt" for number in ended}
+    reported = {number: folder / f"failed-{number}.txt" for number in ended}
     return {
-        number: told[number].read_text() if told[number].exists() else f"status {status}"
+        number: reported[number].read_text() if reported[number].exists() else f"status {status}"
         for number, status in ended.items()
         if status
     }

@@ -57,8 +57,8 @@ def state(here: Path, tmp_path: Path, *flags: str):
 
 
 def changes(here: Path, tmp_path: Path):
-    told = json.loads(state(here, tmp_path, "--show", "--json").stdout)
-    return told["trusted"], {(item["file"], item["kind"]) for item in told["changes"]}
+    message = json.loads(state(here, tmp_path, "--show", "--json").stdout)
+    return message["trusted"], {(item["file"], item["kind"]) for item in message["changes"]}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -70,7 +70,7 @@ def test_a_change_of_what_a_program_loads_asks_again(here, tmp_path, name):
     trusted, changed = changes(here, tmp_path)
     assert not trusted
     file = path.relative_to(here).as_posix()
-    assert all(file.startswith(told) for told, _ in changed), changed
+    assert all(file.startswith(message) for message, _ in changed), changed
     assert {kind for _, kind in changed} == {"changed"}
 
 

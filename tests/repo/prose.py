@@ -132,19 +132,19 @@ def spoken(node: ast.expr) -> str | None:
 def messages(path: Path) -> Iterator[tuple[int, str]]:
     """Yield what a module says to people: texts of errors, warnings, hints and help."""
     for node in nodes_of(path):
-        said: list[ast.expr] = []
+        message: list[ast.expr] = []
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
                 if RAISES.search(name):
-                    said += node.args[:2]
-                said += [kw.value for kw in node.keywords if kw.arg in MESSAGE_ARGUMENTS]
+                    message += node.args[:2]
+                message += [kw.value for kw in node.keywords if kw.arg in MESSAGE_ARGUMENTS]
             case (
                 ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name))
             ) if name.casefold().endswith(("hint", "help")) and node.value is not None:
-                said.append(node.value)
+                message.append(node.value)
             case _:
                 pass
-        for one in said:
+        for one in message:
             text = spoken(one)
             if text and " " in text:
                 yield one.lineno, text

@@ -155,8 +155,10 @@ def reaches_inside(node: ast.AST) -> bool:
         case ast.ImportFrom(names=names):
             return any(is_private(alias.name) for alias in names)
         case ast.Call(func=ast.Attribute(attr="setattr" | "delattr"), args=[what, *rest]):
-            told = what if isinstance(what, ast.Constant) else rest[0] if rest else what
-            return isinstance(told, ast.Constant) and is_private(str(told.value).rpartition(".")[2])
+            message = what if isinstance(what, ast.Constant) else rest[0] if rest else what
+            return isinstance(message, ast.Constant) and is_private(
+                str(message.value).rpartition(".")[2]
+            )
         case _:
             return False
 

@@ -147,7 +147,7 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
     }
     run(delf, "plugins", "uninstall", "--yes", "chat", "model-recorded", cwd=tmp_path, **alone)
     assert not {"chat", "model-recorded"} & _plugins(run(delf, "plugins", cwd=tmp_path))
-    said = run(
+    message = run(
         delf,
         "plugins",
         "install",
@@ -158,7 +158,7 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
         cwd=tmp_path,
         **alone,
     )
-    assert "✓ model-recorded 0.1.0  model recorded" in said
+    assert "✓ model-recorded 0.1.0  model recorded" in message
 
     run(
         uv,
@@ -172,8 +172,8 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
         cwd=tmp_path,
         **alone,
     )
-    said = run(delf, "plugins", "install", "--yes", "prefilter-llm", cwd=tmp_path, **alone)
-    assert "✓ prefilter-llm 0.1.0  prefilter llm" in said, "not taken from the clone"
+    message = run(delf, "plugins", "install", "--yes", "prefilter-llm", cwd=tmp_path, **alone)
+    assert "✓ prefilter-llm 0.1.0  prefilter llm" in message, "not taken from the clone"
 
 
 def _plugins(listed: str) -> set[str]:
@@ -203,5 +203,5 @@ def test_one_command_sets_up_a_clone_where_nothing_beside_decides(tmp_path: Path
     (tmp_path / "shell/pyproject.toml").write_text('[project]\nname = "strangers"\nversion = "1"\n')
     (tmp_path / "pip.py").write_text("raise SystemExit('a stranger ran')")
     (tmp_path / "uv.toml").write_text('index-url = "http://127.0.0.1:9/simple"\n')
-    said = run(delf, "plugins", "install", "--yes", "shell", cwd=tmp_path, **OF_THE_MACHINE)
-    assert said == "✓ shell 0.1.0  connection shell\n"
+    message = run(delf, "plugins", "install", "--yes", "shell", cwd=tmp_path, **OF_THE_MACHINE)
+    assert message == "✓ shell 0.1.0  connection shell\n"

@@ -1,51 +1,113 @@
-"""Docstrings begin with a verb or a noun, and old words do not come back."""
+"""Docstrings and names are in the words of the field."""
 
 from __future__ import annotations
 
+import ast
 import re
+from pathlib import Path
 from typing import Final
 
-from support.workspace import ROOT
+import pytest
+
+from support.workspace import ROOT, modules
 
 from .prose import PAGES, SOURCES, docstrings
+from .vocabulary import NAMES, PROSE, banned_names, banned_prose, weak_openings
 
 OPENING: Final = re.compile(
     r"(what|whatever|whether|which|whichever|who|whose|whom|whoever|when|why|where|wherever|how|"
     r"however)\b",
     re.IGNORECASE,
 )
-OLD_WORDS: Final = {
-    "Surroundings": "Resources",
-    "RuntimeParts": "Resources",
-    "Judgement": "Verdict",
-    "Allowance": "ResourceBudget",
-    "Settled": "AlreadyDone",
-    "unsettled": "outcome_unknown",
-    "hopeless": "non-retryable",
-    "relive": "resume",
-    "Slot": "Permit",
-    "relived": "resumed",
-}
-"""Words that were given up, with the word for the same idea. Page and prose are held to it, too."""
 BESIDE: Final = [
     path for base in ("benchmarks", "scripts", "examples") for path in (ROOT / base).rglob("*.py")
 ]
+PAGE: Final = sorted((ROOT / "plugins/serve/src/delf_serve/page").glob("*.*"))
+TESTS: Final = [
+    path
+    for path in sorted((ROOT / "tests").rglob("*.py"))
+    if path.name not in {"vocabulary.py", "recall_schemas.py"}
+]
+"""The schemas of the recall test are public data sets, with the names of their authors."""
 
 
-def test_no_docstring_begins_with_a_question_word():
+def _listed(found: list[str], headline: str) -> str:
+    return "\n".join([headline, *found])
+
+
+def test_docstring_opening_is_no_question_word() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line} {text.strip().splitlines()[0]}"
         for path in (*SOURCES, *sorted(BESIDE))
         for line, text in docstrings(path)
         if OPENING.match(text.strip())
     ]
-    assert not found, "\n".join(["begin with a verb or a noun:", *found])
+    assert not found, _listed(found, "begin with a verb or a noun:")
 
 
-def test_no_word_that_was_given_up_is_in_code_or_pages():
+def test_docstring_opening_is_a_verb_or_a_noun() -> None:
     found = [
-        f"{path.relative_to(ROOT)}: {word} is {OLD_WORDS[word]} now"
-        for path in (*SOURCES, *PAGES)
-        for word in re.findall(rf"\b(?:{'|'.join(OLD_WORDS)})\b", path.read_text(encoding="utf-8"))
+        f"{path.relative_to(ROOT)}:{line} {text}"
+        for path in SOURCES
+        for line, text in weak_openings(ast.parse(path.read_text(encoding="utf-8")))
     ]
-    assert not found, "\n".join(found)
+    assert not found, _listed(found, "open functions with a verb, all else with a noun:")
+
+
+def test_names_hold_no_banned_word() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for path in (*SOURCES, *BESIDE, *TESTS)
+        for line, name in banned_names(path.read_text(encoding="utf-8"))
+    ]
+    assert not found, _listed(found, "see NAMES in tests/repo/vocabulary.py:")
+
+
+def test_prose_holds_no_banned_word() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line} {word}"
+        for path in (*SOURCES, *PAGES, *PAGE)
+        for line, word in banned_prose(path.read_text(encoding="utf-8", errors="replace"))
+    ]
+    assert not found, _listed(found, "see PROSE in tests/repo/vocabulary.py:")
+
+
+@pytest.mark.parametrize("word", [*NAMES, "TOLD", "_told", "is_told", "ToldError", "wasToldOf"])
+def test_banned_names_finds_every_form(word: str) -> None:
+    assert [*banned_names(f"{word} = 1")] == [(1, word)]
+
+
+@pytest.mark.parametrize(
+    "name", ["settled", "slots", "outlives", "untoldable", "retried", "goldtold"]
+)
+def test_banned_names_passes_other_words(name: str) -> None:
+    assert not [*banned_names(f"{name} = 'told'  # told")]
+
+
+@pytest.mark.parametrize("word", [word.removesuffix("d?") for word in PROSE])
+def test_banned_prose_finds_every_word(word: str) -> None:
+    assert [*banned_prose(f"A line.\nIt is {word.capitalize()}.")] == [(2, word.capitalize())]
+
+
+@pytest.mark.parametrize(
+    ("source", "is_weak"),
+    [
+        ('def f():\n    """The rows."""', True),
+        ('def f():\n    """Tell whether it runs."""', True),
+        ('def f():\n    """Return the rows."""', False),
+        ('def f():\n    """Those that ran."""', True),
+        ('@property\ndef f(self):\n    """The rows."""', False),
+        ('@property\ndef f(self):\n    """Those that ran."""', True),
+        ('class A:\n    """It runs."""', True),
+        ('class A:\n    """A runner."""', False),
+        ('@action\ndef f(self):\n    """The rows."""', False),
+        ('def __len__(self):\n    """The number."""', False),
+    ],
+)
+def test_weak_openings_are_judged_by_kind(source: str, is_weak: bool) -> None:
+    assert bool([*weak_openings(ast.parse(source))]) == is_weak
+
+
+def test_every_source_is_read() -> None:
+    assert set(modules()) <= {*SOURCES}
+    assert {Path(path).suffix for path in PAGE} >= {".js", ".html", ".css"}

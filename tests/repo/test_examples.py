@@ -93,6 +93,6 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout == PRINTS[name]
-    told = [line for line in result.stderr.splitlines() if "scripts run in the sand" not in line]
-    assert told == []
+    message = [line for line in result.stderr.splitlines() if "scripts run in the sand" not in line]
+    assert message == []
     assert list(tmp_path.iterdir()) == []

@@ -109,7 +109,7 @@ def test_every_text_is_looked_at() -> None:
     assert any("templates" in path.parts for path in seen)
 
 
-def test_what_delf_plugins_install_is_told_to_install_is_known() -> None:
+def test_what_delf_plugins_install_is_reported_to_install_is_known() -> None:
     unknown: list[str] = []
     for path in texts():
         for match in BY_DELF.finditer(path.read_text(encoding="utf-8")):
@@ -157,5 +157,5 @@ FROM_AN_INDEX = re.compile(r"(?:pip3?|uv|pipx)\s+(?:pip\s+|tool\s+)?install\s[^`
 
 def test_only_the_page_on_installing_says_how_pip_installs_what_no_index_has():
     pages = {path for path in texts() if FROM_AN_INDEX.search(path.read_text(encoding="utf-8"))}
-    told = {ROOT / "docs/index.md", ROOT / "core/src/delf/packages/namesake.py"}
-    assert {str(path.relative_to(ROOT)) for path in pages - told} == set()
+    allowed = {ROOT / "docs/index.md", ROOT / "core/src/delf/packages/namesake.py"}
+    assert {str(path.relative_to(ROOT)) for path in pages - allowed} == set()

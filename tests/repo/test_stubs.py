@@ -38,8 +38,8 @@ def test_an_action_that_reads_names_none_that_changes(spec: ConnectionSpec) -> N
     changing = [str(m["name"]) for m in methods if m["effect"] != "read"]
     for method in methods:
         if method["effect"] == "read":
-            told = json.dumps({key: value for key, value in method.items() if key != "name"})
-            named = [name for name in changing if re.search(rf"\b{name}\b", told)]
+            message = json.dumps({key: value for key, value in method.items() if key != "name"})
+            named = [name for name in changing if re.search(rf"\b{name}\b", message)]
             assert not named, f"{method['name']}: {named}"
 
 

@@ -13,5 +13,5 @@ from support.workspace import ROOT
 def test_an_answers_type_is_inferred():
     file = Path(__file__).with_name("typed_answers.py")
     command = [sys.executable, "-m", "pyright", str(file)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert told.returncode == 0, told.stdout
+    message = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert message.returncode == 0, message.stdout

@@ -38,10 +38,10 @@ def written(kind: str) -> list[Written]:
     """The scripts of a kind."""
     found = []
     for part in (FOLDER / f"{kind}.txt").read_text("utf-8").split("=== ")[1:]:
-        head, _, told = part.partition("\n---\n")
+        head, _, message = part.partition("\n---\n")
         name, _, code = head.partition("\n")
         script = Written(name, code)
-        for line in told.splitlines():
+        for line in message.splitlines():
             match line.split(" ", 1):
                 case ["!", change]:
                     script.changes.append(change)
@@ -92,23 +92,23 @@ def _problem(script: Written, agent: Agent, model: ScriptedModel, sandbox: str) 
     model.writes(script.code)
     office.CHANGES.clear()
     response = agent.run("do it")
-    said, changes = response.error or "", list(office.CHANGES)
+    message, changes = response.error or "", list(office.CHANGES)
     if sandbox == "monty" and script.other_in_monty:
         return ""
     if not response.status:
         if script.says:
-            missing = [words for words in script.says if words not in said]
+            missing = [words for words in script.says if words not in message]
             if changes != script.changes:
                 return f"changed {changes}"
-            return f"{missing} is not in {said!r}" if missing else ""
-        return "" if sandbox == "monty" and script.not_in_monty else f"failed: {said}"
+            return f"{missing} is not in {message!r}" if missing else ""
+        return "" if sandbox == "monty" and script.not_in_monty else f"failed: {message}"
     printed = response.text.splitlines()
     if script.is_sorted:
         printed, script.prints = sorted(printed), sorted(script.prints)
     if script.says:  # what a tool refused at last is answered in its words
-        told = printed[-1] if " was refused: " in printed[-1] else ""
-        is_told = all(words.removeprefix("ToolException: ") in told for words in script.says)
-        return "" if is_told and changes == script.changes else f"printed {printed}, {changes}"
+        message = printed[-1] if " was refused: " in printed[-1] else ""
+        is_emitted = all(words.removeprefix("ToolException: ") in message for words in script.says)
+        return "" if is_emitted and changes == script.changes else f"printed {printed}, {changes}"
     if printed != script.prints:
         return f"printed {printed}"
     if changes != script.changes:

@@ -179,7 +179,7 @@ class Target:
     """
 
     folder: Path
-    heard: list[Any]
+    received: list[Any]
 
 
 class Targets:
@@ -193,7 +193,7 @@ class Targets:
     def __init__(self, folder: Path, setenv: Callable[[str, str], object]) -> None:
         self._folder = folder
         self._servers: list[asyncio.AbstractServer] = []
-        self.heard: list[Any] = []
+        self.received: list[Any] = []
         (folder / "secret.txt").write_text(SECRETS[0], "utf-8")
         setenv("DELF_SECRET", SECRETS[1])
 
@@ -201,7 +201,7 @@ class Targets:
         self._servers = [
             await asyncio.start_unix_server(self._came, str(self._folder / "l.sock")),
         ]
-        return Target(self._folder, self.heard)
+        return Target(self._folder, self.received)
 
     async def __aexit__(self, *_: object) -> None:
         for server in self._servers:
@@ -209,7 +209,7 @@ class Targets:
             await server.wait_closed()
 
     async def _came(self, _reader: Any, writer: asyncio.StreamWriter) -> None:
-        self.heard.append("unix")
+        self.received.append("unix")
         writer.write(_LISTENED.encode())
         writer.close()
 
@@ -280,13 +280,13 @@ async def _run_escape(session: SandboxSession, entry: dict[str, Any], target: Ta
 def _judge(
     entry: dict[str, Any], host: NotingHost, env: Any, outcome: Outcome, target: Target
 ) -> str | None:
-    said = f"{host.text}\n{outcome}"
-    sent = f"{said}{env.sent}{env.calls}{host.files}"
+    words = f"{host.text}\n{outcome}"
+    sent = f"{words}{env.sent}{env.calls}{host.files}"
     left = [path.name for path in target.folder.glob(f"pwned_{entry['id']}*")]
     if left:
         return f"left {left}"
-    if target.heard:
-        return f"reached a socket of the host: {target.heard}"
+    if target.received:
+        return f"reached a socket of the host: {target.received}"
     leaked = [secret for secret in SECRETS if secret in sent]
     if leaked:
         return f"passed on {leaked}"

@@ -220,10 +220,10 @@ def _stripped(path: pathlib.Path) -> bytes:
 
 def _libraries(files: list[pathlib.Path]) -> list[str]:
     """The shared libraries that programs load, with the loader."""
-    said = subprocess.run(
+    message = subprocess.run(
         ["ldd", *map(str, files)], check=False, capture_output=True, text=True
     ).stdout
-    return sorted(set(_LIBRARY.findall(said)))
+    return sorted(set(_LIBRARY.findall(message)))
 
 
 def _add_pip(tree: _Tree) -> None:

@@ -123,9 +123,9 @@ def _parameters(made: Any, options: Any, imports: _Imports) -> Iterator[str]:
         yield f"{parameter.name}: {typed}{default}"
     if not has_star:
         yield "*"
-    for name, told in options.__annotations__.items():
-        home = told.__forward_module__ or options.__module__
-        yield f"{name}: {imports.annotation(told.__forward_arg__, home)} = ..."
+    for name, message in options.__annotations__.items():
+        home = message.__forward_module__ or options.__module__
+        yield f"{name}: {imports.annotation(message.__forward_arg__, home)} = ..."
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ class RealtimeServer(LiveServer):
     path = "/v1/realtime"
 
     async def talk(self, connection: ServerConnection) -> None:
-        heard: list[str] = []
+        received: list[str] = []
         session: dict[str, Any] = {"type": "realtime", "model": "gpt-realtime"}
 
         async def say(kind: str, **fields: Any) -> None:
@@ -155,16 +155,16 @@ class RealtimeServer(LiveServer):
             match event["type"]:
                 case "session.update":
                     session |= event["session"]
-                    heard.append(session.get("instructions", ""))
+                    received.append(session.get("instructions", ""))
                     await say("session.updated", session=session)
                 case "conversation.item.create":
                     item = {"id": self.id("item"), **event["item"]}
-                    heard.append(_heard(item))
+                    received.append(_receive(item))
                     await say("conversation.item.added", item=item)
                 case "response.create":
-                    await self._answer("\n".join(heard), heard, say)
+                    await self._answer("\n".join(received), received, say)
 
-    async def _answer(self, text: str, heard: list[str], say: Any) -> None:
+    async def _answer(self, text: str, received: list[str], say: Any) -> None:
         response = {"object": "realtime.response", "id": self.id("resp"), "status": "in_progress"}
         await say("response.created", response=response)
         items: list[dict[str, Any]] = []
@@ -176,10 +176,10 @@ class RealtimeServer(LiveServer):
             else:
                 item = await self._call(piece, item_id, where, say)
             items.append(item)
-            heard.append(_heard(item))
+            received.append(_receive(item))
             await say("response.output_item.done", item=item, **where)
-        said = sum(len(_heard(item)) for item in items) // 4
-        usage = {"input_tokens": len(text) // 4, "output_tokens": said}
+        words = sum(len(_receive(item)) for item in items) // 4
+        usage = {"input_tokens": len(text) // 4, "output_tokens": words}
         usage["total_tokens"] = sum(usage.values())
         done = {**response, "status": "completed", "output": items, "usage": usage}
         await say("response.done", response=done)
@@ -209,7 +209,7 @@ class RealtimeServer(LiveServer):
         return {**head, "status": "completed", "arguments": arguments}
 
 
-def _heard(item: dict[str, Any]) -> str:
+def _receive(item: dict[str, Any]) -> str:
     if item["type"] == "message":
         return "".join(part.get("text", "") for part in item["content"])
     return json.dumps({key: item[key] for key in ("name", "arguments", "output") if key in item})
@@ -243,7 +243,7 @@ class GeminiServer(LiveServer):
         self.resumed: list[str] = []
 
     async def talk(self, connection: ServerConnection) -> None:
-        heard: list[str] = []
+        received: list[str] = []
         answers = 0
 
         async def say(event: dict[str, Any]) -> None:
@@ -262,25 +262,25 @@ class GeminiServer(LiveServer):
                 handle = event["setup"].get("sessionResumption", {}).get("handle")
                 if handle is not None:
                     self.resumed.append(handle)
-                    heard = self._kept[handle]
+                    received = self._kept[handle]
                 else:
                     rules = event["setup"].get("systemInstruction", {"parts": []})
-                    heard.append(json.dumps(rules["parts"]))
+                    received.append(json.dumps(rules["parts"]))
                 await say({"setupComplete": {}})
                 continue
-            heard.append(json.dumps(event, ensure_ascii=False))
-            await self._answer(heard, say)
+            received.append(json.dumps(event, ensure_ascii=False))
+            await self._answer(received, say)
             answers += 1
             if self._resumable:
                 name = self.id("handle")
-                self._kept[name] = heard
+                self._kept[name] = received
                 update = {"newHandle": name, "resumable": True}
                 await say({"sessionResumptionUpdate": update})
             if answers == self._farewell:
                 await say({"goAway": {"timeLeft": "10s"}})
 
-    async def _answer(self, heard: list[str], say: Any) -> None:
-        text = "\n".join(heard)
+    async def _answer(self, received: list[str], say: Any) -> None:
+        text = "\n".join(received)
         pieces = self._answers(text)
         calls: list[dict[str, Any]] = []
         for piece in pieces:
@@ -290,9 +290,9 @@ class GeminiServer(LiveServer):
                     await say({"serverContent": {"modelTurn": {"parts": parts}}})
             else:
                 calls.append({"id": self.id("call"), "name": piece[0], "args": piece[1]})
-        heard.append(json.dumps(pieces))
-        said = len(heard[-1]) // 4
-        usage = {"promptTokenCount": len(text) // 4, "responseTokenCount": said}
+        received.append(json.dumps(pieces))
+        words = len(received[-1]) // 4
+        usage = {"promptTokenCount": len(text) // 4, "responseTokenCount": words}
         usage["totalTokenCount"] = sum(usage.values())
         if calls:
             await say({"toolCall": {"functionCalls": calls}, "usageMetadata": usage})

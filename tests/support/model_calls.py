@@ -35,7 +35,7 @@ def events(*calls):
     return "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces) + "data: [DONE]\n\n"
 
 
-def said(*texts):
+def words(*texts):
     """A streamed answer with these pieces of text."""
     pieces = [{"choices": [{"delta": {"content": text}}]} for text in texts]
     pieces.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
@@ -242,7 +242,7 @@ class ModelCalls:
                 return Reply(status=400, error="stream must be set otherwise")
             if streams == "always":
                 headers = {"Content-Type": "text/event-stream"}
-                return Reply(body=said("a ", "b").encode(), headers=headers)
+                return Reply(body=words("a ", "b").encode(), headers=headers)
             message = {"role": "assistant", "content": "a b"}
             choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
             return Reply(body=json.dumps({"choices": choices}).encode())

@@ -59,7 +59,7 @@ class ModelFailures:
         ],
         ids=lambda reply: reply.drop or str(reply.status),
     )
-    async def test_what_may_pass_is_tried_again(self, bad, call, openai_server, make_model, pauses):
+    async def test_what_may_pass_is_retried(self, bad, call, openai_server, make_model, pauses):
         server = openai_server([bad, bad, "fine"])
         reply = await call(make_model(base_url=server.base_url))
         assert reply.text == "fine"
@@ -75,9 +75,7 @@ class ModelFailures:
         assert pauses.seconds == []
 
     @pytest.mark.parametrize("provider", ["anthropic", "google"])
-    async def test_other_protocols_are_tried_again_too(
-        self, provider, call, openai_server, make_model
-    ):
+    async def test_other_protocols_are_retried_too(self, provider, call, openai_server, make_model):
         bad = [Reply(status=503), Reply(status=429, headers={"Retry-After": "0"})]
         server = openai_server([*bad, "fine", Reply(status=401)])
         names = {"anthropic": "claude-sonnet-4-5", "google": "gemini-2.5-flash"}
@@ -126,7 +124,7 @@ class ModelFailures:
         assert pauses.seconds == []
 
     @pytest.mark.parametrize(
-        ("status", "said", "code"),
+        ("status", "words", "code"),
         [
             (429, "Quota exceeded, please check your plan and billing.", "insufficient_quota"),
             (402, "Insufficient Balance", "invalid_request_error"),
@@ -134,9 +132,9 @@ class ModelFailures:
         ],
     )
     async def test_no_credit_left_is_not_a_rate_limit(
-        self, status, said, code, openai_server, make_model, pauses
+        self, status, words, code, openai_server, make_model, pauses
     ):
-        server = openai_server([Reply(status=status, error=said, error_code=code)])
+        server = openai_server([Reply(status=status, error=words, error_code=code)])
         with pytest.raises(LLMExecutionError) as caught:
             await make_model(base_url=server.base_url).complete(ask())
         assert f"has no credit left ({status}): " in caught.value.message
@@ -145,8 +143,8 @@ class ModelFailures:
         assert pauses.seconds == []
 
     async def test_a_quota_that_comes_back_is_waited_for(self, openai_server, make_model, pauses):
-        said = "You exceeded your current quota, please check your plan and billing details."
-        server = openai_server([Reply(status=429, error=said, headers={"Retry-After": "3"}), "ok"])
+        words = "You exceeded your current quota, please check your plan and billing details."
+        server = openai_server([Reply(status=429, error=words, headers={"Retry-After": "3"}), "ok"])
         assert (await make_model(base_url=server.base_url).complete(ask())).text == "ok"
         assert pauses.seconds == [3.0]
 
@@ -178,9 +176,9 @@ class ModelFailures:
         assert "name" in error.hint
 
     async def test_a_prompt_that_is_too_long(self, call, openai_server, make_model, pauses):
-        said = "This model's maximum context length is 8192 tokens. However, you requested 9000."
+        words = "This model's maximum context length is 8192 tokens. However, you requested 9000."
         server = openai_server(
-            [Reply(status=400, error=said, error_code="context_length_exceeded")]
+            [Reply(status=400, error=words, error_code="context_length_exceeded")]
         )
         error = await failure(call, make_model(base_url=server.base_url))
         assert "too long" in error.message
@@ -248,8 +246,8 @@ class ModelFailures:
     async def test_nothing_shows_a_secret(self, call, openai_server, make_model, caplog, capfd):
         caplog.set_level(logging.DEBUG)
         secrets = ["k3y-0123456789", "t0ken-abcdef", "sk-looks-like-a-key-1"]
-        said = f"you sent {' and '.join(secrets)}\nBearer {secrets[0]}"
-        replies = [Reply(status=status, error=said) for status in (500, 401, 404, 400, 418)]
+        words = f"you sent {' and '.join(secrets)}\nBearer {secrets[0]}"
+        replies = [Reply(status=status, error=words) for status in (500, 401, 404, 400, 418)]
         server = openai_server(replies)
         retry = RetryPolicy(retries=0)
         url = server.base_url.replace("http://", "http://me:passw0rd@")

@@ -128,9 +128,9 @@ def untimed(writes: Sequence[str]) -> list[str]:
 
 def replayed(model: ScriptedModel, events: Sequence[ev.Event]) -> None:
     """Let the model know only what it has not said in these events."""
-    said = sum(isinstance(e, ev.ModelReplied) for e in events)
+    message = sum(isinstance(e, ev.ModelReplied) for e in events)
     model.replies.clear()
-    model.writes(*[FIRST, SECOND][said:])
+    model.writes(*[FIRST, SECOND][message:])
 
 
 async def recorded(bench: Bench, agent: Agent) -> Sequence[ev.Event]:

@@ -73,7 +73,7 @@ class NotingHost:
         """Note when the script got its answers."""
         self.turns += turns
 
-    def gave_up(self, call_id: int) -> None:
+    def abandon(self, call_id: int) -> None:
         """Of no interest."""
 
     def wrote_file(self, name: str, data: bytes) -> None:

@@ -102,8 +102,8 @@ def optional_members(kind: str) -> str:
             if name not in own:
                 member = f"`{_signature(name, declared)}`".replace("|", "\\|")
                 first = (inspect.getdoc(declared) or "").partition("\n\n")[0]
-                said = " ".join(re.sub(r":\w+:`~?([^`]*)`", r"`\1`", first).split())
-                lines.append(f"| `{protocol.__name__}` | {member} | {said.replace('``', '`')} |")
+                message = " ".join(re.sub(r":\w+:`~?([^`]*)`", r"`\1`", first).split())
+                lines.append(f"| `{protocol.__name__}` | {member} | {message.replace('``', '`')} |")
     return "\n".join(lines) + "\n"
 
 
@@ -117,8 +117,8 @@ def described_fields(of: type) -> str:
     types = {field.name: str(field.type) for field in fields(of)}
     lines = [f"| field of `{of.__name__}` | is | meaning |", "|---|---|---|"]
     given = (inspect.getdoc(of) or "").partition("Args:\n")[2]
-    for name, said in re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", given, re.MULTILINE):
-        words = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", " ".join(said.split())).replace("``", "`")
+    for name, message in re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", given, re.MULTILINE):
+        words = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", " ".join(message.split())).replace("``", "`")
         kind = types.pop(name).replace("|", "\\|")
         lines.append(f"| `{name}` | `{kind}` | {words} |")
     if types:

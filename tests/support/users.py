@@ -256,7 +256,7 @@ class CarelessStrategy:
             answer = await host.call(called, {"name": name})
             assert isinstance(answer, Returned), answer
             host.say(str(answer.value))
-        return host.said
+        return host.output
 
 
 SCRIPT = """

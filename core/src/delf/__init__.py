@@ -135,7 +135,7 @@ def _warn_of_namesake() -> None:
     if namesake.is_beside(__file__):
         import warnings
 
-        warnings.warn(f"{namesake.TOLD}: {namesake.MENDED_BY}", stacklevel=3)
+        warnings.warn(f"{namesake.WARNING}: {namesake.MENDED_BY}", stacklevel=3)
 
 
 _warn_of_namesake()

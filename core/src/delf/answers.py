@@ -1,7 +1,7 @@
-"""Read a model's answer: reasoning is taken apart from the text, and a cut answer is noticed.
+"""Read a model's answer: split off its reasoning and detect truncation.
 
-Many models think aloud in the same text in which they answer, each family between marks of its
-own. What stands there is a draft: nobody runs it, and nobody takes it for an answer.
+Many models think aloud in the text of the answer, each family between marks of its own. Reasoning
+is a draft: it is neither run nor taken for the answer.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ _SHOWN: Final = 600
 
 
 def taken_apart(text: str) -> tuple[str, str, bool]:
-    """The reasoning in an answer's text, what is said beside it, and whether the reasoning ends.
+    """Split an answer into its reasoning and its text; report whether the reasoning ends.
 
-    Reasoning stands at the beginning, or, where a server has swallowed its first mark, all the way
-    to the last one. Elsewhere such marks are words like others.
+    Reasoning stands at the beginning or, where a server has swallowed its opening mark, before the
+    last closing mark. Marks elsewhere are ordinary text.
 
     Args:
         text: The whole answer.
@@ -114,7 +114,7 @@ class Opening(NamedTuple):
 
 
 def reasoning_in(text: str) -> Opening | None:
-    """The mark that a text starts with, if it begins with reasoning."""
+    """Return the mark that a text starts with, if it begins with reasoning."""
     start = len(text) - len(text.lstrip())
     if not _ANY_OPENING.match(text, start):
         return None
@@ -127,7 +127,7 @@ def reasoning_in(text: str) -> Opening | None:
 
 
 def may_be_reasoning(text: str) -> bool:
-    """Tell whether a text that is still coming may begin with such a mark."""
+    """Return whether a text that is still coming may begin with such a mark."""
     begun = text.lstrip()
     if begun and begun[0] not in "<[◁":
         return False
@@ -136,7 +136,7 @@ def may_be_reasoning(text: str) -> bool:
 
 
 def _unopened(text: str) -> tuple[int, int] | None:
-    """The last mark that ends reasoning whose beginning is not there."""
+    """Return the last closing mark of reasoning that has no opening mark."""
     last: tuple[int, int] | None = None
     for found in _CLOSING.finditer(text):
         alone = text[: found.start()].endswith("\n") or not text[: found.start()].strip()
@@ -150,23 +150,23 @@ def _unopened(text: str) -> tuple[int, int] | None:
 
 
 def _in_block(text: str, place: int) -> bool:
-    """Tell whether a place is between the fences of a block that goes on behind it."""
+    """Return whether a place is between the fences of a block that goes on behind it."""
     before = sum(line.lstrip().startswith("```") for line in text[:place].split("\n"))
     after = sum(line.lstrip().startswith("```") for line in text[place:].split("\n"))
     return before % 2 == 1 and after % 2 == 1
 
 
 def _channels(text: str) -> tuple[str, str, bool]:
-    """The same for answers in the harmony format, whose parts are in channels."""
-    thoughts, said, called = [text[: _first(text)].strip()], list[str](), list[str]()
+    """Split an answer in the harmony format, whose parts are in channels."""
+    thoughts, messages, called = [text[: _first(text)].strip()], list[str](), list[str]()
     for part in _HARMONY.finditer(text):
         if part["channel"] == "final":
-            said.append(part["body"])
+            messages.append(part["body"])
         elif "to=" in part["from"] + part["to"]:
             called.append(part["body"])
         else:
             thoughts.append(part["body"].strip())
-    spoken = "".join(said).strip() or "\n".join(called).strip()
+    spoken = "".join(messages).strip() or "\n".join(called).strip()
     return "\n\n".join(filter(None, thoughts)), spoken, bool(spoken)
 
 
@@ -176,7 +176,7 @@ def _first(text: str) -> int:
 
 
 def _plain(text: str) -> str:
-    """The text without the marks that servers should have taken off its ends."""
+    """Return the text without the marks that servers should have taken off its ends."""
     while (tail := _TAIL.search(text.rstrip()[-_LONGEST_MARK:])) is not None:
         text = text.rstrip()[: -len(tail.group())]
     head = _HEAD.match(text)
@@ -184,25 +184,25 @@ def _plain(text: str) -> str:
 
 
 def spoken(reply: ModelReply) -> ModelReply:
-    """A reply whose text is what was said, and whose reasoning stands apart.
+    """Return a reply with its reasoning split off from its text.
 
-    One whose reasoning never ends has broken off.
+    Reasoning that never ends makes the reply truncated.
     """
-    thoughts, said, ended = taken_apart(reply.text)
-    if said == reply.text and not thoughts:
+    thoughts, messages, ended = taken_apart(reply.text)
+    if messages == reply.text and not thoughts:
         return reply
     reasoning = "\n\n".join(filter(None, (reply.reasoning, thoughts)))
     reason = reply.finish_reason
     if not ended and reply.broken_by is None and not reply.calls:
         reason = "cut"
-    return replace(reply, text=said, reasoning=reasoning, finish_reason=reason)
+    return replace(reply, text=messages, reasoning=reasoning, finish_reason=reason)
 
 
 # -- answers that are not whole ------------------------------------------------------------
 
 
 def asked_on(*, anew: bool) -> str:
-    """Word the request to a model whose answer reached the limit of its length.
+    """Build the request that asks a model to continue a truncated answer.
 
     Args:
         anew: Whether it begins from the beginning, as a call has to.
@@ -211,17 +211,17 @@ def asked_on(*, anew: bool) -> str:
 
 
 def joined(first: str, second: str) -> str | None:
-    """An answer that broke off, with the one that was to go on with it.
+    """Join a truncated answer and its continuation.
 
-    A model may go on within the line or begin the line again. What has a fence of its own, or
-    begins as the first did, is the whole again.
+    A model may continue within the line or begin the line again. A continuation that has a fence of
+    its own, or begins as the first answer did, replaces the first answer.
 
     Args:
         first: The answer that broke off.
         second: The next one.
 
     Returns:
-        The whole; None where it cannot be told how the two belong together.
+        The whole; None if it is unclear how the two belong together.
     """
     if not first.strip():
         return second
@@ -276,17 +276,17 @@ _WHY: Final[dict[BrokenBy, tuple[str, str]]] = {
 
 
 def broken_off(reply: ModelReply) -> LLMExecutionError:
-    """The error of an answer that is not whole, with what was said."""
+    """Return the error for a truncated answer, with an excerpt of its text."""
     why, hint = _WHY[reply.broken_by or "break"]
     limit = f" ({reply.max_tokens:,} tokens)" if reply.max_tokens else ""
     limit = limit if reply.broken_by == "length" else ""
-    said = quoted(reply.text or reply.reasoning)
-    return LLMExecutionError(f"{why}{limit}; {said}", hint=hint)
+    excerpt = quoted(reply.text or reply.reasoning)
+    return LLMExecutionError(f"{why}{limit}; {excerpt}", hint=hint)
 
 
-def quoted(said: str) -> str:
+def quoted(text: str) -> str:
     """Quote a model's words for an error: nothing of them is lost."""
-    said = " ".join(said.split())
-    if len(said) > _SHOWN:
-        said = f"{said[: _SHOWN // 2]} … {said[-_SHOWN // 2 :]}"
-    return f"it said: {said}" if said else "it said nothing"
+    text = " ".join(text.split())
+    if len(text) > _SHOWN:
+        text = f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
+    return f"its answer: {text}" if text else "its answer is empty"

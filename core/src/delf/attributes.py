@@ -17,9 +17,9 @@ V = TypeVar("V")
 class FixedAttributes:
     """Base class whose public attributes cannot be set once the object has them.
 
-    An object reads most of its options when it is made. A later assignment would change what a
-    program sees and not what happens, so it raises. So does one to an attribute that does not
-    exist, unless a method of the object itself makes it. A property with a setter can be set.
+    An object reads most of its options when it is made: a later assignment would have no effect, so
+    it raises. Assigning an attribute that does not exist raises, too, unless a method of the object
+    itself makes the attribute. A property with a setter can be set.
     """
 
     _options: ClassVar[frozenset[str]] = frozenset()

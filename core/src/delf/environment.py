@@ -36,25 +36,25 @@ _ENDLESS: Final = re.compile(r"[^\S\r\n]{256}")
 
 
 class SourcedText(str):
-    """A text that knows who gave it.
+    """A text with the source that gave it.
 
     Args:
         text: The text.
-        source: Who gave it.
+        source: The file or variable that gave the text.
     """
 
     __slots__ = ("source",)
     source: Source
 
     def __new__(cls, text: str, source: Source = "project") -> Self:
-        """A text like any other, with one attribute more."""
+        """Make a text with its source as an attribute."""
         made = super().__new__(cls, text)
         made.source = source
         return made
 
 
 class FileText(SourcedText):
-    """A text of ``delf.toml`` that knows where its file is, for paths that are relative to it.
+    """A text of ``delf.toml`` with the place of its file, for relative paths.
 
     Args:
         text: The text, with its references looked up.
@@ -94,7 +94,7 @@ _current: ContextVar[_Place | None] = ContextVar("delf_environ", default=None)
 
 
 def beside(folder: Path, path: str) -> str:
-    """A path as it counts from a folder; ``~`` is the user's home.
+    """Resolve a path relative to a folder; ``~`` is the user's home.
 
     Args:
         folder: From where a relative path counts.
@@ -111,7 +111,7 @@ class EnvFile:
     Args:
         path: The file.
         written: Its assignments in their order, nothing looked up.
-        warnings: One for each line that is no assignment.
+        warnings: A warning for each line that is no assignment.
     """
 
     path: Path
@@ -120,7 +120,7 @@ class EnvFile:
 
     @classmethod
     def read(cls, path: Path, within: Path | None = None) -> Self:
-        """A file; one that does not exist is empty.
+        """Read a file; a missing file is empty.
 
         Args:
             path: The file.
@@ -151,17 +151,17 @@ class EnvFile:
 
     @property
     def says(self) -> dict[str, str]:
-        """Return its variables, for a reader that trusts it."""
+        """Return the file's variables for a reader that trusts the file."""
         found: dict[str, str] = {}
         for name, value in self.written:
             found[name] = f"{found[name]}\0{value}" if name in found else value
         return found
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Its variables.
+        """Return its variables.
 
         Args:
-            environ: What ``${NAME}`` in a value may refer to, besides lines above it.
+            environ: The variables that ``${NAME}`` in a value may refer to, besides lines above.
         """
         if not self.written:
             return {}
@@ -176,10 +176,10 @@ class EnvFile:
 
 
 def current_environ() -> Mapping[str, str]:
-    """The environment that settings are read from.
+    """Return the environment that settings are read from.
 
-    Inside :func:`using_environ` the one given there, else the process's own over the
-    ``.env`` of the working directory, where that is trusted, over the kept keys.
+    Inside :func:`using_environ` it is the given environment; else the process's own over the
+    ``.env`` of the working directory, if trusted, over the kept keys.
     """
     place = _current.get()
     if place is not None:
@@ -188,7 +188,7 @@ def current_environ() -> Mapping[str, str]:
 
 
 def current_folder() -> Path:
-    """The folder of the project that settings are made for, or of the working directory."""
+    """Return the folder of the project that settings are made for, or of the working directory."""
     place = _current.get()
     if place is not None and place.folder is not None:
         return place.folder
@@ -219,9 +219,9 @@ def _of_env_file() -> dict[str, str]:
 
 
 def apart(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in a context that holds this environment, and nothing else of the caller's.
+    """Call a function in a context that holds this environment and no other ContextVar.
 
-    Whatever the function makes may serve others, who must not see the caller's ContextVars.
+    The objects that the function makes may serve others, who must not see the caller's ContextVars.
     """
     context = Context()
     context.run(_current.set, _current.get())
@@ -230,7 +230,7 @@ def apart(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
 @cache
 def _warn(text: str) -> None:
-    """Say it once in a process."""
+    """Log a warning once in a process."""
     _log.warning("%s", text)
 
 
@@ -243,7 +243,7 @@ def using_environ(
     Args:
         environ: All variables; neither the process's own nor ``.env`` are looked at.
         folder: The project's folder; that of the working directory when omitted.
-        trust: Whose word counts that it is trusted; as remembered when omitted.
+        trust: The trust decisions to use; the remembered ones when omitted.
     """
     token = _current.set(_Place(environ, folder, trust))
     try:

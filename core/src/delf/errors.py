@@ -1,9 +1,9 @@
 """Every error that delf raises, in one tree; ``docs/errors.md`` lists all with their codes.
 
-Packages add errors of their own to it, such as those of a service.
+Packages add errors of their own to the tree, such as the errors of a service.
 
-An error carries data and never logs or draws. ``code`` is stable, ``hint`` says what to do
-next, ``for_model()`` is the text that a model may read. No message holds a secret.
+An error carries data and never logs or draws. ``code`` is stable, ``hint`` says what to do next,
+``for_model()`` is the text that a model may read. No message holds a secret.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class DelfError(Exception):
     """The root of the tree.
 
     Args:
-        message: What was wrong, and where.
-        hint: What to do about it; the class's own hint when omitted.
+        message: What went wrong, and where.
+        hint: What to do next; the class's own hint when omitted.
         can_retry: Whether another script could do better; the class's own answer when omitted. A
             service that cannot be reached, or a right that is missing, is so for every script:
             then a task fails at once, and the model is not asked again.
@@ -52,17 +52,17 @@ class DelfError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild the error from its state, without ``__init__``, whose arguments differ by class.
 
-        So every error can be pickled and copied: a process pool sends it to its parent, which
-        would wait forever for an error that cannot be made there.
+        Every error can thus be pickled and copied. A process pool sends errors to its parent, and
+        the parent would wait forever for an error that cannot be unpickled.
         """
         return _rebuilt, (type(self), self.args), self.__dict__
 
     def for_model(self) -> str:
-        """The error as a model may read it: the message, without codes or user hints."""
+        """Return the text that a model may read: the message, without codes or user hints."""
         return self.message
 
     def describe(self) -> str:
-        """The error in one line for people: code, message and hint."""
+        """Return the error in one line for people: code, message and hint."""
         text = f"{self.code}: {self.message}"
         return f"{text} (hint: {self.hint})" if self.hint else text
 
@@ -73,7 +73,7 @@ def _rebuilt(kind: type[DelfError], arguments: tuple[Any, ...]) -> DelfError:
 
 
 class ConfigurationError(DelfError):
-    """Something that the user set cannot be used: a file, a variable, a flag, an argument."""
+    """A file, variable, flag or argument that the user set cannot be used."""
 
     code = "ERR-CONFIG-001"
     default_can_retry = False
@@ -91,7 +91,7 @@ class UnknownKeywordError(ConfigurationError, TypeError):
         Args:
             method: The method's name.
             given: The keywords.
-            known: Those that it has.
+            known: The keywords that are accepted.
 
         Raises:
             UnknownKeywordError: For the first that it does not have.
@@ -133,7 +133,7 @@ class EnvironmentKeyError(ConfigurationError):
 
 
 def key_hint(variable: str) -> str:
-    """Return what to do where a variable is missing."""
+    """Return the hint for a missing variable."""
     return f"export {variable}=…"
 
 
@@ -173,18 +173,18 @@ class JournalUnavailableError(ConfigurationError):
     """The journal cannot be written, so that no task can begin."""
 
     chosen = False
-    """True if somebody said where it is, so that there is no going on without it."""
+    """True if the user chose this journal, so that delf must not continue without a journal."""
 
     code = "ERR-JOURNAL-004"
     default_hint = 'journal = "none" keeps nothing'
 
 
 class FolderNotTrustedError(ConfigurationError):
-    """A folder has files that decide what delf does, and the person has not trusted them.
+    """A folder has files that decide what delf does, and the user has not trusted them.
 
     Args:
         folder: The folder's real path.
-        files: The files, or those that changed since the folder was trusted.
+        files: The files, or the files that changed since the folder was trusted.
         changed: Whether the folder was trusted before.
     """
 
@@ -205,7 +205,7 @@ class FolderNotTrustedError(ConfigurationError):
 
 
 class KeyAddressError(ConfigurationError):
-    """A key would go to an address that somebody else gave."""
+    """A key would be sent to an address from an untrusted source."""
 
     code = "ERR-TRUST-002"
 
@@ -231,16 +231,16 @@ class ToolExecutionError(DelfError):
 
 
 class ToolException(ToolExecutionError):  # noqa: N818 - the reference's name
-    """Raised by a tool's author: its message is meant for the script and the model."""
+    """A failure raised by a tool's author, with a message for the script and the model."""
 
     code = "ERR-TOOL-004"
 
 
 class OutcomeUnknownError(ToolExecutionError):
-    """A change was sent and its answer was lost: it may have been done, or not.
+    """A change was sent and its answer was lost: the change may or may not have been made.
 
-    A tool raises it where it cannot find that out, and must not do it twice. The same call again
-    in the task is asked about, also where the action needs no approval.
+    Raise this error in a tool that cannot find out and must not make the change twice. A repeated
+    call in the same task then needs approval, even if the action needs none.
     """
 
     code = "ERR-TOOL-006"
@@ -262,7 +262,7 @@ class LLMExecutionError(DelfError):
     """A call to a language model failed for good.
 
     Args:
-        message: What the provider said, without credentials.
+        message: The provider's message, without credentials.
         provider: The provider's name, as ``acme``.
         status: The HTTP status, where there was one.
     """
@@ -313,7 +313,7 @@ class SandboxLimitError(SandboxExecutionError):
     """A script went over one of its limits.
 
     Args:
-        message: Which limit, and what it was.
+        message: The limit, and the value that exceeded it.
         limit: The limit's name: ``cpu``, ``memory``, ``output``, ``file``, ``processes``.
     """
 
@@ -325,7 +325,7 @@ class SandboxLimitError(SandboxExecutionError):
 
 
 class ApprovalRejectedError(DelfError):
-    """A person, or the policy, said no to an action."""
+    """A person or the policy rejected an action."""
 
     code = "ERR-APPROVAL-001"
     default_hint = (
@@ -335,7 +335,7 @@ class ApprovalRejectedError(DelfError):
 
 
 class UnknownRequestError(DelfError):
-    """No request for approval with this id waits, or it does not wait any more."""
+    """No request for approval with this id is pending."""
 
     code = "ERR-APPROVAL-002"
     default_hint = "get_pending_approvals() lists the requests that wait"
@@ -354,13 +354,13 @@ class MemoryRetrievalError(DelfError):
 
 
 class BudgetExceededError(DelfError):
-    """The agent's budget is used up, or the next call would pass it; nothing more was spent.
+    """The budget is exhausted, or the next call would exceed it; no more money was used.
 
     Args:
         message: The figures, for people.
         limit_usd: The budget.
-        spent_usd: What was spent of it.
-        expected_usd: What the call that was not made would have cost, where that is known.
+        cost_usd: The cost so far.
+        expected_usd: The expected cost of the call that was not made, if known.
     """
 
     code = "AGT-006"
@@ -375,13 +375,13 @@ class BudgetExceededError(DelfError):
         message: str,
         *,
         limit_usd: float | None = None,
-        spent_usd: float = 0.0,
+        cost_usd: float = 0.0,
         expected_usd: float | None = None,
         hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.limit_usd = limit_usd
-        self.spent_usd = spent_usd
+        self.cost_usd = cost_usd
         self.expected_usd = expected_usd
 
 
@@ -402,7 +402,7 @@ class UnknownTaskError(DelfError):
 
 
 class AgentStateError(DelfError):
-    """The agent cannot do this now: it was stopped, or the call would block its own loop."""
+    """The agent is stopped, or the call would block the agent's own event loop."""
 
     code = "ERR-AGENT-004"
 
@@ -416,19 +416,19 @@ class TaskStoppedError(DelfError):
 
 
 class TaskLeftError(DelfError):
-    """A task stops that is not over: it has no end in the journal, and can be resumed."""
+    """A task stops unfinished: the journal has no end of the task, which can be resumed."""
 
     code = "ERR-AGENT-006"
 
 
 class ReplayMismatch(TaskLeftError):  # noqa: N818 - a finding, not a fault
-    """A resumed task does something else than its journal says."""
+    """A resumed task differs from its journal."""
 
     code = "ERR-REPLAY-001"
 
 
 class UndecidedCallError(TaskLeftError):
-    """A call was begun, its end is not recorded, and nobody could say what happened to it."""
+    """An interrupted call has an unknown outcome, and nobody could decide about the call."""
 
     code = "ERR-APPROVAL-003"
     default_hint = (
@@ -461,10 +461,10 @@ _MEANT: Final = {
 
 
 def check_one_of(what: str, value: object, allowed: Iterable[str]) -> None:
-    """Refuse a word that is none of those allowed.
+    """Raise for a value that is not one of the allowed words.
 
     Args:
-        what: What has the value, for the message.
+        what: The name of the value, for the message.
         value: The value.
         allowed: The words.
 
@@ -481,7 +481,7 @@ def check_above_zero(what: str, value: object) -> None:
     """Refuse a number of seconds or a sum that is not above zero.
 
     Args:
-        what: What has the value, for the message.
+        what: The name of the value, for the message.
         value: The value.
 
     Raises:
@@ -492,10 +492,10 @@ def check_above_zero(what: str, value: object) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A suggestion for a mistyped name, ready to append to a message.
+    """Return a suggestion for a mistyped name, ready to append to a message.
 
     Args:
-        name: What the user wrote.
+        name: The name that the user wrote.
         known: The names that exist.
 
     Returns:

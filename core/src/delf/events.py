@@ -1,8 +1,8 @@
-"""Events of a task, as a closed union of frozen records, whose values are frozen, too.
+"""Events of a task, as a closed union of frozen records with frozen values.
 
-Events are appended to a journal before anyone acts on them; traces, snapshots, costs and
-pending approvals are folds over them. ``encode`` and ``decode`` give the stable form:
-``{"type": …, "v": VERSION, "task_id": …, "seq": …, "at": …, "data": {…}}``.
+Events are appended to a journal before anyone acts on them; traces, snapshots, costs and pending
+approvals are folds over them. ``encode`` and ``decode`` give the stable form: ``{"type": …, "v":
+VERSION, "task_id": …, "seq": …, "at": …, "data": {…}}``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
 ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
 ANSWER: Final = "answer"
 """The call with which a script gives the answer of a task that wants data."""
-Cancellation = Literal["given_up", "cut_off", "never_made"]
+Cancellation = Literal["abandoned", "cut_off", "not_started"]
 """The reason of a cancelled call: dropped by its script, a dead sandbox, or not made yet."""
 
 Remember = Literal["no", "task", "until_revoked"]
@@ -37,7 +37,7 @@ Fit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """A check of arguments: returns them as they would be used, or refuses them."""
 DecisionKind = Literal["approved", "edited", "rejected", "expired", "already_done"]
 DecisionSource = Literal[
-    "person", "policy", "nobody", "timeout", "given_up", "sandbox_died", "changed"
+    "person", "policy", "nobody", "timeout", "abandoned", "sandbox_died", "changed"
 ]
 
 
@@ -65,7 +65,7 @@ class _Event:
 
 
 ASKED_FROM: Final = "asked_from"
-"""The key of a task's setup with the address from which it was asked for over a network."""
+"""The key of a task's setup with the network address that submitted the task."""
 
 
 def _folder_of(setup: Mapping[str, Any]) -> str | None:
@@ -75,13 +75,13 @@ def _folder_of(setup: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueued(_Event):
-    """A task was submitted for the background; :class:`TaskStarted` says that work on it begins.
+    """A task was submitted for the background; :class:`TaskStarted` marks the start of work.
 
-    What it needs is here, so that another process can work on it. ``timeout`` is in seconds.
-    ``queue`` is where runners look for it; None for one that this process works on. Tasks of a
-    lower ``priority`` come first, from the Unix time ``not_before`` on. ``key`` is on whose behalf
-    it is done: limits of a key hold for all tasks of it. ``retries`` is how often it is tried again
-    where a service was away, first after ``retry_after`` seconds; None is as its queue has it.
+    The event holds everything that another process needs to work on the task. ``timeout`` is in
+    seconds. ``queue`` is where runners look for the task; None if this process works on the task.
+    Tasks of a lower ``priority`` come first, from the Unix time ``not_before`` on. ``key`` is the
+    owner, whose limits hold for all tasks of the owner. ``retries`` is the number of attempts after
+    an outage, the first after ``retry_after`` seconds; None uses the queue's setting.
     """
 
     task: str
@@ -89,7 +89,7 @@ class TaskQueued(_Event):
     timeout: float | None = None
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     conversation: str | None = None
-    attended: bool = False
+    interactive: bool = False
     queue: str | None = None
     key: str | None = None
     priority: int = 0
@@ -107,13 +107,12 @@ class TaskQueued(_Event):
 class TaskStarted(_Event):
     """A task was accepted. ``origin`` names the agent.
 
-    ``seed`` is what its scripts draw chance from; ``setup`` is what the program that runs it
-    needs to set up the same agent again. ``conversation`` is the one that it continues.
-    ``attended``: whoever ordered it waits for it; else its requests wait for an answer.
-    ``parent`` is the task of which it is a child, and ``worker`` the name of who does that.
-    ``zone`` is the time zone in which it began, as a rule of POSIX, and ``zone_name`` its name
-    where it has one: a resumed task keeps them. ``key`` is on whose behalf it is done; None for
-    the local user's.
+    ``seed`` is the source of the scripts' random numbers; ``setup`` is what a program needs to set
+    up the same agent again. ``conversation`` is the conversation that the task continues.
+    ``interactive`` is true if the submitter waits for the task; otherwise its requests wait for an
+    answer. ``parent`` is the parent of a child task, and ``worker`` the name of the worker that
+    does the task. ``zone`` is the time zone at the start as a POSIX rule, and ``zone_name`` the
+    zone's name if known: a resumed task keeps both. ``key`` is the owner; None for the local user.
     """
 
     task: str
@@ -121,7 +120,7 @@ class TaskStarted(_Event):
     seed: str = ""
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     conversation: str | None = None
-    attended: bool = True
+    interactive: bool = True
     parent: str | None = None
     worker: str | None = None
     zone: str = ""
@@ -136,11 +135,10 @@ class TaskStarted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResumed(_Event):
-    """A task goes on whose process was gone, or that had ended at its timeout or budget.
+    """A task continues whose process was gone, or that had ended at its timeout or budget.
 
-    What came before is not repeated; a :class:`TaskFinished` before is no end of the task any more.
-
-    ``setup`` and ``parent`` are those with which it began.
+    Earlier steps are not repeated; an earlier :class:`TaskFinished` no longer ends the task.
+    ``setup`` and ``parent`` are as at the start of the task.
     """
 
     origin: str = ""
@@ -150,9 +148,9 @@ class TaskResumed(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPostponed(_Event):
-    """A task failed and waits in its queue again, to be tried from the Unix time ``not_before`` on.
+    """A task failed and waits in its queue for another attempt at the Unix time ``not_before``.
 
-    ``tries`` is how often it was tried; what was done in them is not repeated.
+    ``tries`` is the number of attempts so far, whose recorded calls are not repeated.
     """
 
     error: str
@@ -165,8 +163,7 @@ class TaskPostponed(_Event):
 class StepStarted(_Event):
     """A step of the loop began; ``attempt`` counts passes through generation from 1.
 
-    The loop's own are those of :class:`Step`; strategies add their own, as
-    ``generate``.
+    :class:`Step` names the loop's own steps; strategies add steps, such as ``generate``.
     """
 
     step: str
@@ -184,7 +181,7 @@ class StepFinished(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsSelected(_Event):
-    """The actions that the model is shown, as ``connection.method``, and who chose them.
+    """The actions that the model is shown, as ``connection.method``.
 
     ``by`` is the prefilter's name, or ``all``.
     """
@@ -195,12 +192,12 @@ class ToolsSelected(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCalled(_Event):
-    """A request went to a model.
+    """A request was sent to a model.
 
-    ``number`` counts a task's model calls from 1. ``prompt`` has the messages that the call before
-    for the same purpose did not have, packed, and ``same`` says how many it did; None where
-    prompts are not kept, or not any more. ``server_side``
-    names the tools that the provider may use by itself, such as its search of the web.
+    ``number`` counts a task's model calls from 1. ``prompt`` has the messages that the previous
+    call for the same purpose did not have, packed, and ``same`` counts the messages they share;
+    None where prompts are not kept. ``server_side`` names the tools that the provider may use by
+    itself, such as its web search.
     """
 
     model: str
@@ -215,10 +212,10 @@ class ModelCalled(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReplied(_Event):
-    """A model answered; ``cost_usd`` is None where no price is known.
+    """A model answered; ``cost_usd`` is None if no price is known.
 
-    ``text`` has what it thought aloud, too; ``finish_reason`` is the provider's word, and
-    ``reply_id`` the provider's name for the answer.
+    ``text`` includes the reasoning; ``finish_reason`` is the provider's word, and ``reply_id`` the
+    provider's name for the answer.
     """
 
     model: str
@@ -276,10 +273,10 @@ class SandboxOpened(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariablesRestored(_Event):
-    """Variables of the conversation's last task were given to the scripts of this one.
+    """Variables of the conversation's last task were given to the scripts of this task.
 
-    A resumed task is given the same. ``trust`` is ``own`` if that task had read nothing that others
-    wrote.
+    A resumed task gets the same variables. ``trust`` is ``own`` if that task had read nothing that
+    others wrote.
     """
 
     variables: Mapping[str, Any]
@@ -288,10 +285,10 @@ class VariablesRestored(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptFinished(_Event):
-    """A script came to an end, well or not.
+    """A script ended, with or without an error.
 
-    ``limit`` is the one that it reached, if that was its end; ``lost`` says that its sandbox,
-    with the variables in it, went with it.
+    ``limit`` is the limit that ended the script, if any; ``lost`` is true if the sandbox and its
+    variables were lost, too.
     """
 
     status: ScriptStatus
@@ -307,7 +304,7 @@ class ScriptFinished(_Event):
 class CallStarted(_Event):
     """A call passed the gate and is about to be made.
 
-    ``line`` is the line of the script that it is written on, where the sandbox can tell.
+    ``line`` is the line of the call in the script, if the sandbox knows the line.
     """
 
     call_id: int
@@ -321,13 +318,13 @@ class CallStarted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFinished(_Event):
-    """A call ended; one that the gate refused has no ``CallStarted``.
+    """A call ended; a call that the gate refused has no ``CallStarted``.
 
-    ``raised`` is the exception that the script saw, ``ToolError`` or one of its siblings; None
-    when it got a result, which can be a tool's own error as text. ``digest`` identifies a call
-    that was turned down before anybody was asked; of others it is in an earlier event.
-    ``cancellation`` is set when ``status`` is ``cancelled``. ``can_retry`` is False when no other
-    script could do better. ``outcome_unknown`` is set when the tool cannot say whether it was done.
+    ``raised`` is the exception that the script saw, ``ToolError`` or a sibling; None if the script
+    got a result, which can be a tool's error as text. ``digest`` identifies a call that was refused
+    before anybody was asked; other calls have it in an earlier event. ``cancellation`` is set when
+    ``status`` is ``cancelled``. ``can_retry`` is False if no other script could succeed.
+    ``outcome_unknown`` is set if the tool cannot tell whether the change was made.
     ``http_status`` is the HTTP status of an answer that was an error.
     """
 
@@ -347,8 +344,8 @@ class CallFinished(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallGivenUp(_Event):
-    """The script does not wait for a call any more: whatever its end is, it does not see it."""
+class CallAbandoned(_Event):
+    """The script abandoned a call: the script does not see the result, whatever it is."""
 
     call_id: int
     action: str
@@ -356,7 +353,7 @@ class CallGivenUp(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPrinted(_Event):
-    """A call printed something while it was made, such as the output of a command."""
+    """A call printed text while it ran, such as the output of a command."""
 
     call_id: int
     text: str
@@ -364,7 +361,7 @@ class CallPrinted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildStarted(_Event):
-    """A call has a child task done, which has events of its own."""
+    """A call started a child task, which has events of its own."""
 
     call_id: int
     child_id: str
@@ -416,8 +413,8 @@ class ApprovalRequest:
     :mod:`delf.protocols.facts` words the others. The ``digest`` binds the request to its action and
     arguments.
 
-    With ``confirm_mode="plan"`` it may be about a whole script. Then ``code`` is set, ``action`` is
-    ``script``, and ``digest`` is over the code. A script cannot be edited.
+    With ``confirm_mode="plan"`` a request may be about a whole script. Then ``code`` is set,
+    ``action`` is ``script``, and ``digest`` is over the code. A script cannot be edited.
 
     Args:
         request_id: The name of the request; used once.
@@ -439,7 +436,8 @@ class ApprovalRequest:
         reason: The reason for which the connection wants a person to be asked, if it gave one.
         preview: The effect of the call in the connection's words; plain text of any length.
         outcome_unknown: True for a call that was begun before its process died, and whose end is
-            not recorded. ``Approved`` makes it again, ``AlreadyDone`` says that it did happen.
+            not recorded. ``Approved`` makes the call again, ``AlreadyDone`` states that it
+            happened.
         changed: True where a person was asked before, and something else would be done now.
         code: The script, if a script as a whole is to be approved.
         actions: The script's actions that need approval; an approval lets them pass while it runs.
@@ -457,7 +455,7 @@ class ApprovalRequest:
         flow: The reason for which these sources need a person's look.
         asked_by: The name of the person whose task it is; ``local`` is the local user.
         shaped_by: The names of other people who shaped what the task does: who asked for the task
-            from which it was forked, edited a call, said what an interrupted call returned, or
+            from which it was forked, edited a call, stated the result of an interrupted call, or
             rejected a call with a reason. Under a rule for several people they count as askers.
         rule: The team's rule for the action, as :class:`delf.protocols.rules.ApprovalRule` has it;
             empty where none holds.
@@ -521,8 +519,8 @@ class ApprovalRequest:
 class ApprovalRequested(ApprovalRequest):
     """A request was made: the request itself, with its place in the journal.
 
-    It waits for a decision of a person, unless ``by_policy`` is true: then the policy has decided
-    it already, and its ``ApprovalDecided`` follows.
+    The request waits for a person, unless ``by_policy`` is true: then the policy has decided
+    already, and the ``ApprovalDecided`` follows.
     """
 
     seq: int
@@ -532,11 +530,11 @@ class ApprovalRequested(ApprovalRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDecided(_Event):
-    """A request was decided, by whom, and how.
+    """A request was decided.
 
     ``source`` says what kind of decision it is: of a ``person``, or a program in their place; of
     the ``policy``, which is the approval mode; for ``nobody`` could be asked; after the
-    ``timeout``; because the call was ``given_up`` by its script, or its ``sandbox_died``; because
+    ``timeout``; because the call was ``abandoned`` by its script, or its ``sandbox_died``; because
     what would be done has ``changed`` since it was shown.
 
     ``arguments`` are those of an edited call, ``result`` is that of one that had happened, ``note``
@@ -584,10 +582,10 @@ class ApprovalVoted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRemembered(_Event):
-    """A call, or a whole script, passes without a question: somebody has approved such before.
+    """A call or script passes without a question, by a remembered approval.
 
-    ``by`` did, at the Unix time ``decided_at``, when the task ``from_task`` asked with the request
-    ``from_request``.
+    ``by`` approved, at the Unix time ``decided_at``, the request ``from_request`` of the task
+    ``from_task``.
     """
 
     call_id: int
@@ -601,18 +599,18 @@ class ApprovalRemembered(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed(_Event):
-    """The script printed; several lines may come in one event."""
+    """The script printed text; several lines may come in one event."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockRead(_Event):
-    """The script looked at clocks: nanoseconds, in the order of its looks.
+    """The script read clocks: nanoseconds, in the order of the reads.
 
-    Each is a Unix time, or the processor's time where it asked for that, or its event loop's.
-    ``turns`` tells when the script got its answers: pairs of a turn of its event loop and the
-    number of a call, counted from the script's first, or 0 for a timer that ran out.
+    Each is a Unix time, a processor time, or a time of the event loop, as the script asked.
+    ``turns`` has the moments of the script's answers: pairs of a turn of its event loop and the
+    number of a call, counted from the script's first, or 0 for a timer.
     """
 
     readings: tuple[int, ...] = ()
@@ -630,7 +628,7 @@ class FileWritten(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunRequested(_Event):
-    """The script asked for another pass with what it learned."""
+    """The script asked for another pass with new context."""
 
     attempt: int
     context: str
@@ -649,16 +647,16 @@ class RetryScheduled(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned(_Event):
-    """Something that the user should see, though the task goes on."""
+    """A warning for the user; the task continues."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted(_Event):
-    """Something that a strategy took from elsewhere, or did, and that people see.
+    """Data that a strategy took from elsewhere, shown to people.
 
-    ``topic`` is the strategy's own word for it. A resumed task is given the same again.
+    ``topic`` is the strategy's own name for the data. A resumed task gets the same data again.
     """
 
     topic: str
@@ -678,10 +676,10 @@ LIMIT_CODES: Final = frozenset({TaskTimeoutError.code, BudgetExceededError.code}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFinished(_Event):
-    """The task is over; ``value`` is its answer as plain data, where it wanted data.
+    """The task is over; ``value`` is its answer as plain data, if the task wanted data.
 
-    ``by`` is the person who stopped it, where that is known, and ``via`` from where, as
-    ``page, 203.0.113.9``.
+    ``by`` is the person who stopped the task, if known, and ``via`` the way, as ``page,
+    203.0.113.9``.
     """
 
     status: bool
@@ -726,7 +724,7 @@ Event = (
     | ScriptFinished
     | CallStarted
     | CallFinished
-    | CallGivenUp
+    | CallAbandoned
     | CallPrinted
     | ChildStarted
     | ChildFinished
@@ -750,7 +748,7 @@ _HEAD = ("task_id", "seq", "at")
 
 
 def _data_fields(cls: type[Any]) -> tuple[str, ...]:
-    """Name the fields that are journalled. One that does not compare is not data but a function."""
+    """Name the journalled fields. A field that does not compare is a function, not data."""
     return tuple(f.name for f in dataclasses.fields(cls) if f.name not in _HEAD and f.compare)
 
 
@@ -764,7 +762,7 @@ _WORDS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "DecisionSource",
 }
 _NUMBERS: Final = {"None", "bool", "int", "float", "tuple[int, ...]", "Usage"}
 _OF_OUR_OWN: Final = _NUMBERS | _WORDS | {"Purpose", "Cancellation"}
-"""Types of what is made here: numbers, and words of the events' own."""
+"""Types of values made here: numbers, and words of the events themselves."""
 _TEXTS: Final = {
     cls: tuple(
         f.name
@@ -783,16 +781,16 @@ _OPEN: Final = {
     )
     for cls in _TYPES.values()
 }
-"""The fields whose values others may hold, and change."""
+"""The fields whose values others may hold and change."""
 _VALUES: Final = {c: attrgetter("task_id", "seq", *names) for c, names in _TEXTS.items()}
 SAFE: Final = {name for names in _FIELDS.values() for name in (*_HEAD[1:], *names)}.difference(
     *_TEXTS.values()
 )
-"""Fields that hold no secret: a number or a word that equals one by chance does not tell it."""
+"""Fields that hold no secret: a number or a word that equals a secret by chance reveals nothing."""
 
 
 def frozen_fields(kind: Any, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an event with frozen copies of what others may hold.
+    """Return the fields of an event, with frozen copies of values that others may hold.
 
     Args:
         kind: The event's class.
@@ -803,13 +801,13 @@ def frozen_fields(kind: Any, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def content_of(event: Event | ApprovalRequest) -> dict[str, Any]:
-    """The own fields of an event, or of a request, without its task, number and time."""
+    """Return the own fields of an event, or of a request, without its task, number and time."""
     names = _FIELDS.get(type(event)) or _data_fields(type(event))
     return {name: getattr(event, name) for name in names}
 
 
 def encode(event: Event) -> dict[str, Any]:
-    """An event as JSON-ready data; values that JSON lacks are tagged."""
+    """Return an event as JSON-ready data; values that JSON lacks are tagged."""
     cls = type(event)
     data = {name: to_jsonable_or_repr(value) for name, value in content_of(event).items()}
     return {
@@ -823,7 +821,7 @@ def encode(event: Event) -> dict[str, Any]:
 
 
 def decode(record: Mapping[str, Any]) -> Event:
-    """The event that :func:`encode` made.
+    """Return the event that :func:`encode` made.
 
     Raises:
         DelfError: When the record is of an unknown type or a newer version.
@@ -862,7 +860,7 @@ def size_of(event: Event) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StoppedBy:
-    """The person on whose word a task is stopped.
+    """The person who stopped a task.
 
     Args:
         name: Their name, where it is known.
@@ -876,12 +874,12 @@ class StoppedBy:
 def end_of(
     events: Sequence[Event], error: DelfError, stopped: StoppedBy | None = None
 ) -> TaskFinished:
-    """The last event of a task on which nobody works.
+    """Return the last event of a task that no process works on.
 
     Args:
         events: All of its events.
         error: Why it ends.
-        stopped: On whose word it was stopped.
+        stopped: The person who stopped the task.
     """
     return TaskFinished(
         task_id=events[-1].task_id,
@@ -899,7 +897,7 @@ def end_of(
 
 
 def end_event(events: Sequence[Event]) -> TaskFinished | None:
-    """Return the end of a task; None where it has none, or goes on after a limit."""
+    """Return the end of a task; None if there is none, or the task continued after a limit."""
     for event in reversed(events):
         if isinstance(event, TaskFinished):
             return event

@@ -65,7 +65,7 @@ hookimpl = pluggy.HookimplMarker("delf")
 
 @hookspec
 def delf_connections() -> Iterable[ConnectionSpec]:  # pyright: ignore[reportReturnType]
-    """Types of connections: services whose actions a script can call.
+    """Return types of connections: services whose actions a script can call.
 
     Example::
 
@@ -83,7 +83,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:  # pyright: ignore[reportRet
 
 @hookspec
 def delf_sandbox_backends() -> Iterable[SandboxSpec]:  # pyright: ignore[reportReturnType]
-    """Sandboxes: where scripts run.
+    """Return sandboxes: where scripts run.
 
     Example::
 
@@ -177,7 +177,7 @@ def delf_file_formats() -> Iterable[FormatSpec]:  # pyright: ignore[reportReturn
 
 @hookspec
 def delf_approval_channels() -> Iterable[ApprovalSpec]:  # pyright: ignore[reportReturnType]
-    """Approval channels: ways to ask somebody before a call is made.
+    """Yield approval channels: ways to ask somebody before a call is made.
 
     Example::
 

@@ -10,7 +10,7 @@ from delf.attributes import frozen
 from delf.errors import ModelConfigurationError, did_you_mean
 
 AUTO: Final = "auto"
-"""The provider of a model whose name says which one is meant."""
+"""The provider setting that infers the provider from the model's name."""
 
 DEFAULT_TIMEOUT: Final = 300.0
 """Seconds for one request when the setting ``timeout`` is not given."""
@@ -19,7 +19,7 @@ SERVER_SIDE_TOOLS: Final = "server_side_tools"
 """The setting that names tools which the provider runs by itself."""
 
 LOOKS_OUTSIDE: Final = frozenset({"generate", "call"})
-"""The purposes of model calls in which those tools are used."""
+"""The purposes of model calls that may use the provider's own tools."""
 
 MOST_LETTERS: Final = 8_000_000
 """The longest answer that is taken; the longest that a model gives has about half a million."""
@@ -45,7 +45,7 @@ _ELSEWHERE: Final = {
     "code_execution": "scripts run in delf's own sandbox",
     "image_generation": "an answer is text",
 }
-"""Tools of providers that delf does not ask for, and what there is instead."""
+"""Tools of providers that delf does not offer, with the replacement."""
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ HIDDEN: Final = "**********"
 
 
 class _Hidden:
-    """A value that prints as stars; code that needs it asks for it by name."""
+    """A value that prints as stars; code must ask for the value by name."""
 
     __slots__ = ("value",)
 
@@ -87,8 +87,8 @@ class LLMConfig:
             for one request), ``live_model`` (the one whose sessions are used, by its name or
             as the address ``wss://…?model=NAME``) and ``server_side_tools`` (``["web_search"]``:
             the provider's own search). ``top-k`` and ``max-tokens`` mean the same.
-        provider: Whose protocol to speak, by a name that an installed plugin declares; ``auto``
-            infers it from the model's name.
+        provider: The protocol to speak, by a name that an installed plugin declares; ``auto``
+            infers the protocol from the model's name.
 
     Raises:
         ModelConfigurationError: For an empty name or provider, or an unknown setting.
@@ -141,14 +141,15 @@ class LLMConfig:
         """Name the tools that the provider may use for an answer.
 
         Args:
-            purpose: What the answer is for: only scripts and calls by scripts look outside.
+            purpose: The use of the answer: only scripts and calls by scripts use the provider's
+                tools.
         """
         if purpose not in LOOKS_OUTSIDE:
             return ()
         return tuple(tool["tool_type"] for tool in self.settings.get(SERVER_SIDE_TOOLS) or ())
 
     def with_settings(self, **settings: Any) -> LLMConfig:
-        """A copy with these settings added or changed; this one stays as it is."""
+        """Return a copy with these settings added or changed."""
         return replace(self, settings={**self.settings, **settings})
 
 
@@ -167,7 +168,7 @@ LLMConfig.headers = _secret("headers")  # pyright: ignore[reportAttributeAccessI
 
 
 def normalise_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings under their canonical names.
+    """Return settings under their canonical names.
 
     Raises:
         ModelConfigurationError: For a name that is not a setting.
@@ -185,7 +186,7 @@ def normalise_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _server_side_tools(given: Any) -> list[dict[str, Any]]:
-    """Tools that the provider runs by itself, as tables.
+    """Return tools that the provider runs by itself, as tables.
 
     Raises:
         ModelConfigurationError: For another shape, tool or field.
@@ -228,5 +229,5 @@ def _listed(given: Any) -> Sequence[Any]:
 
 
 def as_llm_config(value: str | LLMConfig) -> LLMConfig:
-    """A model given by name or by configuration, as a configuration."""
+    """Return a model given by name or by configuration, as a configuration."""
     return value if isinstance(value, LLMConfig) else LLMConfig(value)

@@ -49,10 +49,10 @@ class ToolCall:
     """A call of a :class:`ModelTool` that the model asks for.
 
     Args:
-        id: What its result refers to.
+        id: The id that the result refers to.
         name: The tool.
-        arguments: JSON as the model wrote it; nobody has checked it.
-        token: What the provider wants to see again with the call, where it gave something.
+        arguments: JSON as the model wrote it, unchecked.
+        token: An opaque value of the provider to send back with the call, if any.
     """
 
     id: str
@@ -78,8 +78,8 @@ class Message:
     """One turn of a conversation with a model.
 
     Args:
-        role: Who said it.
-        parts: What was said.
+        role: The author of the message.
+        parts: The content.
         trust: Of an earlier answer: ``own`` if its task had read nothing that others wrote.
     """
 
@@ -98,20 +98,20 @@ class Message:
 
 
 def system(text: str) -> Message:
-    """A system message."""
+    """Return a system message."""
     return Message("system", (TextPart(text),))
 
 
 def user(text: str, parts: Sequence[Part] = ()) -> Message:
-    """A user message: text, then any further parts."""
+    """Return a user message: text, then any further parts."""
     return Message("user", (TextPart(text), *parts))
 
 
 def as_messages(given: object) -> tuple[Message, ...]:
-    """A conversation as a model is given it.
+    """Convert a conversation to the messages for a model.
 
     Raises:
-        PluginError: For what is not messages, such as texts.
+        PluginError: If an item is not a message, such as a text.
     """
     if isinstance(given, (str, Message)) or not isinstance(given, Iterable):
         what = f"{type(given).__name__} {_cut(given)}"
@@ -131,9 +131,9 @@ def _cut(value: object) -> str:
 
 
 def assistant(text: str, calls: Sequence[ToolCall] = ()) -> Message:
-    """Make the model's earlier message: text, then the calls that it asked for."""
-    said = (TextPart(text),) if text or not calls else ()
-    return Message("assistant", (*said, *calls))
+    """Make the model's earlier message: text, then the requested calls."""
+    parts = (TextPart(text),) if text or not calls else ()
+    return Message("assistant", (*parts, *calls))
 
 
 def results(given: Sequence[ToolResult]) -> Message:
@@ -147,7 +147,7 @@ class ModelTool:
 
     Args:
         name: Letters, digits, ``_`` and ``-``; at most 64.
-        description: What it does.
+        description: The effect of the tool.
         parameters: JSON Schema of its arguments: an object.
     """
 
@@ -162,9 +162,9 @@ class ModelRequest:
 
     Args:
         messages: The conversation, the byte-stable part first.
-        purpose: What the call is for.
+        purpose: The use of the answer.
         settings: Normalised generation settings (``temperature``, ``max_tokens`` …).
-        tools: What the model may call; see :class:`delf.protocols.model.SupportsTools`.
+        tools: The tools that the model may call; see :class:`delf.protocols.model.SupportsTools`.
         must_call: Whether the answer has to be a call.
     """
 
@@ -177,7 +177,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens of one call or of many added up.
+    """Tokens of one call, or of several calls added up.
 
     ``cached_tokens`` are part of ``input_tokens``, ``reasoning_tokens`` of ``output_tokens``.
     """
@@ -218,7 +218,7 @@ class Price:
     max_output_tokens: int | None = None
 
     def cost(self, usage: Usage) -> float:
-        """The price of some tokens, in USD."""
+        """Return the price of some tokens, in USD."""
         fresh = usage.input_tokens - usage.cached_tokens
         total = (
             fresh * self.input
@@ -250,17 +250,17 @@ class ModelReply:
     """A model's whole answer.
 
     Args:
-        text: What it said.
+        text: The text of the answer.
         model: The model that was asked, as the user named it.
         usage: Tokens as the provider counted them.
         cost_usd: The price by the provider's list, or None where it is not known.
-        finish_reason: ``stop``, ``length``, ``tool_calls``, ``cut`` where the answer broke off, or
-            the provider's own word. :attr:`broken_by` says what it means.
-        calls: What it asks to be called.
-        reasoning: What it thought aloud, which is no part of the answer.
+        finish_reason: ``stop``, ``length``, ``tool_calls``, ``cut`` for a truncated answer, or the
+            provider's own word. :attr:`broken_by` interprets it.
+        calls: The calls that the model requests.
+        reasoning: The model's reasoning, which is no part of the answer.
         max_tokens: The most that delf, and not the provider, let the answer have.
-        fees_usd: The price of what is not a token, such as searches by the provider; a part of
-            ``cost_usd``. None where it is not known.
+        fees_usd: The price of services other than tokens, such as searches by the provider; a part
+            of ``cost_usd``. None if unknown.
         reply_id: The provider's name for the answer, by which it can be asked about there.
     """
 
@@ -277,9 +277,9 @@ class ModelReply:
 
     @property
     def broken_by(self) -> BrokenBy | None:
-        """Return the reason for which the answer is not whole; None where it is.
+        """Return the reason for which the answer is truncated; None if the answer is whole.
 
-        Nothing half-said is used.
+        A truncated answer is never used.
         """
         return _BROKEN.get(self.finish_reason.lower())
 
@@ -289,7 +289,7 @@ class ModelDelta:
     """A piece of an answer while it streams.
 
     Args:
-        text: What came.
+        text: The new text.
         call: Which of the reply's calls it is a piece of the arguments of; None for its text.
         whole: The call, once all of its arguments have come.
     """

@@ -12,31 +12,31 @@ from typing import Final
 
 _MOST: Final = 20
 _MOST_LETTERS: Final = 1000
-_told: ContextVar[dict[str, None] | None] = ContextVar("delf_notes", default=None)
+_notes: ContextVar[dict[str, None] | None] = ContextVar("delf_notes", default=None)
 
 
 def note(message: str) -> None:
-    """Add a note to the call that is being made. Outside of a call it goes nowhere.
+    """Add a note to the call in progress; a no-op outside of a call.
 
     Args:
-        message: A short sentence with what it is about: a file, a column.
+        message: A short sentence with its subject: a file, a column.
     """
-    told = _told.get()
-    if told is not None and len(told) < _MOST:
-        told[message[:_MOST_LETTERS]] = None
+    notes = _notes.get()
+    if notes is not None and len(notes) < _MOST:
+        notes[message[:_MOST_LETTERS]] = None
 
 
 @contextmanager
 def notes_of_call() -> Generator[dict[str, None]]:
-    """Gather the notes of what is called inside, threads included."""
-    told: dict[str, None] = {}
-    token = _told.set(told)
+    """Collect the notes of everything called inside the block, threads included."""
+    notes: dict[str, None] = {}
+    token = _notes.set(notes)
     try:
-        yield told
+        yield notes
     finally:
-        _told.reset(token)
+        _notes.reset(token)
 
 
 def in_call() -> bool:
     """Return True in the code of a call, threads included."""
-    return _told.get() is not None
+    return _notes.get() is not None

@@ -53,7 +53,7 @@ class Providers:
         return next((p for p in self.all if any(fnmatchcase(name, m) for m in p.models)), None)
 
     def understood(self, config: LLMConfig) -> LLMConfig:
-        """Return a configuration whose ``provider:model`` is understood, if its name is one.
+        """Return a configuration with ``provider:model`` resolved, if its name has that form.
 
         The name becomes ``provider/model``. With an address it becomes ``model``, and the
         provider the configuration's.
@@ -68,7 +68,9 @@ class Providers:
         return replace(config, model=_as_given(config.model, rest), provider=chosen)
 
     def spellings(self, model: str) -> frozenset[str]:
-        """Every way to write a model's name, in small letters: with a provider in front or not.
+        """Return every way to write a model's name, in small letters.
+
+        With a provider in front or not.
 
         Args:
             model: The name, in one of these ways.
@@ -97,7 +99,7 @@ class Providers:
 
 
 def _as_given(name: str, text: str) -> str:
-    """Return a part of a name that knows who gave it, as the whole does."""
+    """Return a part of a name with the source of the whole."""
     if isinstance(name, FileText):
         return FileText(text, name.folder)
     return SourcedText(text, name.source) if isinstance(name, SourcedText) else text

@@ -54,7 +54,7 @@ _THAWING: Final = threading.RLock()
 
 @contextlib.contextmanager
 def _thawed_bases(cls: type, *, frozen: bool) -> Generator[None]:
-    """Frozen is what is made so here, and the standard library wants bases like their class."""
+    """Unfreeze base classes: the standard library wants bases like their class."""
     bases = [vars(base).get("__dataclass_params__") for base in cls.__mro__[1:]]
     params: list[Any] = [item for item in bases if item is not None]
     with _THAWING:  # modules are imported in several threads

@@ -59,12 +59,13 @@ _ADDRESS: Final = re.compile(r"(^|_)(url|uri|host|hostname|endpoint|address|spec
 
 
 def folder_of(value: object) -> Path | None:
-    """The folder from which a relative path in a setting counts, where that is not the working
-    directory: that of the ``delf.toml`` in which the value stands.
+    """Return the folder that a relative path in a setting refers to.
+
+    None for the working directory; else the folder of the ``delf.toml`` in which the value stands.
 
     Args:
         value: A setting as it was given, before it was validated.
-    """  # noqa: D205 - one sentence
+    """
     return value.folder if isinstance(value, FileText) else None
 
 
@@ -77,8 +78,9 @@ def _local_path(value: object) -> object:
 
 
 LocalPath: TypeAlias = Annotated[str, BeforeValidator(_local_path)]
-"""The type of a setting that is a path: in ``delf.toml`` it is relative to that file, elsewhere
-to the working directory. A URL stays as it is."""
+"""The type of a path setting: relative to ``delf.toml`` if set there, else to the working
+directory. A URL is unchanged.
+"""
 
 
 class Named(dict[str, "str | SecretStr"]):
@@ -91,11 +93,13 @@ class SentAlong(Named):
 
 _Values: TypeAlias = dict[str, str | SecretStr]
 NamedValues: TypeAlias = Annotated[_Values, AfterValidator(Named), Field(repr=False)]
-"""The type of a setting of values by name, such as variables. They are not shown; a value is a
-secret if its name says so, as ``API_KEY`` does, or if it is a ``SecretStr``."""
+"""The type of a setting of named values, such as variables. Values are not shown; a value is a
+secret if its name suggests one, such as ``API_KEY``, or if it is a ``SecretStr``.
+"""
 SentValues: TypeAlias = Annotated[_Values, AfterValidator(SentAlong), Field(repr=False)]
-"""The same for headers and parameters of requests: of these a value with
-letters and digits is a secret, too, as ``X-Client: 7f3a…``, whatever its name."""
+"""The type of a setting of headers and request parameters. Additionally, any value with letters and
+digits is a secret, such as ``X-Client: 7f3a…``.
+"""
 
 
 class SentTo:
@@ -114,10 +118,10 @@ class SentTo:
 
 
 def revealed(values: Mapping[str, str | SecretStr]) -> dict[str, str]:
-    """Values by name as they are.
+    """Return values by name as they are.
 
     Args:
-        values: Those of a setting, or secrets by name.
+        values: The values of a setting, or secrets by name.
     """
     return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else value
@@ -164,15 +168,15 @@ class PluginSettings(BaseModel):
 
     @classmethod
     def for_instance(cls, name: str, values: Mapping[str, Any]) -> Self:
-        """Settings of a named instance.
+        """Return settings of a named instance.
 
         Args:
             name: The instance's name; ``shop`` reads ``DELF_SHOP_…``.
-            values: What was given in code or in ``delf.toml``; None means not given.
+            values: Values given in code or in ``delf.toml``; None means not given.
 
         Raises:
             ConnectionConfigurationError: Naming the field, never its value.
-            KeyAddressError: When a secret would go to an address that somebody else gave.
+            KeyAddressError: If a secret would go to an address from an untrusted source.
         """
         given = {key: value for key, value in values.items() if value is not None}
         prefix = f"DELF_{name.upper()}_"
@@ -189,12 +193,12 @@ class PluginSettings(BaseModel):
 
 
 def check_variables(name: str, source: Source, variables: Iterable[str]) -> None:
-    """Refuse an address of a project's file where a library would send what a variable holds.
+    """Refuse an address of a project's file if a library would send it a variable's value.
 
     Args:
-        name: Whose address it is, for the message.
-        source: Who gave it.
-        variables: Of the process's environment: those that the library reads by itself.
+        name: The owner of the address, for the message.
+        source: The source of the address.
+        variables: Variables that the library reads from the process's environment by itself.
 
     Raises:
         KeyAddressError: Naming the variable.
@@ -219,7 +223,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _source_of_any(value: Any) -> Source:
-    """Return the source of a value; a file of the project, where that gave a part of it."""
+    """Return the source of a value; a project file if it gave a part of the value."""
     sources: list[Source] = [source_of(text) for text in _texts(value)]
     if "project" in sources:
         return "project"
@@ -257,7 +261,7 @@ def _check_addresses(
 
 
 def _declared_addresses(cls: type[PluginSettings], field: str) -> tuple[str, ...] | None:
-    """Return the fields to whose addresses a secret goes, or None if it does not declare them."""
+    """Return the fields with the addresses of a secret; None if it declares none."""
     found = [one for one in cls.model_fields[field].metadata if isinstance(one, SentTo)]
     return found[-1].fields if found else None
 
@@ -277,7 +281,7 @@ def _is_address(field: str, value: Any) -> bool:
 
 
 def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str, Any]:
-    """Return the variables of an instance, by field.
+    """Read the variables of an instance, by field.
 
     pydantic-settings reads them, tables and lists as JSON; a list may also be texts with commas
     between them. To import it takes as long as

@@ -1,7 +1,7 @@
-"""Specs that hooks return: frozen records that name a capability and the place of its code.
+"""Specs that hooks return: frozen records with the name of a capability and the place of its code.
 
-``factory`` is ``"module:attribute"`` and is resolved on first use, so that listing plugins
-imports no vendor package. Growth is a new optional field, never a new required one.
+``factory`` is ``"module:attribute"`` and is resolved on first use, so that listing plugins imports
+no vendor package. Growth is a new optional field, never a new required one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Spec:
     module, or ``"module:attribute"``; an empty text means that nothing worth a warning is missing.
 
     Args:
-        name: What users type; unique among the specs of its kind.
+        name: The name that users type; unique among the specs of its kind.
         summary: One line for lists.
         factory: ``"module:attribute"``, resolved on first use.
         project_files: ``"module:attribute"`` of a function that names the files of a project
@@ -103,28 +103,27 @@ class SandboxSpec(Spec):
         isolation: How far it keeps a script from the host.
         subset: Whether it runs only a part of Python; ``auto`` then prefers others, unless
             ``min_isolation`` asks for what only this one gives.
-        lacks: What scripts cannot use there, in words for the model; empty where that is nothing.
+        unsupported: Features scripts cannot use there, in words for the model; empty for none.
     """
 
     kind: ClassVar[str] = "sandbox"
     protocol: ClassVar[str | None] = "delf.protocols.sandbox:SandboxBackend"
     optional: ClassVar[Mapping[str, str]] = {
-        "SupportsLanguage": "models are not told which Python it runs",
+        "SupportsLanguage": "models do not know which Python it runs",
         "SupportsWarmUp": "the first script of an agent waits for it to start",
         "SupportsMeasures": "",
     }
 
     isolation: Isolation
     subset: bool = False
-    lacks: str = ""
+    unsupported: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemorySpec(Spec):
     """A memory store; the factory is called with its options as keywords.
 
-    Where it has a parameter ``context`` it is given a
-    :class:`delf.protocols.context.PluginContext`.
+    A parameter ``context`` receives a :class:`delf.protocols.context.PluginContext`.
     """
 
     kind: ClassVar[str] = "memory"
@@ -138,14 +137,13 @@ class MemorySpec(Spec):
 class EmbedderSpec(Spec):
     """Embedding models; the factory is called with its options as keywords.
 
-    Where it has a parameter ``model`` it is given the name that was asked for, unless that is
-    the spec's own; where it has a parameter ``context``, a
-    :class:`delf.protocols.context.PluginContext`.
+    A parameter ``model`` receives the requested name, unless that is the spec's own; a parameter
+    ``context`` a :class:`delf.protocols.context.PluginContext`.
 
     Args:
         serves: Patterns of names of models (``fnmatch``); the longest that matches wins. The
             spec's own name is served, too.
-        by_name: It is used only where somebody names it, as texts leave the machine.
+        by_name: Used only if named explicitly, because texts leave the machine.
     """
 
     kind: ClassVar[str] = "embedder"
@@ -163,12 +161,11 @@ class EmbedderSpec(Spec):
 class PrefilterSpec(Spec):
     """A prefilter; the factory is called with its options as keywords.
 
-    Where it has a parameter ``context`` it is given a
-    :class:`delf.protocols.context.PluginContext`.
+    A parameter ``context`` receives a :class:`delf.protocols.context.PluginContext`.
 
     Args:
         modes: The values of ``prefilter_mode`` that it implements.
-        asks: Whether it asks a model; ``auto`` prefers one that does not.
+        asks: Whether the prefilter asks a model; ``auto`` prefers prefilters that do not.
     """
 
     kind: ClassVar[str] = "prefilter"
@@ -183,7 +180,7 @@ class ApprovalSpec(Spec):
     """An approval channel; the factory is called with its options as keywords.
 
     Args:
-        needs_presence: Whether it is left out for tasks that nobody waits for.
+        needs_presence: Whether the channel is skipped for tasks that nobody waits for.
     """
 
     kind: ClassVar[str] = "approval"
@@ -208,11 +205,11 @@ class Provider:
         login: ``key`` where every call needs one of them; ``other`` where a call may have another
             login, such as a role of its cloud; ``none`` where there is none.
         addresses: Environment variables with its address.
-        compatible: Servers of others speak its protocol: it is meant where only an address is
-            given.
+        compatible: Other servers speak its protocol: the provider is the default for a bare
+            address.
         own_protocol: Its protocol is its own at any address, so its name counts there, too. Else
             a name with an address is sent to that address as it is.
-        suggested: The model to suggest to whoever has a key of it, and names none.
+        suggested: The model to suggest to a user who has a key and names no model.
     """
 
     name: str
@@ -227,14 +224,14 @@ class Provider:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Its name and its aliases."""
+        """The name and the aliases."""
         return (self.name, *self.aliases)
 
     def patterns(self, *, at_address: bool = False) -> Iterator[str]:
         """Yield the patterns of its models' names, with the provider in front and without.
 
         Args:
-            at_address: Only those that hold where an address is given, too.
+            at_address: Only patterns that hold if an address is given, too.
         """
         if self.own_protocol or not at_address:
             yield from (f"{word}/*" for word in self.words)
@@ -247,10 +244,10 @@ class ModelSpec(Spec):
     """Language models; the factory is called as ``factory(config, context)``.
 
     Args:
-        serves: Patterns of model names (``fnmatch``) besides those of its providers; the longest
-            that matches wins.
-        providers: The providers whose models it serves.
-        fallback: It serves any name, and comes after every other plugin that serves it.
+        serves: Patterns of model names (``fnmatch``) besides the providers'; the longest match
+            wins.
+        providers: The providers of the models.
+        fallback: Serves any name, after every other plugin that serves it.
     """
 
     kind: ClassVar[str] = "model"
@@ -273,8 +270,8 @@ class JournalSpec(Spec):
     """A journal; the factory is called with its options as keywords.
 
     Args:
-        durable: It outlives the process. Of the installed ones, commands use one that does.
-        shared: Other processes see what is in it, and can answer through it.
+        durable: Persistent. Commands use a durable journal of the installed ones.
+        shared: Visible to other processes, which can answer through it.
     """
 
     kind: ClassVar[str] = "journal"
@@ -292,9 +289,9 @@ class JournalSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class StrategySpec(Spec):
-    """A strategy; the factory is called with its options as keywords, once for each agent.
+    """A strategy; the factory is called once for each agent with its options as keywords.
 
-    Its object works many tasks at one time.
+    Its object works on concurrent tasks.
 
     Args:
         llm: The model of its agents that have none, where it does without.
@@ -313,10 +310,10 @@ class ObserverSpec(Spec):
     """An observer; the factory is called with its options as keywords.
 
     Args:
-        opt_in: It is used only where the setting ``observers`` names it; else always.
-        setup: ``"module:attribute"`` of what is called without arguments where a task is
-            ordered, in the context of who orders it. It gives plain data that stays with the task,
-            in ``setup`` of its events, also where it is resumed elsewhere.
+        opt_in: Used only if the setting ``observers`` names it; else always.
+        setup: ``"module:attribute"`` of a function without arguments, called where a task is
+            submitted, in the submitter's context. It returns plain data that stays with the task,
+            in ``setup`` of its events, also if the task is resumed elsewhere.
     """
 
     kind: ClassVar[str] = "observer"

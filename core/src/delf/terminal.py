@@ -1,7 +1,7 @@
 """Text as a person is shown it, on a terminal, a page or in a mail.
 
-What cannot be seen, or turns a line around, is an escape as Python writes it. A host's name with
-letters of several scripts is in the form that machines use, ``xn--…``. The page has the same rules
+Invisible characters, and characters that reverse a line, are escaped as in Python. A host's name
+with letters of several scripts is shown in its machine form, ``xn--…``. The page has the same rules
 in ``visible.js``, and tests hold one table of cases against both.
 """
 
@@ -17,9 +17,9 @@ _HIDDEN: Final = (
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200a\u205f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U0001d159\U000e0100-\U000e01ef]"
 )
-"""Signs that Unicode calls letters, marks or spaces, and that nobody sees as such."""
+"""Characters that Unicode calls letters, marks or spaces, but that are invisible."""
 _SPACES: Final = "\xa0\u202f\u3000"
-"""Spaces of texts in French or Japanese: they are shown as a space."""
+"""Spaces of texts in French or Japanese, shown as a space."""
 _JOINERS: Final = "\u200c\u200d"
 _JOINED: Final = "[\u0600-\u0dff\u1000-\u109f]"
 """Letters of scripts in which a joiner is a part of the word."""
@@ -31,28 +31,29 @@ _LABEL: Final = (
     "\u3040-\ud7ff\uf900-\ufdff\ufe70-\ufefe\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uffdc"
     "\U00010000-\U0001efff\U00020000-\U0003ffff"
 )
-"""The characters of a label in a host's name, and those that look alike."""
+"""The characters of a label in a host's name, and their look-alikes."""
 _DOTS: Final = ".\u3002\uff0e\uff61"
 _NAME: Final = (
     f"(?P<before>(?P<who>[{_LABEL}.+'%]{{0,64}})@|://(?:[^\\s/@]{{0,200}}@)?|domain:|)"
     f"(?P<host>[{_LABEL}]+(?:[{_DOTS}][{_LABEL}]+)*)"
 )
 _BARE: Final = f"(?i:^www[{_DOTS}]|[{_DOTS}](?:com|net|org|biz|edu|gov|mil|io|eu)$)"
-"""A name without an address around it is taken for that of a host if it begins or ends so."""
+"""Beginnings and ends of a name that mark it as a host's name without an address."""
 _PLAIN: Final = (
     "[\u00c0-\u0130\u0132-\u0137\u0139-\u0148\u014a-\u017e\u01a0\u01a1\u01af\u01b0\u01cd-\u01dc"
     "\u0218-\u021b\u0300-\u036f\u1e00-\u1eff\u1100-\u11ff\u3040-\u312f\u3400-\u9fff\uac00-\ud7ff"
     "\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-"""Latin letters with accents, and those of Chinese, Japanese and Korean: none looks like a plain
-Latin letter, and names mix them with those."""
+"""Latin letters with accents, and Chinese, Japanese and Korean letters: none looks like a plain
+Latin letter, and names mix them.
+"""
 _ALIKE: Final = (
     "[\u0131\u0138\u0149\u017f-\u019f\u01a2-\u01ae\u01b1-\u01cc\u01dd-\u0217\u021c-\u02ff"
     "\u0370-\u058f\u10a0-\u10ff\u13a0-\u167f\u1c80-\u1dbf\u1f00-\u1fff\u2100-\u218f\u2460-\u24ff"
     "\u2c00-\u2dff\ua4d0-\ua4ff\ua640-\ua69f\ua720-\ua7ff\uab30-\uabbf\uff10-\uff5a"
     "\U00010100-\U000107ff\U0001d400-\U0001d7ff]"
 )
-"""Letters of other scripts of which some look like plain Latin ones."""
+"""Letters of other scripts of which some look like plain Latin letters."""
 
 
 _RUNS: Final = f"(?:[A-Za-z]|{_PLAIN}|{_ALIKE})+"
@@ -62,11 +63,11 @@ _STACKED: Final = "([{0}]{{4}})([{0}]+)".format(
     "\u0300-\u036f\u0483-\u0489\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
     "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 )
-"""More marks on one letter than any language has: they would be drawn over other lines."""
+"""More marks on one letter than any language has: they would cover other lines."""
 
 
 def visible(text: str) -> str:
-    """A text without anything that steers a terminal, cannot be seen, or passes for another name.
+    """Return a text with control, invisible and imitating characters escaped.
 
     Line breaks and tabs stay.
     """
@@ -76,9 +77,9 @@ def visible(text: str) -> str:
 
 
 def hidden_characters(text: str) -> Iterator[str]:
-    """Yield what :func:`visible` shows as something else: characters, and whole names.
+    """Yield the parts that :func:`visible` escapes: characters and whole names.
 
-    A character of more than one letter is a name of several scripts that passes for another name.
+    A part of more than one letter is a mixed-script name that imitates another name.
     """
     if text.isascii() and text.isprintable():
         return
@@ -96,7 +97,7 @@ def hidden_characters(text: str) -> Iterator[str]:
 
 
 def _is_plain(text: str) -> bool:
-    """Tell whether each character but line breaks and tabs is one that can be seen."""
+    """Return whether each character is visible, a line break or a tab."""
     seen = text.replace("\n", "").replace("\t", "")
     return seen.isprintable() and (seen.isascii() or not re.search(_HIDDEN, seen))
 
@@ -127,7 +128,7 @@ def _shown(text: str, at: int) -> str:
 
 
 def _joins(before: str, after: str) -> bool:
-    """Tell whether a joiner between two signs is a part of how they look."""
+    """Return whether a joiner between two signs is a part of how they look."""
     if re.match(_JOINED, before) and re.match(_JOINED, after):
         return True
     is_emoji = bool(after) and unicodedata.category(after) == "So"
@@ -140,7 +141,7 @@ def _escape(character: str) -> str:
 
 
 def _shown_name(found: re.Match[str]) -> str:
-    """An address or a host's name; what looks like another one is told by its code."""
+    """Return the display form of an address or host name; look-alikes are in machine form."""
     before, who, host = found["before"], found["who"], found["host"]
     if not before and not re.search(_BARE, host) and not _mixes_letters(host):
         return found[0]
@@ -153,7 +154,7 @@ def _shown_name(found: re.Match[str]) -> str:
 
 
 def _mixes_letters(host: str) -> bool:
-    """Tell whether what may be a name has a word with plain Latin letters and such as look so."""
+    """Return whether a possible name mixes plain Latin letters with look-alikes in one word."""
     return re.search(_ENDING, host) is not None and any(
         re.search("[A-Za-z]", run) and re.search(_ALIKE, run) for run in re.findall(_RUNS, host)
     )
@@ -168,7 +169,7 @@ def _coded(label: str) -> str:
 
 
 def _passes_for_another(name: str) -> bool:
-    """Tell whether a name mixes plain Latin letters with others that may look like them."""
+    """Return whether a name mixes plain Latin letters with others that may look like them."""
     if name.isascii():
         return False
     others = re.sub(_PLAIN, "", name)

@@ -1,6 +1,6 @@
 """The test kit for plugins and for programs that embed delf.
 
-This is the name under which the kit is imported; the plugin that exports ``testing`` brings it.
+Import the kit under this name; the plugin that exports ``testing`` brings it.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ from enum import StrEnum
 from typing import Final, Literal, NamedTuple, get_args
 
 Effect = Literal["read", "write", "irreversible"]
-"""The effect of an action: it looks, it changes what can be changed back, or neither.
+"""The effect of an action: read, write (reversible) or irreversible.
 
-Each level is stricter than those before it.
+Each level is stricter than the levels before it.
 """
 
 
 class EffectWords(NamedTuple):
-    """An effect as people see it: a shape, and words that stand beside it."""
+    """An effect as people see it: a symbol and its words."""
 
     mark: str
     text: str
@@ -29,9 +29,9 @@ EFFECT_WORDS: Final[Mapping[str, EffectWords]] = {
 
 
 class TaskState(StrEnum):
-    """The state of a task; :func:`delf.protocols.states.state_of` computes it.
+    """The state of a task, computed by :func:`delf.protocols.states.state_of`.
 
-    A member is its text, so that it can be compared, stored and sent as one.
+    A member is its text, so that it can be compared, stored and sent as text.
     """
 
     QUEUED = "queued"
@@ -52,7 +52,7 @@ class TaskState(StrEnum):
 
     @property
     def is_at_work(self) -> bool:
-        """True if a process has the task in hand, or a runner will take it."""
+        """True if a process works on the task, or a runner will."""
         return self in (TaskState.QUEUED, TaskState.RUNNING, TaskState.WAITING)
 
 
@@ -82,12 +82,12 @@ STATE_WORDS: Final[Mapping[TaskState, StateWords]] = {
 """The words of each state: terminal and page take them from here."""
 
 OTHERS_WAIT_WORDS: Final = StateWords("◇", "waiting for others", "yellow")
-"""The words of a task that waits for a person, for somebody who may not answer it."""
+"""The text for a task that waits for another person."""
 
 
 Settle = Literal["ask", "again", "done"]
-"""The decision about a call without a recorded end: ask a person, make it again, or take it as
-done, with no result.
+"""The decision about an interrupted call: ask a person, make the call again, or take it as done,
+without a result.
 """
 
 Isolation = Literal["process", "interpreter", "container", "vm"]
@@ -114,24 +114,24 @@ IN_PROCESS: Final = "none"
 
 
 def can_be_undone(effect: str) -> bool:
-    """Tell whether what an action does can be changed back: levels up to ``write`` can.
+    """Return whether an effect is reversible: levels up to ``write`` are.
 
     Args:
-        effect: The name of a level. One that is not known here counts as the strictest.
+        effect: The name of a level. An unknown name counts as the strictest.
     """
     levels: tuple[str, ...] = get_args(Effect)
     return effect in levels[: levels.index("write") + 1]
 
 
 def effect_words(effect: str) -> EffectWords:
-    """The words of an effect.
+    """Return the words of an effect.
 
     Args:
-        effect: The name of a level. One that is not known is named, with the strictest mark.
+        effect: The name of a level. An unknown name is shown with the strictest symbol.
     """
     return EFFECT_WORDS.get(effect) or EffectWords(EFFECT_WORDS["irreversible"].mark, effect)
 
 
 def isolation_rank(isolation: Isolation) -> int:
-    """The place of an isolation level in the order from weakest (0) to strongest."""
+    """Return the place of an isolation level in the order from weakest (0) to strongest."""
     return ISOLATION_ORDER.index(isolation)

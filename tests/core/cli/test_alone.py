@@ -18,7 +18,7 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("words", "status", "message"),
     [
         (["--version"], 0, f"delf {delf.__version__}"),
         ([], 2, "pip install --find-links dist 'delf-core[standard]'"),
@@ -26,9 +26,9 @@ sys.exit(main())
         (["rnu"], 2, "error: no command 'rnu' is installed"),
     ],
 )
-def test_it_says_its_version_and_what_to_install(tmp_path, words, status, said):
+def test_it_says_its_version_and_what_to_install(tmp_path, words, status, message):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *words],
         cwd=tmp_path, env=environment(), capture_output=True, text=True,
     )  # fmt: skip
-    assert (done.returncode, said in done.stdout + done.stderr) == (status, True)
+    assert (done.returncode, message in done.stdout + done.stderr) == (status, True)

@@ -58,7 +58,9 @@ def test_parts_that_need_the_same_thing_tell_of_it_once(caplog: pytest.LogCaptur
     ]
 
 
-def test_one_that_told_and_is_gone_leaves_it_to_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_that_reported_and_is_gone_leaves_it_to_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     log = logging.getLogger("delf.test")
     Outage(log, "no notes", "a database").failed(OSError("refused"))
     search = Outage(log, "no search", "a database")

@@ -68,7 +68,7 @@ def test_no_proxy_lists_names_addresses_and_networks(entry, url, goes_direct):
 
 
 @pytest.mark.parametrize(
-    ("url", "error", "told"),
+    ("url", "error", "shown"),
     [
         ("socks5://me:pw@127.0.0.1:9", OptionalDependencyError, "is SOCKS, and socksio is missing"),
         ("socks5h://proxy:9", OptionalDependencyError, "socksio is missing"),
@@ -77,11 +77,11 @@ def test_no_proxy_lists_names_addresses_and_networks(entry, url, goes_direct):
         ("http://", ConfigurationError, "is not a proxy's address"),
     ],
 )
-def test_proxy_that_cannot_be_used_is_named_without_its_login(url, error, told, monkeypatch):
+def test_proxy_that_cannot_be_used_is_named_without_its_login(url, error, shown, monkeypatch):
     monkeypatch.setattr(proxies, "find_spec", lambda name: None)
     with pytest.raises(error) as caught:
         Proxy("ALL_PROXY", url).checked()
-    assert told in caught.value.message
+    assert shown in caught.value.message
     assert "ALL_PROXY" in caught.value.message
     assert ":pw" not in str(caught.value)
     if error is OptionalDependencyError:
@@ -102,13 +102,13 @@ async def test_clients_name_the_proxy_that_fails(library, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "http://me:pw@127.0.0.1:9")
     for name in ("https_proxy", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
-    said = re.escape("(by the proxy of HTTPS_PROXY (http://127.0.0.1:9))")
+    printed = re.escape("(by the proxy of HTTPS_PROXY (http://127.0.0.1:9))")
     async with library.AsyncClient(transport=async_transport(library)) as client:
-        with pytest.raises(library.ConnectError, match=said):
+        with pytest.raises(library.ConnectError, match=printed):
             await client.get("https://api.example")
     with (
         library.Client(transport=transport(library)) as client,
-        pytest.raises(library.ConnectError, match=said),
+        pytest.raises(library.ConnectError, match=printed),
     ):
         client.get("https://api.example")
 

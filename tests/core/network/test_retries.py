@@ -16,9 +16,9 @@ def test_seconds_and_dates_are_understood():
     assert retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0.0
 
 
-@pytest.mark.parametrize("told", [None, "", "soon", "-3", "nan", "inf", "1e9999", "²", "1.2.3"])
-def test_what_is_no_time_asks_for_nothing(told):
-    assert retry_after({} if told is None else {"retry-after": told}) is None
+@pytest.mark.parametrize("message", [None, "", "soon", "-3", "nan", "inf", "1e9999", "²", "1.2.3"])
+def test_what_is_no_time_asks_for_nothing(message):
+    assert retry_after({} if message is None else {"retry-after": message}) is None
 
 
 def test_pauses_grow_to_a_limit():

@@ -73,7 +73,7 @@ def test_what_does_not_fit_names_plugin_and_option(options, says):
     )
 
 
-def test_what_is_missing_is_said():
+def test_what_is_missing_is_reported():
     with pytest.raises(ConfigurationError, match="missing a required argument: 'url'"):
         made({}, lambda url: Words("words"))
 

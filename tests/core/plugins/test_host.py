@@ -92,8 +92,8 @@ def test_plugins_given_in_code():
 
 
 def test_what_needs_a_package_that_is_not_there_is_named(site):
-    told = "tasks that are left to runners: the package delf-plugin-runner-dbos is not installed"
-    with pytest.raises(OptionalDependencyError, match=told) as caught:
+    shown = "tasks that are left to runners: the package delf-plugin-runner-dbos is not installed"
+    with pytest.raises(OptionalDependencyError, match=shown) as caught:
         site.host().service(TASK_QUEUE)
     assert caught.value.package == "delf-plugin-runner-dbos"
 

@@ -49,9 +49,9 @@ AWAITED = [
 @pytest.mark.parametrize(("kind", "name"), AWAITED)
 def test_a_plain_method_where_an_async_one_belongs_is_named(kind, name):
     assert list(faults(kind, made(kind))) == []
-    told = f"has a plain method {name}, which is awaited: write `async def {name}`"
-    assert list(faults(kind, made(kind, **{name: plain}))) == [told]
-    assert list(faults(kind, type(made(kind, **{name: plain})))) == [told]
+    shown = f"has a plain method {name}, which is awaited: write `async def {name}`"
+    assert list(faults(kind, made(kind, **{name: plain}))) == [shown]
+    assert list(faults(kind, type(made(kind, **{name: plain})))) == [shown]
 
 
 def test_a_plain_method_that_says_it_gives_something_to_await_is_none():
@@ -62,7 +62,7 @@ def test_a_plain_method_that_says_it_gives_something_to_await_is_none():
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "told"),
+    ("kind", "name", "shown"),
     [
         ("model", "stream", "an async method stream that yields nothing"),
         ("journal", "subscribe", "an async method subscribe that yields nothing"),
@@ -71,9 +71,9 @@ def test_a_plain_method_that_says_it_gives_something_to_await_is_none():
         ("connection", "is_stale", "an async method is_stale, which is not awaited"),
     ],
 )
-def test_an_async_method_where_a_plain_one_belongs_is_named(kind, name, told):
+def test_an_async_method_where_a_plain_one_belongs_is_named(kind, name, shown):
     (found,) = faults(kind, made(kind, **{name: never}))
-    assert told in found
+    assert shown in found
 
 
 def test_items_that_come_by_yield_are_as_declared():
@@ -91,7 +91,7 @@ class Talks:
 
 
 @pytest.mark.parametrize(
-    ("asks", "told"),
+    ("asks", "shown"),
     [
         ("Add.", "a list of messages, not str 'Add.'"),
         (["Add."], "the str 'Add.' is none"),
@@ -99,7 +99,7 @@ class Talks:
         ([{"role": "user", "content": "Add."}], "the dict {'role'"),
     ],
 )
-def test_texts_in_place_of_messages_are_told(asks, told, scripted_model, delf_host):
+def test_texts_in_place_of_messages_are_reported(asks, shown, scripted_model, delf_host):
     class Mine(Talks):
         pass
 
@@ -109,11 +109,11 @@ def test_texts_in_place_of_messages_are_told(asks, told, scripted_model, delf_ho
         pytest.raises(PluginError) as caught,
     ):
         agent.run("x")
-    assert told in caught.value.message
+    assert shown in caught.value.message
     assert "user(text)" in str(caught.value.hint)
 
 
-def test_a_message_whose_parts_are_a_text_is_told():
+def test_a_message_whose_parts_are_a_text_is_reported():
     with pytest.raises(DelfError, match="'hello' is a text"):
         Message("user", "hello")  # pyright: ignore[reportArgumentType]
 
@@ -152,7 +152,7 @@ class Desk(Connection):
         return "facts"
 
 
-def test_what_a_plugin_gives_in_place_of_its_kind_is_told(delf_host):
+def test_what_a_plugin_gives_in_place_of_its_kind_is_reported(delf_host):
     delf_host.provide(ModelSpec(name="m", summary="M.", factory="x:y", serves=("mine",)), Model)
     for stream in (False, True):
         with (
@@ -162,7 +162,7 @@ def test_what_a_plugin_gives_in_place_of_its_kind_is_told(delf_host):
             agent.run("x")
 
 
-def test_a_plain_method_is_told_as_an_agent_starts(scripted_model, delf_host):
+def test_a_plain_method_is_reported_as_an_agent_starts(scripted_model, delf_host):
     spec = ModelSpec(name="m", summary="M.", factory="x:y", serves=("mine",))
     delf_host.provide(spec, PlainModel)
     with pytest.raises(ConfigurationError, match="the model 'm', a PlainModel, has a plain method"):
@@ -177,7 +177,7 @@ def test_a_plain_method_is_told_as_an_agent_starts(scripted_model, delf_host):
         Agent(llm="scripted", host=delf_host, approvals=["pager"]).start()
 
 
-def test_a_list_in_place_of_a_selection_and_texts_in_place_of_facts_are_told(
+def test_a_list_in_place_of_a_selection_and_texts_in_place_of_facts_are_reported(
     scripted_model, delf_host
 ):
     @tool(effect="read")

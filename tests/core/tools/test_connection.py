@@ -131,13 +131,13 @@ class Kept:
     """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
 
     def __init__(self):
-        self.told = []
+        self.message = []
 
     def learn(self, source, secrets):
-        self.told.append((source, secrets))
+        self.message.append((source, secrets))
 
 
-def test_secrets_that_it_gets_are_told():
+def test_secrets_that_it_gets_are_reported():
     made, early, late = desk(name="support"), Kept(), Kept()
     assert isinstance(made, SupportsSecrets)
     made.tell_secrets(early)
@@ -146,8 +146,8 @@ def test_secrets_that_it_gets_are_told():
     made.keep_secret("token-2")
     made.keep_secret("token-1")
     last = ("support", ("token-2", "token-1"))
-    assert late.told == [("support", ("token-1",)), ("support", ("token-1", "token-2")), last]
-    assert early.told[-1] == last
+    assert late.message == [("support", ("token-1",)), ("support", ("token-1", "token-2")), last]
+    assert early.message[-1] == last
 
 
 def test_tokens_may_be_renewed_for_ever():
@@ -155,7 +155,7 @@ def test_tokens_may_be_renewed_for_ever():
     made.tell_secrets(kept)
     for number in range(100):
         made.keep_secret(f"token-{number}")
-    assert kept.told[-1] == ("desk", tuple(f"token-{number}" for number in range(68, 100)))
+    assert kept.message[-1] == ("desk", tuple(f"token-{number}" for number in range(68, 100)))
 
 
 def test_agents_that_are_gone_are_forgotten():

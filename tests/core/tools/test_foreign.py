@@ -199,13 +199,13 @@ async def test_all_that_a_schema_says_holds(kind, wrong):
         action.validate(wrong)
 
 
-def test_a_schema_that_is_none_is_told_where_the_agent_is_made():
+def test_a_schema_that_is_none_is_reported_where_the_agent_is_made():
     schema = {"name": "f", "parameters": {"properties": {"x": {"pattern": "("}}}}
     with pytest.raises(ToolDefinitionError, match="'f': its schema cannot be used"):
         as_connections([(weather, schema)])
 
 
-def test_names_that_python_lacks():
+def test_names_that_python_misses():
     schema = {"name": "get-weather", "parameters": {"properties": {"from": {}, "x-y": {}}}}
     (tool,) = as_connections([(lambda **given: given, schema)])
     assert tool.name == "get_weather"

@@ -111,8 +111,8 @@ async def test_smolagents(run):
         def forward(self) -> str:
             return "hello"
 
-    told = await run([travel_time], "print(await travel_time('Graz', 2.5))")
-    assert told == "Graz: 2.5 h by car"
+    message = await run([travel_time], "print(await travel_time('Graz', 2.5))")
+    assert message == "Graz: 2.5 h by car"
     code = "found = await catalog(theme='ball')\nprint(found['ideas'][1])"
     assert await run([Catalog()], code) == "gold"
     code = "print(await greeting(), (await catalog('ball'))['theme'])"

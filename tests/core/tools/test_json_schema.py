@@ -92,7 +92,7 @@ def test_references_stay_within(ref):
         Checker({"properties": {"a": {"$ref": ref}}}, "x")
 
 
-def test_a_reference_that_leads_nowhere_is_told():
+def test_a_reference_that_leads_nowhere_is_reported():
     with pytest.raises(ToolDefinitionError, match=r"x: .*'#/\$defs/none' leads nowhere"):
         Checker({"properties": {"a": {"$ref": "#/$defs/none"}}}, "x")
 
@@ -176,7 +176,7 @@ def test_schemas_that_are_large_are_none():
         Checker(deep, "x")
 
 
-def test_a_value_with_many_faults_is_told_of_one():
+def test_a_value_with_many_faults_is_reported_of_one():
     checker = Checker({"items": {"type": "integer"}}, "x")
     with quickly():
         assert len(checker.faults(["text"] * 1_000_000, 5)) == 1
@@ -199,17 +199,17 @@ def test_schemas_as_people_write_them_are_checked():
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ({"kind": "bank", "iban": 5}, 'iban: 5 is not of type "string"'),
         ({"kind": "cash"}, 'kind: "cash" is not one of "card"; or "cash" is not one of "bank"'),
         (7, '7 is not of type "object"'),
     ],
 )
-def test_of_several_alternatives_the_one_that_was_meant_is_spoken_of(value, told):
+def test_of_several_alternatives_the_one_that_was_meant_is_spoken_of(value, message):
     def kind(word, name):
         known = {"kind": {"enum": [word]}, name: {"type": "string"}}
         return {"type": "object", "properties": known}
 
     schema = {"anyOf": [kind("card", "number"), kind("bank", "iban")]}
-    assert str(Checker(schema, "it").fault(value)) == told
+    assert str(Checker(schema, "it").fault(value)) == message

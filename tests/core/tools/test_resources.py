@@ -84,7 +84,7 @@ def test_an_effect_says_that_an_action_reads_where_its_name_does_not():
         ("update", None),
     ],
 )
-def test_plain_changes_are_told_by_names(name, change):
+def test_plain_changes_are_found_by_names(name, change):
     found = plain_change(name)
     assert (found and (found.kind, set(found.nouns))) == change
 

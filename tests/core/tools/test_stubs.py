@@ -211,7 +211,7 @@ async def test_what_an_action_is_about_keeps_its_keys_where_there_is_little_room
     assert "'value_39'" not in stub
 
 
-async def test_a_record_that_several_tools_give_is_told_once():
+async def test_a_record_that_several_tools_give_is_reported_once():
     text = stubs_of(await choice_of([Kitchen()]), "Cook something")
     (name,) = re.findall(r"^    (\w+) = \{", text, re.MULTILINE)
     assert text.count(f") -> {name}:") == 2
@@ -268,7 +268,7 @@ def test_a_long_type_loses_depth(text, limit, short):
     assert shorten(text, limit, lambda name: name == "deep", 60, 2) == short
 
 
-def test_keys_go_only_where_there_are_more_than_told():
+def test_keys_go_only_where_there_are_more_than_reported():
     text = "{" + ", ".join(f'"key_{n}": {{"x": int}}' for n in range(20)) + "}"
     assert shorten(text, 10, lambda name: False).count("key_") == 20
     cut = shorten(text, 10, lambda name: name == "key_19", 5)

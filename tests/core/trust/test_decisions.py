@@ -61,7 +61,7 @@ class TestRemembering:
         assert Trust.here().check(folder, {}) is None
         assert trusted(folder) is None
 
-    def test_each_change_is_told(self, folder):
+    def test_each_change_is_reported(self, folder):
         remember(folder, ITEMS)
         other = {
             "delf.toml": {"agent.llm": '"other"', "agent.record": '"x"'},
@@ -254,7 +254,7 @@ class TestTheEnvFile:
         monkeypatch.chdir(folder)
         (folder / ".env").write_text("PLANTED=evil\nOTHER=${PLANTED}-2\n")
 
-    def test_a_strangers_has_no_effect_and_that_is_said(self, caplog):
+    def test_a_strangers_has_no_effect_and_that_is_reported(self, caplog):
         assert "PLANTED" not in current_environ()
         assert "is not trusted yet" in caplog.text
         assert "delf trust" in caplog.text

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from delf.errors import ConfigurationError
-from delf.trust.folders import parse_toml, project_folder, read_file, said
+from delf.trust.folders import parse_toml, project_folder, read_file, values_by_path
 
 
 @pytest.fixture
@@ -149,8 +149,8 @@ def test_many_dots_in_texts_are_no_keys():
 def test_what_a_document_says_does_not_depend_on_its_layout():
     one = parse_toml('[a.b]\nc = 1\nd = ["x", {y = 2}]\n[e]\n')
     other = parse_toml('# a comment\na = {b = {d = ["x", {y = 2}], c = 1}}\ne = {}')
-    assert said(one) == said(other)
-    assert set(said(one)) == {"a.b.c", "a.b.d", "e"}
+    assert values_by_path(one) == values_by_path(other)
+    assert set(values_by_path(one)) == {"a.b.c", "a.b.d", "e"}
 
 
 @pytest.mark.parametrize(
@@ -167,4 +167,4 @@ def test_what_a_document_says_does_not_depend_on_its_layout():
     ],
 )
 def test_two_documents_that_differ_do_not_say_the_same(one, other):
-    assert said(parse_toml(one)) != said(parse_toml(other))
+    assert values_by_path(parse_toml(one)) != values_by_path(parse_toml(other))

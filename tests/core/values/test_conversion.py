@@ -166,10 +166,10 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_each_type_becomes_plain_data(case):
     value, expected = CASES[case]
-    told = {}
-    made = plain(value, told)
+    message = {}
+    made = plain(value, message)
     assert made == expected
-    assert not told
+    assert not message
     assert plain_or_as_is(value) == expected
     assert loads(dumps(made)) == expected
     try:
@@ -184,17 +184,17 @@ def test_a_time_out_of_reach_of_python_is_a_text_and_the_others_of_its_column_to
     assert all(isinstance(cell, str) for cell in plain(pa.table({"t": column}).column("t")))
 
 
-def test_what_no_rule_covers_is_a_text_and_is_told():
-    told = {}
-    assert plain([1, ...], told) == [1, "Ellipsis"]
-    assert told == {"ellipsis": None}
+def test_what_no_rule_covers_is_a_text_and_is_reported():
+    message = {}
+    assert plain([1, ...], message) == [1, "Ellipsis"]
+    assert message == {"ellipsis": None}
 
 
 def test_a_number_that_is_too_large_to_cross_is_a_text_and_never_infinite():
-    told = {}
+    message = {}
     large = Decimal("1E100000000")
-    assert plain([large], told) == ["1E+100000000"]
-    assert list(told) == ["Decimal"]
+    assert plain([large], message) == ["1E+100000000"]
+    assert list(message) == ["Decimal"]
     assert plain_or_as_is(large) is large
 
 

@@ -251,7 +251,7 @@ def test_streams_that_a_shell_closed(here, closed):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("arguments", [["--help"], ["plugins", "--json"]])
-def test_an_output_that_is_full_is_said_in_one_line(here, arguments, unbuffered):
+def test_an_output_that_is_full_is_reported_in_one_line(here, arguments, unbuffered):
     env = environment(PYTHONUNBUFFERED=unbuffered)
     with open("/dev/full", "w") as full:
         done = subprocess.run(

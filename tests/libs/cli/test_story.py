@@ -11,7 +11,7 @@ PLACE = {"task_id": "t", "seq": 1, "at": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"by": "cli"}, "approved by cli"),
         ({"by": "bo", "via": "page, 1.2.3.4"}, "approved by bo (page, 1.2.3.4)"),
@@ -29,15 +29,15 @@ PLACE = {"task_id": "t", "seq": 1, "at": 1.0}
         ),
     ],
 )
-def test_a_decision_says_who_gave_it_or_what_made_its_question_void(given, told):
+def test_a_decision_says_who_gave_it_or_what_made_its_question_void(given, message):
     fields = {"request_id": "r", "decision": "approved", **PLACE, **given}
-    assert story(ApprovalDecided(**fields)) == f"  {told}"
+    assert story(ApprovalDecided(**fields)) == f"  {message}"
 
 
 def test_a_vote_says_from_where_it_came():
     vote = ApprovalVoted(request_id="r", by="ada", via="slack", **PLACE)
-    told = "  approved by ada (slack); another person has to approve it, too"
-    assert story(vote) == told
+    message = "  approved by ada (slack); another person has to approve it, too"
+    assert story(vote) == message
 
 
 def test_a_stopped_task_says_who_stopped_it_and_from_where():

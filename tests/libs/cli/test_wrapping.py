@@ -33,7 +33,7 @@ def test_no_word_is_broken_on_a_terminal(label, columns, monkeypatch):
 def test_lines_of_its_own_stay_and_a_program_reads_one(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     text = "first\n\n  an indented line that is longer than forty columns are"
-    told = wrapped(text, head=7, stream=Terminal()).split("\n")
-    assert told[:3] == ["first", "", "  an indented line that is longer than"]
+    message = wrapped(text, head=7, stream=Terminal()).split("\n")
+    assert message[:3] == ["first", "", "  an indented line that is longer than"]
     assert wrapped(LONG, head=7, stream=io.StringIO()) == LONG
     assert wrapped("", head=7, stream=Terminal()) == ""

@@ -106,7 +106,7 @@ def refuse():
     raise ToolRefusedError("not this one", hint="another")
 
 
-def lacks():
+def missing():
     raise OptionalDependencyError("it needs x", package="x")
 
 

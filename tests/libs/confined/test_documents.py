@@ -46,7 +46,7 @@ def pdf(texts: list[str], password: str = "", title: Any = None) -> bytes:
     return out.getvalue()
 
 
-def test_scanned_pages_of_a_pdf_are_told() -> None:
+def test_scanned_pages_of_a_pdf_are_reported() -> None:
     with notes_of_call() as notes:
         assert pdf_pages(io.BytesIO(pdf(["", ""])), "a.pdf").texts == ["", ""]
     assert next(iter(notes)).startswith("a.pdf: 2 of 2 pages hold no text, as scanned pages do")
@@ -87,7 +87,7 @@ def test_damaged_page_loses_no_other(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "shown"),
     [
         ("/C50\n/C72/C6f\n/C70", True),
         ("/g0035/g0037/g003a", True),
@@ -97,11 +97,11 @@ def test_damaged_page_loses_no_other(monkeypatch) -> None:
         ("Rotated text", False),
     ],
 )
-def test_text_of_fonts_without_letters_is_told(monkeypatch, text, told) -> None:
+def test_text_of_fonts_without_letters_is_reported(monkeypatch, text, shown) -> None:
     monkeypatch.setattr(PageObject, "extract_text", lambda *_, **__: text)
     with notes_of_call() as notes:
         pdf_pages(io.BytesIO(pdf(["x"])), "a.pdf")
-    assert any("fonts of pages 1 do not tell their letters" in note for note in notes) is told
+    assert any("fonts of pages 1 do not tell their letters" in note for note in notes) is shown
 
 
 def docx(path: Path, namespace: str, body: str, name: str = "word/document.xml") -> str:

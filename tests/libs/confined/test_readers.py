@@ -55,12 +55,12 @@ async def test_a_result_and_its_notes_come_back(call):
     ("function", "error", "message"),
     [
         ("refuse", ToolRefusedError, "not this one"),
-        ("lacks", OptionalDependencyError, "it needs x"),
+        ("missing", OptionalDependencyError, "it needs x"),
         ("breaks", ToolExecutionError, "reading a.xyz failed: KeyError: 'no such key'"),
         ("nothing_there", ToolExecutionError, "reading a.xyz failed: AttributeError: .*"),
     ],
 )
-async def test_an_error_says_what_the_function_said(call, function, error, message):
+async def test_an_error_says_what_the_function_reported(call, function, error, message):
     with pytest.raises(error, match=f"^{message}"):
         await call(function)
 

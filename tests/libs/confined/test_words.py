@@ -11,7 +11,7 @@ from delf_confined.words import shortened
 
 def test_message_has_no_trace_and_no_folder_of_the_host(tmp_path: Path) -> None:
     (tmp_path / "a b").mkdir()
-    for told, expected in {
+    for message, expected in {
         f'IO Error: Cannot open file "{tmp_path}/a b/x.db": No such file': 'IO Error: Cannot open file "x.db": No such file',
         f"Cannot open {tmp_path}/x.db, sorry": "Cannot open x.db, sorry",
         "INTERNAL Error: odd\nThis error signals an assertion\nStack Trace:\n0x1 duckdb": "INTERNAL Error: odd",
@@ -19,7 +19,7 @@ def test_message_has_no_trace_and_no_folder_of_the_host(tmp_path: Path) -> None:
         "Could not convert string '/no/such/place' to INT32": "Could not convert string '/no/such/place' to INT32",
         "divide 1/2 or a/b": "divide 1/2 or a/b",
     }.items():
-        assert shortened(told) == expected
+        assert shortened(message) == expected
 
 
 def test_errors_of_duckdb_have_no_folder(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_login_status_logout(google: GoogleServer, project: DelfProject) -> None
     assert "Nobody is logged in" in project.run("google", "logout").succeeded().stdout
 
 
-def test_what_was_not_agreed_to_is_told(google: GoogleServer, project: DelfProject) -> None:
+def test_what_was_not_agreed_to_is_reported(google: GoogleServer, project: DelfProject) -> None:
     google.logins.declined = frozenset({SCOPES + "drive.file"})
     done = project.spawn("google", "login").succeeded()
     assert f"Not given, so some actions will fail: {SCOPES}drive.file" in done.stderr
@@ -108,10 +108,10 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def test_a_browser_elsewhere(google: GoogleServer, project: DelfProject) -> None:
     from delf_google.login import sign_in
 
-    told: list[str] = []
+    message: list[str] = []
 
     def ask(_: str) -> str:
-        address = re.search(r"http\S+", told[0])
+        address = re.search(r"http\S+", message[0])
         assert address is not None
         try:
             urllib.request.build_opener(_NoRedirect).open(address[0])
@@ -121,7 +121,7 @@ def test_a_browser_elsewhere(google: GoogleServer, project: DelfProject) -> None
         raise AssertionError
 
     client = google.logins.client_secrets(google.url)["installed"]
-    login = sign_in(client, [SCOPES + "drive"], show=told.append, ask=ask)
+    login = sign_in(client, [SCOPES + "drive"], show=message.append, ask=ask)
     assert login["refresh_token"] in google.logins.grants
     answer = project.run("google", "login", "--no-browser", stdin="http://localhost:1/?nothing=1\n")
     assert answer.exit_code == 1

@@ -193,7 +193,7 @@ async def test_a_file_that_google_auth_wrote(
 
 
 @pytest.mark.parametrize(
-    ("settings", "kind", "said"),
+    ("settings", "kind", "message"),
     [
         ({"oauth_credentials": "nowhere.json"}, ConnectionFileNotFoundError, "nowhere.json"),
         ({"service_account": "nowhere.json"}, ConnectionFileNotFoundError, "nowhere.json"),
@@ -211,21 +211,21 @@ async def test_a_file_that_google_auth_wrote(
         ({"account": "../x"}, ConnectionConfigurationError, "account"),
     ],
 )
-def test_settings_that_cannot_be(settings: Any, kind: Any, said: str) -> None:
-    with pytest.raises(kind, match=said):
+def test_settings_that_cannot_be(settings: Any, kind: Any, message: str) -> None:
+    with pytest.raises(kind, match=message):
         Gmail(**settings)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [("no json", "no JSON"), ("[]", "no JSON"), ('{"a": 1}', "no OAuth client")],
 )
 async def test_files_that_are_no_credentials(
-    content: str, said: str, connect: Any, tmp_path: pathlib.Path
+    content: str, message: str, connect: Any, tmp_path: pathlib.Path
 ) -> None:
     path = tmp_path / "x.json"
     path.write_text(content)
-    with pytest.raises(ConnectionConfigurationError, match=said):
+    with pytest.raises(ConnectionConfigurationError, match=message):
         await labels(connect(Gmail, oauth_credentials=str(path)))
     with pytest.raises(ConnectionConfigurationError):
         await labels(connect(Gmail, service_account=str(path)))

@@ -76,10 +76,10 @@ def test_other_versions_of_python_read_the_same_people():
     )
     for python in [sys.executable, *versions]:
         command = [python, "-I", "-c", code, mailboxes.__file__]
-        told = subprocess.run(
+        message = subprocess.run(
             command, input=json.dumps(list(PEOPLE)), capture_output=True, text=True, check=True
         )
-        assert told.stdout.strip() == here, python
+        assert message.stdout.strip() == here, python
 
 
 def test_written_people_are_read_again():

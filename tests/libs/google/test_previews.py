@@ -190,7 +190,7 @@ async def test_what_is_no_address_is_never_asked_about(
         await arguments_of(connect(kind), action, **given)
 
 
-async def test_models_are_told_the_plain_types(connect: Any) -> None:
+async def test_models_are_reported_the_plain_types(connect: Any) -> None:
     gmail = connect(Gmail)
     (send,) = (item for item in await gmail.actions() if item.name == "send")
     assert "to: str | list[str], subject: str" in send.signature
@@ -259,10 +259,10 @@ async def test_a_file_that_changes_while_a_person_is_asked_goes_out_as_it_was(
 ) -> None:
     report = tmp_path / "report.txt"
     report.write_text("as asked")
-    told: list[tuple[str, str | None]] = []
+    reported: list[tuple[str, str | None]] = []
 
     def decide(request: Any) -> bool:
-        told.extend((f.text, f.note) for f in facts(request) if f.kind is FactKind.FILE)
+        reported.extend((f.text, f.note) for f in facts(request) if f.kind is FactKind.FILE)
         report.write_text("something else, and longer")
         return True
 
@@ -271,7 +271,7 @@ async def test_a_file_that_changes_while_a_person_is_asked_goes_out_as_it_was(
     tools, files = [connect(kind)], [str(report)]
     async with Agent(tools=tools, files=files, on_confirm=decide, **options) as agent:
         (await agent.arun("Send it.")).raise_for_status()
-    assert told == [("report.txt", "8 bytes")]
+    assert reported == [("report.txt", "8 bytes")]
     if kind is Drive:
         (stored,) = [f for f in google.drive.files.values() if f.data["name"] == "report.txt"]
         assert stored.content == b"as asked"

@@ -64,7 +64,7 @@ def others(google: GoogleServer) -> list[Call]:
 
         return answer
 
-    google.handlers |= {method: serve(*told) for method, told in OTHERS.items()}
+    google.handlers |= {method: serve(*shown) for method, shown in OTHERS.items()}
     return calls
 
 
@@ -122,7 +122,7 @@ async def test_calendar_lists_and_changes(opened: Any, others: list[Call]) -> No
 
 
 async def test_sheets_reads_a_grid_of_their_values(opened: Any, google: GoogleServer) -> None:
-    told = answer_of("google_sheets", "values_get", {})
+    shown = answer_of("google_sheets", "values_get", {})
     grid = [
         {
             "values": [
@@ -130,7 +130,7 @@ async def test_sheets_reads_a_grid_of_their_values(opened: Any, google: GoogleSe
                 for t in row
             ]
         }
-        for row in told["values"]
+        for row in shown["values"]
     ]
     sheet = {
         "properties": {
@@ -155,14 +155,14 @@ def client(google: GoogleServer) -> Any:
     token = google.logins.token_for(USER, ALL)
 
     def send(package: str, operation: str, **config: Any) -> Any:
-        told = importlib.import_module(f"fancy_{package}.actions.{operation}")
-        fields = told.body(config)
-        reads = told.METHOD in ("GET", "DELETE")
+        shown = importlib.import_module(f"fancy_{package}.actions.{operation}")
+        fields = shown.body(config)
+        reads = shown.METHOD in ("GET", "DELETE")
         answer = httpx.request(
-            told.METHOD,
-            google.url + (told.path(config) if hasattr(told, "path") else told.PATH),
+            shown.METHOD,
+            google.url + (shown.path(config) if hasattr(shown, "path") else shown.PATH),
             params={
-                **(told.query(config) if hasattr(told, "query") else {}),
+                **(shown.query(config) if hasattr(shown, "query") else {}),
                 **(fields if reads else {}),
             },
             json=None if reads else fields,
@@ -184,9 +184,9 @@ def test_our_server_takes_what_they_send(google: GoogleServer, client: Any) -> N
     who = {"type": "user", "role": "reader", "emailAddress": "bob@example.com"}
     shared = client("google_drive", "permission_create", fileId=folder["id"], **who)
     assert shared["role"] == "reader"
-    told = {"calendarId": "primary", "summary": "Lunch"}
+    shown = {"calendarId": "primary", "summary": "Lunch"}
     hours = {"startDateTime": "2026-10-01T12:00:00Z", "endDateTime": "2026-10-01T13:00:00Z"}
-    event = client("google_calendar", "event_create", **told, **hours)
+    event = client("google_calendar", "event_create", **shown, **hours)
     key = {"calendarId": "primary", "eventId": event["id"]}
     assert client("google_calendar", "event_update", **key, summary="Dinner")["id"] == event["id"]
     (found,) = client("google_calendar", "event_list", calendarId="primary")["items"]

@@ -51,7 +51,7 @@ async def test_the_service_says_how_long_to_wait(google: GoogleServer, gmail: An
 
 
 @pytest.mark.parametrize("reason", ["dailyLimitExceeded", "quotaExceeded"])
-async def test_a_quota_that_is_used_up_is_told_at_once(
+async def test_a_quota_that_is_used_up_is_reported_at_once(
     google: GoogleServer, gmail: Any, reason: str
 ) -> None:
     google.fail(LABELS, 403, reason)
@@ -150,7 +150,7 @@ async def test_an_upload_goes_on_where_the_service_says(google: GoogleServer, co
     await gmail.aclose()
 
 
-async def test_a_quota_of_a_minute_is_waited_for_and_told(
+async def test_a_quota_of_a_minute_is_waited_for_and_reported(
     google: GoogleServer, gmail: Any, caplog: Any
 ) -> None:
     google.fail(LABELS, 429, "rateLimitExceeded", after=55)

@@ -62,10 +62,10 @@ def test_but_while_another_task_waits_for_this_one(loop):
         gate = asyncio.Event()
         other = loop.create_task(gate.wait())
         await asyncio.sleep(0)
-        said = loop.only_waits()
+        text = loop.only_waits()
         gate.set()
         await other
-        return said
+        return text
 
     assert loop.run_until_complete(scene())
 
@@ -112,10 +112,10 @@ def test_not_while_the_task_is_being_cancelled(loop):
         task = asyncio.current_task()
         assert task is not None
         task.cancel()
-        said = loop.only_waits()
+        text = loop.only_waits()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.sleep(0)
-        return said
+        return text
 
     assert not loop.run_until_complete(scene())
 

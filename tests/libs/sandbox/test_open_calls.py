@@ -98,7 +98,7 @@ async def test_calls_in_flight_end_with_the_script(guest):
     assert cancelled.is_set()
 
 
-async def test_calls_that_are_given_up_at_once_are_over(guest, waiting):
+async def test_calls_that_are_abandoned_at_once_are_over(guest, waiting):
     """Cancelled before their first step, they never say so themselves."""
     running = await guest.start()
     for first in range(0, 100, 20):
@@ -170,7 +170,7 @@ async def test_a_call_number_that_was_used_before_is_a_new_call(guest):
     await running
 
 
-async def test_a_call_number_that_was_given_up_is_a_new_call(guest, waiting):
+async def test_a_call_number_that_was_abandoned_is_a_new_call(guest, waiting):
     """What ends late of the first one is not taken for an end of the second."""
     running = await guest.start()
     await guest.send(call(1, "first"))
@@ -242,7 +242,7 @@ async def test_the_end_of_a_script_is_seen_however_many_calls_are_open(few, gues
     assert len(guest.host.calls) == 10
 
 
-async def test_calls_that_wait_for_their_turn_can_be_given_up(few, guest, waiting):
+async def test_calls_that_wait_for_their_turn_can_be_abandoned(few, guest, waiting):
     running = await guest.start()
     for number in range(50):
         await guest.send(call(number, number))

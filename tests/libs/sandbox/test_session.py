@@ -93,7 +93,7 @@ async def test_every_end_of_a_script(guest, frame, outcome):
     [
         (Returned({"a": 1}), ["return", 5, {"a": 1}]),
         (Returned(None, b'{"a":1}'), ["return", 5, {"a": 1}]),
-        (ToolMessage("no"), ["told", 5, "no"]),
+        (ToolMessage("no"), ["message", 5, "no"]),
         (Raised("ToolError", "bad"), ["raise", 5, "ToolError", "bad"]),
     ],
 )

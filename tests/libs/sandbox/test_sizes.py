@@ -135,8 +135,8 @@ def test_texts_of_a_sandbox_are_cut_wherever_they_come_from() -> None:
     limit = LimitReached(limit=HUGE, message=HUGE, source=HUGE, variables=names)
     rerun = Rerun(context=HUGE, remaining=HUGE, carry=(HUGE,) * 500, variables=names)
     call = CallRequest(call_id=1, connection=HUGE, method=HUGE, args=(), kwargs={})
-    for told in (failed, limit, rerun, Crashed(message=HUGE), Done(variables=names), call):
-        assert len(repr(told)) < 150_000
+    for shown in (failed, limit, rerun, Crashed(message=HUGE), Done(variables=names), call):
+        assert len(repr(shown)) < 150_000
     assert len(failed.message) == MAX_MESSAGE
     assert failed.message.endswith("…")
 

@@ -28,7 +28,7 @@ def record(**properties):
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "shown"),
     [
         (CODE, "matches ^[A-Z]{3}$"),
         ({"type": "integer", "minimum": 1, "maximum": 200}, "≥ 1, ≤ 200"),
@@ -51,8 +51,8 @@ def record(**properties):
     ],
     ids=range(15),
 )
-def test_limits_are_told_after_the_keys_that_lead_to_them(schema, told):
-    assert hints_of(Document(code=CODE, node=NODE), schema, 200, 4) == told
+def test_limits_are_reported_after_the_keys_that_lead_to_them(schema, shown):
+    assert hints_of(Document(code=CODE, node=NODE), schema, 200, 4) == shown
 
 
 def test_hints_are_whole_and_within_their_room():

@@ -164,10 +164,10 @@ class Slack:
         async for message in socket:
             if message.type != aiohttp.WSMsgType.TEXT:
                 break
-            said = json.loads(message.data)
-            waiting = self.answers.get(said.get("envelope_id"))
+            words = json.loads(message.data)
+            waiting = self.answers.get(words.get("envelope_id"))
             if waiting is not None:
-                waiting.set_result(said.get("payload"))
+                waiting.set_result(words.get("payload"))
         return socket
 
     @property
@@ -193,9 +193,9 @@ class Slack:
     async def tell(self, payload: dict[str, Any]) -> Any:
         """Tell the app what somebody did; what it says of a form."""
         if self.http_port is not None:
-            status, said = await self.post(payload)
+            status, words = await self.post(payload)
             assert status == 200
-            return said
+            return words
         self._number += 1
         name = f"envelope-{self._number}"
         self.answers[name] = asyncio.get_running_loop().create_future()
@@ -247,11 +247,11 @@ class Slack:
                 if element["type"] == "static_select":
                     chosen = fields.get(name, element["initial_option"]["value"])
                     assert chosen in [option["value"] for option in element["options"]]
-                    told = {"type": "static_select", "selected_option": {"value": chosen}}
+                    reported = {"type": "static_select", "selected_option": {"value": chosen}}
                 else:
                     given = fields.get(name, element.get("initial_value"))
-                    told = {"type": "plain_text_input", "value": given}
-                values[name] = {"value": told}
+                    reported = {"type": "plain_text_input", "value": given}
+                values[name] = {"value": reported}
         return await self.tell(
             {
                 "type": "view_submission",

@@ -159,18 +159,18 @@ async def test_the_loopback_slack_is_one_to_slacks_own_clients():
             channel="C1", thread_ts=posted["ts"], content="x" * 9, filename="a.txt"
         )
         assert [file["content"] for file in slack.files.values()] == ["x" * 9]
-        heard = []
+        received = []
 
         async def take(client, request):
-            heard.append(request.payload)
-            said = SocketModeResponse(envelope_id=request.envelope_id, payload={"seen": True})
-            await client.send_socket_mode_response(said)
+            received.append(request.payload)
+            words = SocketModeResponse(envelope_id=request.envelope_id, payload={"seen": True})
+            await client.send_socket_mode_response(words)
 
         client = SocketModeClient(app_token="xapp-1", web_client=web)
         client.socket_mode_request_listeners.append(take)
         await client.connect()
         assert await slack.tell({"type": "block_actions"}) == {"seen": True}
-        assert heard == [{"type": "block_actions"}]
+        assert received == [{"type": "block_actions"}]
         await client.close()
 
 
@@ -188,15 +188,15 @@ async def test_a_message_says_what_would_be_done_and_where_its_values_came_from(
     request = asked(
         origins=origins, flow="to: others wrote it", changes=("bank.open()",), reason="a new payee"
     )
-    said = await channel.decide(request)
-    assert said.decision == Approved()
-    assert (said.who.name, said.who.via) == ("ada (U0ADA)", "slack")
+    words = await channel.decide(request)
+    assert words.decision == Approved()
+    assert (words.who.name, words.who.via) == ("ada (U0ADA)", "slack")
     story, question = slack.messages.values()
     assert "Pay the bills." in texts(story)
     assert "https://delf.example/#/task_1" in texts(story)
     assert question["thread_ts"] == next(iter(slack.messages))
     shown = "\n".join(texts(message) for message in [question, *slack.asked])
-    for said in (
+    for words in (
         "May bank.pay be called?",
         "● cannot be undone",
         "to: Ann\n    ↑ ⚠ source of to: from mail.read (call 1); others wrote it",
@@ -206,7 +206,7 @@ async def test_a_message_says_what_would_be_done_and_where_its_values_came_from(
         "the script says: the rent",
         "changed so far in this task (1): bank.open()",
     ):
-        assert said in shown
+        assert words in shown
 
 
 async def test_the_message_says_how_it_was_decided_and_has_no_buttons_then(office):
@@ -254,7 +254,7 @@ async def test_only_approvers_decide_by_name_or_by_group(office):
 
     channel = await opens(both, approvers=["S0FINANCE", "U0BO"])
     assert (await channel.decide(asked())).decision == Approved()
-    assert [said["user"] for said in slack.ephemeral] == ["U0EVE"] * 3
+    assert [words["user"] for words in slack.ephemeral] == ["U0EVE"] * 3
     assert "may not decide" in slack.ephemeral[0]["text"]
     assert slack.asked_groups == 1, "the members are known for a while"
 
@@ -276,10 +276,10 @@ async def test_who_is_not_known_by_name_decides_nothing_under_a_rule(office):
         await slack.press(message, APPROVE, "U0ADA")
 
     channel = await opens(both, approvers=["*"], names={"U0ADA": "ada"})
-    said = await channel.decide(asked(rule={"four_eyes": True}))
-    assert said.who.name == "ada"
+    words = await channel.decide(asked(rule={"four_eyes": True}))
+    assert words.who.name == "ada"
     assert "does not know you" in slack.ephemeral[0]["text"]
-    assert [told["user"] for told in slack.ephemeral] == ["U0BO"]
+    assert [reported["user"] for reported in slack.ephemeral] == ["U0BO"]
 
 
 async def test_a_form_of_somebody_else_counts_for_nothing(office):
@@ -287,8 +287,8 @@ async def test_a_form_of_somebody_else_counts_for_nothing(office):
 
     async def passed_on(slack, message):
         await slack.press(message, REJECT)
-        said = await slack.send({"reason": "x"}, "U0EVE")
-        assert "may not decide" in said["errors"]["reason"]
+        words = await slack.send({"reason": "x"}, "U0EVE")
+        assert "may not decide" in words["errors"]["reason"]
         await slack.send({"reason": "mine"})
 
     channel = await opens(passed_on)
@@ -358,7 +358,7 @@ async def test_a_press_for_what_slack_does_not_show_counts_for_nothing(office):
     assert (await channel.decide(asked(preview="y" * 9_000))).decision == Rejected(
         reason="not this one"
     )
-    assert [said["text"].partition(":")[0] for said in slack.ephemeral] == [
+    assert [words["text"].partition(":")[0] for words in slack.ephemeral] == [
         "Slack does not show all of this request"
     ] * 3
 
@@ -385,8 +385,8 @@ async def test_a_call_that_may_have_happened_is_settled(office):
         await slack.send({"result": '{"paid": 12}', "reason": "the bank says so"})
 
     channel = await opens(settles)
-    said = await channel.decide(asked(outcome_unknown=True))
-    assert said.decision == AlreadyDone(result={"paid": 12}, reason="the bank says so")
+    words = await channel.decide(asked(outcome_unknown=True))
+    assert words.decision == AlreadyDone(result={"paid": 12}, reason="the bank says so")
 
 
 async def test_what_others_wrote_mentions_and_links_nobody(office):

@@ -134,7 +134,7 @@ def fit(arguments):
     return {**arguments, "to": arguments["to"].lower()}
 
 
-async def test_arguments_that_do_not_fit_are_told_and_asked_for_again(person, request_for):
+async def test_arguments_that_do_not_fit_are_reported_and_asked_for_again(person, request_for):
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS, fit=fit)))
     await person.answers(
         (PROMPT, "e\n"),
@@ -224,7 +224,7 @@ async def test_several_requests_one_after_another(person, request_for):
     assert TURNS.waiting == 0
 
 
-async def test_a_request_that_is_given_up_leaves_the_terminal_as_it_was(person, request_for):
+async def test_a_request_that_is_abandoned_leaves_the_terminal_as_it_was(person, request_for):
     channel = person.channel()
     before = termios.tcgetattr(sys.stdin.fileno())
     descriptors = len(os.listdir("/proc/self/fd"))

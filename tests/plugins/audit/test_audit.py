@@ -158,7 +158,7 @@ def test_a_file_written_anew_is_seen_with_the_key(path: Path) -> None:
         AuditTrail(path, b"key").check()
 
 
-def test_a_record_that_was_cut_off_is_told_and_the_chain_goes_on(
+def test_a_record_that_was_cut_off_is_reported_and_the_chain_goes_on(
     trail: AuditTrail, path: Path
 ) -> None:
     os.truncate(path, path.stat().st_size - 7)
@@ -231,9 +231,9 @@ def test_the_command_verifies_and_shows(trail: AuditTrail, path: Path) -> None:
         {"at": "2026-01-01T10:00:00.000+00:00", "task": "t1", "what": "task", "text": "\x1b[31mx"}
     )
     head = trail.check().head
-    told = invoke(path, "verify")
-    assert told.exit_code == 1  # nothing is proven
-    assert told.stdout == f"6 records in order in {path}\nhead {head}\n"
+    message = invoke(path, "verify")
+    assert message.exit_code == 1  # nothing is proven
+    assert message.stdout == f"6 records in order in {path}\nhead {head}\n"
     assert json.loads(invoke(path, "verify", "--json").stdout)["head"] == head
     assert invoke(path, "show", "t1").stdout == (
         '2026-01-01T10:00:00  t1  task      text="\\u001b[31mx"\n'
@@ -254,18 +254,18 @@ def keyed(path: Path) -> AuditTrail:
 
 @pytest.mark.parametrize("key", [True, False])
 @pytest.mark.parametrize("head", [True, False])
-def test_what_is_not_proven_is_said_and_fails(
+def test_what_is_not_proven_is_reported_and_fails(
     key: bool, head: bool, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = keyed(path).check().head
     if key:
         monkeypatch.setenv("DELF_AUDIT_KEY", "key")
     words = ["verify", *(["--head", noted] if head else []), "--json"]
-    told = invoke(path, *words)
-    assert told.exit_code == (0 if key and head else 1)
-    assert ("not proven: who wrote the records" in told.stderr) is not key
-    assert ("not proven: that none was taken away" in told.stderr) is not head
-    assert len(json.loads(told.stdout)["not_proven"]) == (not key) + (not head)
+    message = invoke(path, *words)
+    assert message.exit_code == (0 if key and head else 1)
+    assert ("not proven: who wrote the records" in message.stderr) is not key
+    assert ("not proven: that none was taken away" in message.stderr) is not head
+    assert len(json.loads(message.stdout)["not_proven"]) == (not key) + (not head)
 
 
 def test_a_file_that_was_written_anew_is_never_proven(
@@ -276,9 +276,9 @@ def test_a_file_that_was_written_anew_is_never_proven(
     path.unlink()
     AuditTrail(path).append({"what": "call", "call": 0})
     for head in ("0" * 64, noted):
-        told = invoke(path, "verify", "--head", head)
-        assert told.exit_code == 1
-        assert "not written with this key" in told.stderr
+        message = invoke(path, "verify", "--head", head)
+        assert message.exit_code == 1
+        assert "not written with this key" in message.stderr
     monkeypatch.delenv("DELF_AUDIT_KEY")
     assert invoke(path, "verify", "--head", "0" * 64).exit_code == 1  # the digest of no line
     assert "no line has the digest" in invoke(path, "verify", "--head", noted).stderr
@@ -289,12 +289,12 @@ def test_the_digest_to_note_is_a_command(path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("DELF_AUDIT_KEY", "key")
     noted = invoke(path, "head").stdout.strip()
     trail.append({"what": "end"})
-    told = invoke(path, "verify", "--head", noted)
-    assert told.exit_code == 0
-    assert "1 of them after the digest given" in told.stdout
+    message = invoke(path, "verify", "--head", noted)
+    assert message.exit_code == 0
+    assert "1 of them after the digest given" in message.stdout
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot read") as caught:
         AuditTrail(tmp_path / "none.jsonl").check()
     assert 'observers = ["audit"]' in str(caught.value.hint)

@@ -12,7 +12,7 @@ from delf import Agent, Chat, ChatMessage, ConfigurationError, LLMExecutionError
 from delf.events import ModelReplied, TaskFinished, Warned
 from delf.messages import ModelReply, Usage
 
-SUMMARY = "Summary of what was said before in this conversation:\n"
+SUMMARY = "Summary of this conversation so far:\n"
 
 
 @tool(confirm=False)
@@ -201,7 +201,7 @@ class TestTurns:
         await chat.here().keep("do it", "done", "task_1", trust="own", again=True)
         assert [message.content for message in chat] == ["done", "x"]
 
-    def test_an_empty_answer_is_told_as_such(self, make_agent, scripted_model):
+    def test_an_empty_answer_is_reported_as_such(self, make_agent, scripted_model):
         chat = Chat()
         scripted_model.writes("await keep()", "print(1)")
         agent = make_agent(chat, keep)

@@ -52,7 +52,7 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def surroundings(here: Path) -> dict[str, str]:
+def variables_of(here: Path) -> dict[str, str]:
     places = {"HOME": str(here), "XDG_DATA_HOME": str(here / "data")}
     return environment(**places, PROMPT_TOOLKIT_NO_CPR="1")
 
@@ -96,7 +96,7 @@ def talk(here: Path) -> Iterator[Callable[..., Talk]]:
         ) -> Talk:
             llm = write_recording(here / "answers.jsonl", *scripts, cost_usd=0.01)
             words = command or [DELF, "chat", "--tools", "tools.py", "--llm", llm, *flags]
-            terminal = TerminalProcess(words, env=surroundings(here), cwd=here)
+            terminal = TerminalProcess(words, env=variables_of(here), cwd=here)
             return Talk(stack.enter_context(terminal))
 
         yield start
@@ -206,7 +206,7 @@ class TestInterrupts:
         os.kill(chat.terminal.process.pid, signal.SIGKILL)
         chat.terminal.wait()
         (here / "tools.py").write_text(TOOLS.replace("sleep(600)", "sleep(0)"))
-        env = surroundings(here)
+        env = variables_of(here)
         (task,) = json.loads(
             run_delf("runs", "list", "--state", "interrupted", "--json", cwd=here, env=env).stdout
         )
@@ -221,7 +221,7 @@ class TestInterrupts:
 
 
 class TestCommands:
-    def test_they_say_what_was_spent_and_done_and_free_what_is_held(self, talk):
+    def test_they_say_what_was_used_and_done_and_free_what_is_held(self, talk):
         chat = talk("print('one')", flags=("--set", "budget_usd=0.5"))  # begins again, too
         chat.say("/histroy", "unknown command '/histroy'; did you mean '/history'?")
         chat.then("first", "done · ")
@@ -255,7 +255,7 @@ class TestCommands:
         chat.then("/open a", "conversation a, 2 messages")
         chat.then("/open z", "there is no conversation 'z'")
         assert chat.leave() == 0
-        listed = run_delf("chat", "list", cwd=here, env=surroundings(here))
+        listed = run_delf("chat", "list", cwd=here, env=variables_of(here))
         assert re.search(r"\nb .* 2 messages  two\na ", listed.stdout), listed.stderr
 
 
@@ -266,7 +266,7 @@ class TestPipes:
 
         def run(stdin, *scripts, flags=("--conversation", "p"), env=None):
             llm = write_recording(here / "answers.jsonl", *scripts)
-            surrounding = {**surroundings(here), **(env or {})}
+            surrounding = {**variables_of(here), **(env or {})}
             return run_delf("chat", "--llm", llm, *flags, cwd=here, stdin=stdin, env=surrounding)
 
         return run
@@ -276,7 +276,7 @@ class TestPipes:
         """Runs `delf chat list | delete | prune`."""
 
         def run(*arguments):
-            return run_delf("chat", *arguments, cwd=here, env=surroundings(here))
+            return run_delf("chat", *arguments, cwd=here, env=variables_of(here))
 
         return run
 
@@ -308,7 +308,7 @@ class TestPipes:
         with start(
             command,
             cwd=here,
-            env=surroundings(here),
+            env=variables_of(here),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -341,9 +341,9 @@ class TestPipes:
             "conversations": [],
             "messages": 0,
         }
-        told = conversations("prune", "--older-than", "0s", "--dry-run")
-        assert told.stdout == "a\nb\n"
-        assert told.stderr == "2 conversations with 4 messages would be forgotten\n"
+        message = conversations("prune", "--older-than", "0s", "--dry-run")
+        assert message.stdout == "a\nb\n"
+        assert message.stderr == "2 conversations with 4 messages would be forgotten\n"
         dry = json.loads(conversations("prune", "--keep", "1", "--dry-run", "--json").stdout)
         assert dry["dry_run"] is True
         assert [k["conversation"] for k in dry["conversations"]] == ["a"]
@@ -385,7 +385,7 @@ class TestPipes:
         assert "assistant: first\n" in done.stderr
         assert json.loads(conversations("list", "--json").stdout) == []
 
-    def test_without_a_journal_that_can_be_opened_it_lives_in_memory(self, chat, tmp_path):
+    def test_without_a_journal_that_can_be_opened_it_stays_in_memory(self, chat, tmp_path):
         (tmp_path / "file").touch()
         env = {"XDG_DATA_HOME": str(tmp_path / "file")}
         done = chat("one\n/history\n", "print('first')", flags=(), env=env)
@@ -402,7 +402,7 @@ class TestPipes:
         llm = write_recording(here / "answers.jsonl")
         command = f"exec {shlex.quote(str(DELF))} chat --llm {shlex.quote(llm)} <&-"
         done = subprocess.run(
-            ["sh", "-c", command], cwd=here, env=surroundings(here), capture_output=True, text=True
+            ["sh", "-c", command], cwd=here, env=variables_of(here), capture_output=True, text=True
         )
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         assert "Traceback" not in done.stderr

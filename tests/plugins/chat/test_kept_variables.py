@@ -49,11 +49,11 @@ def test_scripts_find_the_data_of_the_last_task(agent_of, scripted_model, sandbo
     chat = Chat(keep="variables")
     scripted_model.writes(FIRST, SECOND, "print(total)")
     agent = agent_of(chat, sandbox=sandbox)
-    said = [agent.run(task).raise_for_status().text for task in ("look", "and?", "now?")]
-    assert said == ["looked", '2026 3 None it\'s "x"\nno helper', "4"]
-    told = scripted_model.requests[1].messages[-1].text
-    assert "- rows: list of 1, each dict with the keys 'name', 'on', 'price'\n- total: int" in told
-    assert "helper" not in told
+    words = [agent.run(task).raise_for_status().text for task in ("look", "and?", "now?")]
+    assert words == ["looked", '2026 3 None it\'s "x"\nno helper', "4"]
+    shown = scripted_model.requests[1].messages[-1].text
+    assert "- rows: list of 1, each dict with the keys 'name', 'on', 'price'\n- total: int" in shown
+    assert "helper" not in shown
     assert "Variables alive" not in scripted_model.requests[0].messages[-1].text
 
 
@@ -62,8 +62,8 @@ def test_other_conversations_and_other_chats_have_none(agent_of, scripted_model)
     scripted_model.writes("total = 3\nprint(total)", look, "print(total)", look)
     chat = Chat(keep="variables")
     agent = agent_of(chat)
-    said = [agent.run("x", conversation_id=name).text for name in ("a", "b", "a")]
-    assert said == ["3", "False", "3"]
+    words = [agent.run("x", conversation_id=name).text for name in ("a", "b", "a")]
+    assert words == ["3", "False", "3"]
     chat.clear("a")
     assert agent.run("x", conversation_id="a").text == "False"
     scripted_model.writes("total = 3\nprint(total)", look)
@@ -74,8 +74,8 @@ def test_other_conversations_and_other_chats_have_none(agent_of, scripted_model)
 def test_a_task_that_fails_leaves_what_was_there(agent_of, scripted_model):
     scripted_model.writes("total = 3\nprint(total)", "total = 4\n1 / 0", "print(total)")
     agent = agent_of(Chat(keep="variables"), retry_count=0)
-    said = [agent.run("x") for _ in range(3)]
-    assert [response.text for response in said if response.status] == ["3", "3"]
+    words = [agent.run("x") for _ in range(3)]
+    assert [response.text for response in words if response.status] == ["3", "3"]
 
 
 def test_what_is_too_large_or_no_data_is_left_out(agent_of, scripted_model):
@@ -88,8 +88,8 @@ print(small)
     scripted_model.writes(first, names)
     agent = agent_of(Chat(keep="variables"))
     response = agent.run("x")
-    told = [event.message for event in response.events if isinstance(event, ev.Warned)]
-    assert "too large to be kept for the next task: large" in told
+    shown = [event.message for event in response.events if isinstance(event, ev.Warned)]
+    assert "too large to be kept for the next task: large" in shown
     assert agent.run("y").text == "['small']"
 
 

@@ -59,10 +59,10 @@ def test_secrets_are_hidden(here):
         'url = "postgresql://me:planted-pw@host/shop"\n'
     )
     env = {"DELF_SHOP_PASSWORD": "other-planted-pw"}
-    said = config("show", env=env) + config("show", "--json", env=env)
-    said += config("get", "connections.shop.url") + config("get", "agent.providers")
-    assert "planted" not in said
-    assert "connections.shop.password" in said
+    text = config("show", env=env) + config("show", "--json", env=env)
+    text += config("get", "connections.shop.url") + config("get", "agent.providers")
+    assert "planted" not in text
+    assert "connections.shop.password" in text
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_model_that_is_a_table_gets_another_name(here):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "message"),
     [
         ("agent.timout", "3", "unknown key 'timout'; did you mean 'timeout'?"),
         ("agent.timeout", "soon", "timeout: Input should be a valid number"),
@@ -134,8 +134,8 @@ def test_a_model_that_is_a_table_gets_another_name(here):
         ("connections.shop", "x", "a section cannot be set as a whole"),
     ],
 )
-def test_set_refuses_what_does_not_fit(here, key, value, told):
-    assert told in config("set", key, value, status=2)
+def test_set_refuses_what_does_not_fit(here, key, value, message):
+    assert message in config("set", key, value, status=2)
     assert (here / "delf.toml").read_text() == FILE
 
 
@@ -162,5 +162,7 @@ def test_check_looks_at_the_options_of_plugins(here):
         cli, ["config", "check"], env={"DELF_SANDBOX_LOCAL_POOL_SIZE": "many", "SHOP_URL": "x"}
     )
     assert done.exit_code == 2
-    told = " ".join(done.stdout.split())
-    assert "✗ plugins the sandbox 'local': [plugins.sandbox-local] pool_size: Input should" in told
+    message = " ".join(done.stdout.split())
+    assert (
+        "✗ plugins the sandbox 'local': [plugins.sandbox-local] pool_size: Input should" in message
+    )

@@ -63,8 +63,8 @@ def test_no_sandbox_is_strong_enough(doctor, here):
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\nmin_isolation = "vm"\n')
     status, data = doctor()
     assert status == 1
-    (told,) = problems(data)
-    assert told.startswith("no sandbox with isolation 'vm' or stronger works here: ")
+    (message,) = problems(data)
+    assert message.startswith("no sandbox with isolation 'vm' or stronger works here: ")
     assert "weaker than min_isolation" in notes(data, "sandbox")
 
 
@@ -189,16 +189,16 @@ UNUSABLE = {
 @pytest.mark.parametrize("case", UNUSABLE)
 def test_nothing_is_called_ready_that_a_task_would_stumble_on(run, here, case):
     """What `delf run` says before it asks a model is said here, too, with what to do."""
-    line, told = UNUSABLE[case]
+    line, message = UNUSABLE[case]
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\n{line}\n')
     ran = run("run", "a task")
     assert ran.exit_code != 0
-    assert told in " ".join(ran.stderr.split())
+    assert message in " ".join(ran.stderr.split())
     found = run("config", "check", "--json")
     assert found.exit_code == 2
     (problem,) = (p for p in json.loads(found.stdout)["findings"] if p["status"] == "problem")
-    assert told in problem["text"]
+    assert message in problem["text"]
 
 
 @pytest.mark.parametrize("command", [("doctor",), ("config", "check")], ids=" ".join)
@@ -207,9 +207,9 @@ def test_a_key_that_is_missing(run, here, command, monkeypatch):
     (here / "delf.toml").write_text('[agent]\nllm = "gpt-4o-mini"\nstrategy = "x"\n')
     found = run(*command, "--json")
     assert found.exit_code > 0
-    told = problems(json.loads(found.stdout))
-    assert "OPENAI_API_KEY is not set" in " ".join(told)
-    assert "unknown strategy 'x'" in told, "all of them are told at once"
+    message = problems(json.loads(found.stdout))
+    assert "OPENAI_API_KEY is not set" in " ".join(message)
+    assert "unknown strategy 'x'" in message, "all of them are told at once"
 
 
 @pytest.fixture

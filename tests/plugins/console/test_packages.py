@@ -116,7 +116,7 @@ def test_elsewhere_names_are_those_of_packages(name, taken):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "text"),
     [
         ("sq", "no plugin is known as 'sq'; did you mean 'sql'?"),
         ("docker", "no plugin is known as 'docker'; did you mean 'sandbox-docker'?"),
@@ -133,10 +133,10 @@ def test_elsewhere_names_are_those_of_packages(name, taken):
         ("nothing.whl", "no plugin is known as 'nothing.whl'"),
     ],
 )
-def test_a_name_that_is_not_known_is_refused(name, said):
+def test_a_name_that_is_not_known_is_refused(name, text):
     with pytest.raises(PluginError) as caught:
         Sources().items([name])
-    assert said in caught.value.message
+    assert text in caught.value.message
 
 
 def test_a_folder_here_does_not_decide_what_a_name_means(tmp_path, monkeypatch):
@@ -164,10 +164,10 @@ def test_pip_runs_in_an_empty_folder_of_its_own(tmp_path, monkeypatch, capfd):
     look = "import os, sys; print(os.listdir(), *open('constraints.txt')); sys.exit(3)"
     with pytest.raises(DelfError, match="looking failed, with status 3"):
         installer.run([sys.executable, "-c", look], "looking", constraints=["a", "b"])
-    told = capfd.readouterr().err
-    assert "looking …" in told
-    assert str(tmp_path) not in told
-    assert "['constraints.txt'] delf<0\n" in told
+    shown = capfd.readouterr().err
+    assert "looking …" in shown
+    assert str(tmp_path) not in shown
+    assert "['constraints.txt'] delf<0\n" in shown
 
 
 def test_nobody_who_can_be_asked_is_an_error_that_says_how():

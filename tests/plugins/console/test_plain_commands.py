@@ -39,11 +39,11 @@ def test_one_word_alone_is_the_name_of_a_routine(run, here, word):
     (here / "routines").mkdir()
     (here / "routines/revenues.py").touch()
     done = run("run", word, "--llm", write_recording(here / "r.jsonl", "print('paid')"))
-    said = " ".join(done.stderr.split())
+    answer_text = " ".join(done.stderr.split())
     assert (done.exit_code, done.stdout) == (2, "")
-    assert f"{word!r} is one word, and no routine has this name" in said
-    assert ("did you mean 'revenues'" in said) == (word == "revenue")
-    assert f'delf run "{word}."' in said
+    assert f"{word!r} is one word, and no routine has this name" in answer_text
+    assert ("did you mean 'revenues'" in answer_text) == (word == "revenue")
+    assert f'delf run "{word}."' in answer_text
 
 
 @pytest.mark.parametrize(

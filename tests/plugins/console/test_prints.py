@@ -47,9 +47,9 @@ def test_verbose_in_a_program_shows_the_script_and_what_it_prints(tmp_path, capf
     model = write_recording(tmp_path / "r.jsonl", "total = 6 * 7\nprint(total)")
     with Agent(llm=model, sandbox="local", verbose=True) as agent:
         assert agent.run("x").text.strip() == "42"
-    told = capfd.readouterr().err
-    assert "    total = 6 * 7\n" in told
-    assert "  | 42\n" in told
+    message = capfd.readouterr().err
+    assert "    total = 6 * 7\n" in message
+    assert "  | 42\n" in message
 
 
 PASSES = (

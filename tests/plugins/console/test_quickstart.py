@@ -83,7 +83,7 @@ def test_a_key_that_is_set_is_offered_and_nothing_is_connected(run, here, monkey
     assert "already exists" in again.stderr
 
 
-def test_a_key_that_does_not_work_is_told_before_anything_is_written(run, here, monkeypatch):
+def test_a_key_that_does_not_work_is_reported_before_anything_is_written(run, here, monkeypatch):
     with OpenAIServer(["ok"], api_key="right") as server:
         monkeypatch.setenv("OPENAI_API_KEY", "wrong")
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)

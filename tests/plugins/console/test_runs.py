@@ -137,8 +137,8 @@ def test_show_tells_where_values_of_calls_came_from(runs, place):
         await journal.aclose()
 
     asyncio.run(fill())
-    told = "sources of values:\n   1  mail.send to: " + origin["text"]
-    assert told in runs("show", "mail").stdout
+    message = "sources of values:\n   1  mail.send to: " + origin["text"]
+    assert message in runs("show", "mail").stdout
     data = json.loads(runs("show", "mail", "--json").stdout)
     assert data["trace"]["tool_calls"][0]["origins"] == {"to": origin}
 
@@ -169,9 +169,9 @@ def test_code(runs, filled):
 
 
 def test_prune(runs, filled):
-    told = runs("prune", "--dry-run", "--older-than", "30d")
-    assert told.stdout == "task_wait\ntask_whole\n"
-    assert told.stderr == f"2 tasks with {len(every_event()) + 1} events would be removed\n"
+    message = runs("prune", "--dry-run", "--older-than", "30d")
+    assert message.stdout == "task_wait\ntask_whole\n"
+    assert message.stderr == f"2 tasks with {len(every_event()) + 1} events would be removed\n"
     assert runs("prune", "--keep", "2").stdout == "1 task with 1 events removed\n"
     assert json.loads(runs("prune", "--json").stdout)["tasks"] == ["task_whole"]
     assert [row.split()[0] for row in runs("list").stdout.splitlines()[1:]] == ["new"]

@@ -24,12 +24,12 @@ def test_an_event_in_a_line_has_values_as_python_has_them():
 
 
 def test_origins_of_a_call_are_lines_by_their_source():
-    told = {"text": "from mail.read (call 1, sender); others wrote it"}
+    message = {"text": "from mail.read (call 1, sender); others wrote it"}
     paths = [f"to[{number}]" for number in range(7)]
-    origins = {**dict.fromkeys(paths, told), "sum": {"text": "in your\x1b[2J task"}}
+    origins = {**dict.fromkeys(paths, message), "sum": {"text": "in your\x1b[2J task"}}
     lines = [*runs_view.origin_lines(ToolCallTrace(call_id=2, name="mail.send", origins=origins))]
     assert lines == [
-        f"   2  mail.send to[0], to[1], to[2], to[3], to[4] and 2 more: {told['text']}",
+        f"   2  mail.send to[0], to[1], to[2], to[3], to[4] and 2 more: {message['text']}",
         "   2  mail.send sum: in your\\x1b[2J task",
     ]
 

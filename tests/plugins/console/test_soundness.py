@@ -156,17 +156,17 @@ def test_a_plugin_that_is_as_it_should_be_has_no_warning(site: Site) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 @pytest.mark.slow
-def test_what_is_to_be_mended_is_told(site: Site, change: dict[str, Any], says: str) -> None:
+def test_what_is_to_be_mended_is_reported(site: Site, change: dict[str, Any], says: str) -> None:
     _, record = site.install(**change)
-    (told,) = release_warnings(record)
-    assert says in told
+    (message,) = release_warnings(record)
+    assert says in message
 
 
 def test_what_is_published_needs_a_licence(site: Site) -> None:
     _, record = site.install(metadata=without("License"))
     assert list(release_warnings(record)) == []
-    (told,) = licence_warnings("delf-plugin-desk")
-    assert "it has no licence" in told
+    (message,) = licence_warnings("delf-plugin-desk")
+    assert "it has no licence" in message
 
 
 @pytest.mark.parametrize(
@@ -185,11 +185,11 @@ def test_imports_that_are_no_fault(site: Site, code: str) -> None:
     assert list(release_warnings(record)) == []
 
 
-def test_what_an_import_prints_or_costs_is_told(site: Site) -> None:
+def test_what_an_import_prints_or_costs_is_reported(site: Site) -> None:
     site.install(__init__="import time\nprint('hello')\ntime.sleep(0.4)")
-    told = list(import_warnings("desk", "delf-plugin-desk"))
-    assert "prints something" in told[0]
-    assert "at each start of delf" in told[1]
+    message = list(import_warnings("desk", "delf-plugin-desk"))
+    assert "prints something" in message[0]
+    assert "at each start of delf" in message[1]
 
 
 def problems(spec: Spec, made: Any) -> list[str]:
@@ -201,13 +201,13 @@ def problems(spec: Spec, made: Any) -> list[str]:
 def test_a_plain_function_is_no_connection_and_no_command() -> None:
     def made() -> None: ...
 
-    (told,) = problems(ConnectionSpec(name="c", summary="C.", factory="x:y"), made)
-    assert "plain function, not a subclass of delf.Connection" in told
-    (told,) = problems(CommandSpec(name="c", summary="C.", factory="x:y"), made)
-    assert "mark it with @click.command" in told
+    (message,) = problems(ConnectionSpec(name="c", summary="C.", factory="x:y"), made)
+    assert "plain function, not a subclass of delf.Connection" in message
+    (message,) = problems(CommandSpec(name="c", summary="C.", factory="x:y"), made)
+    assert "mark it with @click.command" in message
 
 
-def test_a_connection_that_keeps_something_and_does_not_free_it_is_told() -> None:
+def test_a_connection_that_keeps_something_and_does_not_free_it_is_reported() -> None:
     class Plain(Connection):
         """Keeps its settings only."""
 
@@ -233,11 +233,11 @@ def test_a_member_that_is_missing_is_named() -> None:
     assert "has no available, visible_path, aclose" in problems(spec, Half)[0]
 
 
-def test_what_does_not_work_without_an_optional_protocol_is_told() -> None:
+def test_what_does_not_work_without_an_optional_protocol_is_reported() -> None:
     from delf_engine.journal.in_process import InProcessJournal
 
-    told = problems(JournalSpec(name="j", summary="J.", factory="x:y"), InProcessJournal)
-    assert any("is not a SharedJournal: other processes cannot see" in line for line in told)
+    message = problems(JournalSpec(name="j", summary="J.", factory="x:y"), InProcessJournal)
+    assert any("is not a SharedJournal: other processes cannot see" in line for line in message)
 
     class Rows:
         async def parts(self, path: str) -> list[str]: ...
@@ -248,18 +248,18 @@ def test_what_does_not_work_without_an_optional_protocol_is_told() -> None:
 
         async def write(self, parts: Any) -> bytes: ...
 
-    told = problems(FormatSpec(name="f", summary="F.", factory="x:y", endings=(".f",)), Rows)
-    assert told == ["format 'f' has a method write, and its spec names no `writes`"]
+    message = problems(FormatSpec(name="f", summary="F.", factory="x:y", endings=(".f",)), Rows)
+    assert message == ["format 'f' has a method write, and its spec names no `writes`"]
 
 
 @pytest.mark.slow
 def test_delfs_own_plugins_have_nothing_to_mend() -> None:
-    told = {
+    message = {
         record.name: warnings
         for record in PluginHost.discover(environ={}).records()
         if (warnings := list(release_warnings(record)))
     }
-    assert told == {}
+    assert message == {}
 
 
 class OneProcess:
@@ -276,7 +276,7 @@ class OneProcess:
     async def aclose(self): ...
 
 
-def test_a_journal_that_is_shared_by_its_spec_alone_is_told():
+def test_a_journal_that_is_shared_by_its_spec_alone_is_reported():
     host = TestHost.discover(environ={})
     for shared in (False, True):
         spec = JournalSpec(name="notes", summary="N.", factory="x:y", durable=True, shared=shared)

@@ -57,8 +57,8 @@ def test_task_runs_on_a_model_of_a_strangers_provider(run, model, understood):
 
 def test_doctor_names_the_key_of_a_strangers_provider(run):
     found = json.loads(run("--plugin", "acme_models.py", "doctor", "--json").stdout)
-    told = [item["text"] for item in found["findings"] if item["area"] == "model"]
-    assert any("ACME_LOGIN" in text for text in told), told
+    message = [item["text"] for item in found["findings"] if item["area"] == "model"]
+    assert any("ACME_LOGIN" in text for text in message), message
     assert "sesame" not in json.dumps(found)
 
 

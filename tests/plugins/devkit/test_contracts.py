@@ -41,7 +41,7 @@ LINE = re.compile(
 class Outcomes(NamedTuple):
     passed: dict[str, set[str]]
     failed: dict[str, set[str]]
-    told: dict[str, str]
+    message: dict[str, str]
     output: str
 
 
@@ -72,7 +72,7 @@ def run_suite(kind: str, expected: dict[str, set[str]], tmp_path: Path, *more: s
     for status, owner, test, why in LINE.findall(result.stdout):
         target = outcomes.passed if status == "PASSED" else outcomes.failed
         target.setdefault(owner, set()).add(test)
-        outcomes.told[owner] = outcomes.told.get(owner, "") + why
+        outcomes.message[owner] = outcomes.message.get(owner, "") + why
     return outcomes
 
 
@@ -83,16 +83,16 @@ def planted(kind: str, attribute: str) -> dict[str, Any]:
     for node in tree.body:
         if not isinstance(node, ast.ClassDef) or not node.name.startswith("Test"):
             continue
-        said = {
+        message = {
             ast.unparse(part.targets[0]): part.value
             for part in node.body
             if isinstance(part, ast.Assign)
         }
         for call in node.decorator_list:
             assert isinstance(call, ast.Call)
-            said["breaks"] = ast.Tuple(call.args, ast.Load())
-            said |= {str(keyword.arg): keyword.value for keyword in call.keywords}
-        found[node.name] = ast.literal_eval(said[attribute]) if attribute in said else None
+            message["breaks"] = ast.Tuple(call.args, ast.Load())
+            message |= {str(keyword.arg): keyword.value for keyword in call.keywords}
+        found[node.name] = ast.literal_eval(message[attribute]) if attribute in message else None
     return found
 
 
@@ -101,7 +101,7 @@ def breaks_of(kind: str) -> dict[str, set[str]]:
     return {owner: set(tests or ()) for owner, tests in planted(kind, "breaks").items()}
 
 
-def test_a_leak_is_told_without_the_secret(tmp_path: Path) -> None:
+def test_a_leak_is_reported_without_the_secret(tmp_path: Path) -> None:
     leaks = {o: t for o, t in breaks_of("connection").items() if o.startswith("TestLeaks")}
     assert len(leaks) == 7
     output = run_suite("connection", leaks, tmp_path, "--tb=long", "--showlocals").output
@@ -125,7 +125,7 @@ def test_a_suite_tells_good_from_broken(kind: str, tmp_path: Path) -> None:
         else:
             assert tests, f"{owner} says in `breaks` what has to notice"
             assert tests <= failed, f"{owner} was not caught by {tests - failed}"
-            assert (says[owner] or "") in outcomes.told[owner], owner
+            assert (says[owner] or "") in outcomes.message[owner], owner
     all_tests = {name for name in dir(SUITES[kind]) if name.startswith("test_")}
     blind = all_tests - set().union(*expected.values())
     assert not blind, f"nothing shows that these can fail: {sorted(blind)}"

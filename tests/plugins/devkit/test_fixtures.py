@@ -299,7 +299,7 @@ async def test_an_action_is_given_its_task() -> None:
     assert (child.text, child.status, reply.text) == ("four", True, "four")
     assert await context.consent("Pay?", {"amount": 20}) == {"amount": 5}
     assert [item.system_prompt for item in task.children] == ["You count."]
-    assert (task.said, task.questions) == (["counting"], ["Pay?"])
+    assert (task.output, task.questions) == (["counting"], ["Pay?"])
     assert task.files == {"desks.txt": b"three"}
 
 

@@ -86,8 +86,8 @@ def python_of(version: str) -> str:
     found = [*sorted(pyenv.glob(f"{version}.*/bin/python")), shutil.which(f"python{version}")]
     for python in filter(None, found):
         asked = [python, "-c", VERSION]
-        told = subprocess.run(asked, capture_output=True, text=True)
-        if told.stdout.strip() == version:
+        message = subprocess.run(asked, capture_output=True, text=True)
+        if message.stdout.strip() == version:
             return str(python)
     pytest.skip(f"Python {version} is not installed here")
 
@@ -124,9 +124,9 @@ def test_their_suites_and_a_task_each_pass(python: Path, scaffolds: Path, tmp_pa
     tests = sorted((tmp_path / "packages").glob("*/tests"))
     assert len(tests) == len(KINDS)
     options = ("-q", "-p", "no:cacheprovider", "--import-mode=importlib", "-rs")
-    told = run(python, "-m", "pytest", *options, *tests, cwd=tmp_path)
-    assert " passed" in told
-    assert "SKIPPED" not in told
+    message = run(python, "-m", "pytest", *options, *tests, cwd=tmp_path)
+    assert " passed" in message
+    assert "SKIPPED" not in message
     checked = run(python.with_name("delf"), "plugins", "check", cwd=tmp_path)
     assert "✗" not in checked
 

@@ -98,7 +98,7 @@ def test_families_have_their_prefixes(model: str, query: str, passage: str) -> N
     assert prefix_of(model, "passage", {"document": "own: "}) == "own: "
 
 
-async def test_a_model_that_is_not_there_is_told_with_what_to_do(
+async def test_a_model_that_is_not_there_is_reported_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -74,7 +74,7 @@ def test_it_is_frozen():
         make_config({}).timeout = 3
 
 
-def test_a_channel_that_is_given_is_told_to_be_named() -> None:
+def test_a_channel_that_is_given_is_reported_to_be_named() -> None:
     with pytest.raises(AgentConfirmationError) as caught:
         make_config({"approvals": [object()]})
     hint = str(caught.value.hint)

@@ -64,7 +64,7 @@ async def test_a_sandbox_that_confines_nothing_is_found_out() -> None:
 
 
 @linux
-async def test_the_local_sandbox_holds_what_is_tried() -> None:
+async def test_the_local_sandbox_holds_what_is_attempted() -> None:
     found = await measured(LocalBackend(pool_size=0), thorough=True)
     assert found == replace(CONFINED, memory=True, cpu=True, forks=True)
 
@@ -85,7 +85,7 @@ async def test_nothing_is_left_of_trying(tmp_path: Path, monkeypatch: pytest.Mon
 # -- what is chosen -------------------------------------------------------------------------
 
 
-async def test_a_sandbox_is_tried_out_where_more_than_a_process_is_asked_for() -> None:
+async def test_a_sandbox_is_measured_where_more_than_a_process_is_asked_for() -> None:
     host = TestHost.discover(environ={})
     for least, known in (("interpreter", "interpreter"), ("process", "process")):
         config = AgentConfig(sandbox="monty", min_isolation=least)

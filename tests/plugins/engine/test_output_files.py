@@ -124,7 +124,7 @@ def test_where_files_cannot_be_linked(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "a\0b"])
-def test_a_folder_that_cannot_be_used_is_said_at_the_start(tmp_path, name):
+def test_a_folder_that_cannot_be_used_is_reported_at_the_start(tmp_path, name):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="output folder"):
         check_output_folder(str(tmp_path / name))
@@ -196,11 +196,11 @@ async def test_rows_become_files_by_the_plugin_of_their_ending(taking, tmp_path)
         ("a.m", dumps({"a": []}), "'a.m': no plugin makes .m files"),
     ],
 )
-async def test_what_cannot_be_made_is_told_once(taking, tmp_path, name, data, problem):
+async def test_what_cannot_be_made_is_reported_once(taking, tmp_path, name, data, problem):
     files, log = taking
     files.take(name, data, is_rows=True)
-    (told,) = await files.all_written()
-    assert told.startswith(problem)
+    (message,) = await files.all_written()
+    assert message.startswith(problem)
     assert await files.all_written() == []
     assert (log.events, files.files, os.listdir(tmp_path)) == ([], {}, [])
 

@@ -91,12 +91,12 @@ def test_an_image_is_not_looked_through() -> None:
     assert clean.parts == (TextPart(REDACTED), asked[0].parts[1])
 
 
-@pytest.mark.parametrize("told", ["__repr__", "__str__"])
-def test_an_object_is_looked_at_as_events_and_as_results_have_it(told: str) -> None:
+@pytest.mark.parametrize("message", ["__repr__", "__str__"])
+def test_an_object_is_looked_at_as_events_and_as_results_have_it(message: str) -> None:
     def say(_: object) -> str:
         return f"odd {TOKEN}"
 
-    odd = type("Odd", (), {"__repr__": lambda _: "odd", "__str__": lambda _: "odd", told: say})  # pyright: ignore[reportUnknownLambdaType]
+    odd = type("Odd", (), {"__repr__": lambda _: "odd", "__str__": lambda _: "odd", message: say})  # pyright: ignore[reportUnknownLambdaType]
     clean = Redactor([TOKEN]).value({"a": odd()})
     assert TOKEN not in f"{to_jsonable_or_repr(clean)} {plain(clean)}"
 
@@ -216,8 +216,8 @@ async def test_secrets_that_a_connection_gets_while_it_works(
     assert printed == f"<{REDACTED}> <{REDACTED}>\n{REDACTED}\n"
     assert f"401 for {REDACTED}" in str(response.error)
     assert f"for x: {REDACTED}" in scripted_model.prompts[0]
-    told = [repr(seen), str(response.to_dict()), str(response.exception), caplog.text]
-    assert not any(f"{LONG}-" in text for text in (*told, repr(scripted_model.requests)))
+    message = [repr(seen), str(response.to_dict()), str(response.exception), caplog.text]
+    assert not any(f"{LONG}-" in text for text in (*message, repr(scripted_model.requests)))
 
 
 def test_what_is_learned_takes_the_place_of_what_its_source_had() -> None:
@@ -327,12 +327,12 @@ def test_an_error_and_its_causes() -> None:
             raise ToolExecutionError(f"it failed: {LONG}", hint=f"not {LONG}") from middle
     except ToolExecutionError as outer:
         cleaned = redactor.error(outer)
-    told = "".join(traceback.format_exception(cleaned))
-    assert LONG not in told
-    assert f"ConnectionError: postgresql://u:{REDACTED}@h" in told
-    assert f"with {REDACTED}" in told
-    assert f"KeyError: '{REDACTED}'" in told
-    assert "test_an_error_and_its_causes" in told, "where it was raised is still there"
+    message = "".join(traceback.format_exception(cleaned))
+    assert LONG not in message
+    assert f"ConnectionError: postgresql://u:{REDACTED}@h" in message
+    assert f"with {REDACTED}" in message
+    assert f"KeyError: '{REDACTED}'" in message
+    assert "test_an_error_and_its_causes" in message, "where it was raised is still there"
 
 
 def test_what_is_logged_of_a_failure(caplog: pytest.LogCaptureFixture) -> None:
@@ -397,5 +397,5 @@ async def test_what_a_tool_says_in_pieces(
     agent = Agent(tools=[work], llm="scripted", host=delf_host, providers={"openai": TOKEN})
     async with agent:
         response = await agent.arun("x")
-    said = [event.text for event in response.events if isinstance(event, ev.CallPrinted)]
-    assert said == ["10 %", " 20 %\nkey: ", REDACTED, ".", TOKEN[:4]]
+    message = [event.text for event in response.events if isinstance(event, ev.CallPrinted)]
+    assert message == ["10 %", " 20 %\nkey: ", REDACTED, ".", TOKEN[:4]]

@@ -9,7 +9,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from delf_engine.redact import REDACTED, RedactedStream, Redactor
-from delf_engine.secrets import worth_hiding
+from delf_engine.secrets import long_enough
 
 ODD = 'pä"ß\\ wörd/9'
 
@@ -54,11 +54,11 @@ def test_base64_wherever_it_begins(before: str, encode) -> None:
     "word", ["", "      ", "abc12", "password", "Secret", "postgres", "123456"]
 )
 def test_what_never_counts(word: str) -> None:
-    assert not worth_hiding([word])
+    assert not long_enough([word])
 
 
 def test_the_end_of_a_line_is_no_part_of_a_secret() -> None:
-    assert worth_hiding(["key-of-a-file-1\n"]) == {"key-of-a-file-1"}
+    assert long_enough(["key-of-a-file-1\n"]) == {"key-of-a-file-1"}
 
 
 @pytest.mark.parametrize(

@@ -56,5 +56,5 @@ async def test_each_part_is_closed_though_another_fails_to(delf_host, scripted_m
         assert resources.sandbox.spec.name
         assert (stuck.closed, desk.closed) == (0, 0)
     assert (stuck.closed, desk.closed) == (1, 1)
-    said = [r.message for r in caplog.records if r.levelno == logging.WARNING]
-    assert "while stopping: OSError: the desk is stuck" in said
+    text = [r.message for r in caplog.records if r.levelno == logging.WARNING]
+    assert "while stopping: OSError: the desk is stuck" in text

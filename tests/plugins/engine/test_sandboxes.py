@@ -73,7 +73,7 @@ async def test_auto_takes_the_strongest_that_works(host):
     assert broken.closed == 1
 
 
-async def test_a_weak_choice_is_told_with_what_was_passed_over(host):
+async def test_a_weak_choice_is_reported_with_what_was_passed_over(host):
     offer(host, "weak", "process")
     offer(host, "strong", "container", Unavailable("no daemon"))
     chosen = await choose_sandbox(host, AgentConfig(), {})
@@ -106,9 +106,9 @@ async def test_a_sandbox_that_cannot_be_made_ready_is_passed_over_before_a_task(
     assert "(strong: the image cannot be pulled: no route to the registry)" in chosen.warning
     assert engine.closed == 1
     for asked in (AgentConfig(min_isolation="container"), AgentConfig(sandbox="strong")):
-        with pytest.raises(SandboxUnavailableError, match="no route to the registry") as told:
+        with pytest.raises(SandboxUnavailableError, match="no route to the registry") as message:
             await choose_sandbox(host, asked, {})
-        assert told.value.hint == "docker pull it"
+        assert message.value.hint == "docker pull it"
     engine.problem = ""
     chosen = await choose_sandbox(host, AgentConfig(allowed_libs=("pandas",)), {})
     assert (chosen.spec.name, engine.libraries) == ("strong", ("pandas",))
@@ -133,15 +133,15 @@ async def test_auto_takes_all_of_python_and_says_what_it_passed_over(host):
     assert "part isolates by interpreter, but runs a subset of Python" in chosen.warning
 
 
-async def test_a_subset_is_taken_where_nothing_else_is_strong_enough(host, tried_out):
+async def test_a_subset_is_taken_where_nothing_else_is_strong_enough(host, measured):
     """There is then nothing to fall back to: what it cannot run fails, and never runs weaker."""
     offer(host, "weak", "process")
     offer(host, "part", "interpreter", subset=True)
-    tried_out["part"] = replace(CONFINED, calls=False)
+    measured["part"] = replace(CONFINED, calls=False)
     chosen = await choose_sandbox(host, AgentConfig(min_isolation="interpreter"), {})
     assert (chosen.spec.name, chosen.isolation) == ("part", "interpreter")
     offer(host, "whole", "container")
-    tried_out["whole"] = CONFINED
+    measured["whole"] = CONFINED
     chosen = await choose_sandbox(host, AgentConfig(min_isolation="interpreter"), {})
     assert (chosen.spec.name, chosen.warning) == ("whole", None)
 
@@ -150,7 +150,7 @@ CONFINED = Measured(calls=True, files=True, network=True, processes=True, starts
 
 
 @pytest.fixture
-def tried_out(monkeypatch):
+def measured(monkeypatch):
     """What is found in backends when they are tried out, by their names."""
     found = {}
 
@@ -161,9 +161,9 @@ def tried_out(monkeypatch):
     return found
 
 
-async def test_a_backends_word_is_not_enough(host, tried_out):
+async def test_a_backends_word_is_not_enough(host, measured):
     offer(host, "boast", "vm")
-    tried_out["boast"] = replace(CONFINED, files=False, reached=("a file of the host",))
+    measured["boast"] = replace(CONFINED, files=False, reached=("a file of the host",))
     for least in ("vm", "container", "interpreter"):
         for sandbox in ("auto", "boast"):
             with pytest.raises(SandboxUnavailableError, match="reached a file of the host"):

@@ -24,13 +24,13 @@ from delf import LLMConfig
 from delf.settings import NamedValues, PluginSettings, SentValues, revealed
 from delf_engine.redact import REDACTED, Redactor
 from delf_engine.secrets import (
+    long_enough,
     secrets_in,
     secrets_of_environ,
     secrets_of_model,
     secrets_of_options,
     secrets_of_settings,
     without_secrets,
-    worth_hiding,
 )
 
 
@@ -54,7 +54,7 @@ from delf_engine.secrets import (
     ],
 )  # fmt: skip
 def test_within_a_text(text: str, hidden: set[str]) -> None:
-    assert worth_hiding(secrets_in(text)) == hidden
+    assert long_enough(secrets_in(text)) == hidden
     assert not any(each in Redactor(secrets_in(text)).text(f"failed: {text}") for each in hidden)
 
 
@@ -71,29 +71,29 @@ def test_within_a_text(text: str, hidden: set[str]) -> None:
     ],
 )
 def test_what_is_none(text: str) -> None:
-    assert not worth_hiding(secrets_in(text))
+    assert not long_enough(secrets_in(text))
 
 
 def test_a_declared_secret_counts_however_plain() -> None:
     for secret in ("hunter2", "correcthorse", "86753098"):
-        assert worth_hiding(secrets_of_settings(SecretStr(secret))) == {secret}
-        assert worth_hiding(secrets_of_settings(SecretBytes(secret.encode()))) == {secret}
-        assert worth_hiding(secrets_of_model(LLMConfig("m", api_key=secret))) == {secret}
-        assert worth_hiding(secrets_of_environ({"DELF_SHOP_TOKEN": secret})) == {secret}
-        assert worth_hiding(secrets_of_options({"password": secret})) == {secret}
+        assert long_enough(secrets_of_settings(SecretStr(secret))) == {secret}
+        assert long_enough(secrets_of_settings(SecretBytes(secret.encode()))) == {secret}
+        assert long_enough(secrets_of_model(LLMConfig("m", api_key=secret))) == {secret}
+        assert long_enough(secrets_of_environ({"DELF_SHOP_TOKEN": secret})) == {secret}
+        assert long_enough(secrets_of_options({"password": secret})) == {secret}
 
 
 def test_variables_are_declared_by_their_names() -> None:
     declared = ["API_TOKEN", "OPENAI_API_KEY", "DB_PASSWORD", "CLIENT_SECRET", "SESSION_COOKIE"]
     for name in declared:
-        assert worth_hiding(secrets_of_environ({name: "correcthorse"})) == {"correcthorse"}
-        assert not worth_hiding(secrets_of_environ({name: "short-1"}))
+        assert long_enough(secrets_of_environ({name: "correcthorse"})) == {"correcthorse"}
+        assert not long_enough(secrets_of_environ({name: "short-1"}))
     for name in ("HOTKEY", "SORT_KEY", "PWD", "HOME", "SSH_AUTH_SOCK", "TOKEN_URL"):
-        assert not worth_hiding(secrets_of_environ({name: "correcthorse"}))
+        assert not long_enough(secrets_of_environ({name: "correcthorse"}))
 
 
 def test_plain_settings_with_a_url() -> None:
-    found = worth_hiding(
+    found = long_enough(
         secrets_of_settings({"url": "https://h.test/?api_key=a1b2c3", "n": "plain"})
     )
     assert found == {"a1b2c3"}
@@ -140,7 +140,7 @@ def test_values_by_name_are_secrets_by_their_names() -> None:
         "Authorization": "Bearer abcdef", "X-Odd": SecretStr("curious"),
     }  # fmt: skip
     settings = _Served(env=env, headers=headers, effects={"revoke_token": "irreversible"})
-    found = worth_hiding(secrets_of_settings(settings))
+    found = long_enough(secrets_of_settings(settings))
     assert found == {
         *("abc-1234", "pa55-word", "an attic"),
         *("7f3a9c21bb", "abcdef", "Bearer abcdef", "curious"),
@@ -156,7 +156,7 @@ def test_values_by_name_are_secrets_by_their_names() -> None:
 
 def test_settings_of_every_type() -> None:
     typed = _Typed.model_validate({"more": SecretStr("extra-key")})
-    found = worth_hiding(secrets_of_settings(typed))
+    found = long_enough(secrets_of_settings(typed))
     passwords = {"pa55-word", "pa55-more"}
     assert passwords < found
     found = {each for each in found if not any(password in each for password in passwords)}
@@ -164,9 +164,9 @@ def test_settings_of_every_type() -> None:
         *("generic-1", "86753098", "inner-key", "private-1", "extra-key"),
     }
     login = _Login(SecretStr("key-of-it"), "https://u:url-pass@h.test")
-    assert worth_hiding(secrets_of_settings([login])) == {"key-of-it", "url-pass"}
+    assert long_enough(secrets_of_settings([login])) == {"key-of-it", "url-pass"}
     options = {"login": login, "token": Secret("option-1"), "port": 65535}
-    assert worth_hiding(secrets_of_options(options)) == {"key-of-it", "url-pass", "option-1"}
+    assert long_enough(secrets_of_options(options)) == {"key-of-it", "url-pass", "option-1"}
 
 
 def test_a_model_s_url_and_headers() -> None:
@@ -175,15 +175,15 @@ def test_a_model_s_url_and_headers() -> None:
         base_url="https://u:pa55-w0rd@h.test/v1?key=a1-b2-c3",
         headers={"Content-Type": "application/json", "X-Team": "Bearer team-1-key"},
     )
-    found = worth_hiding(secrets_of_model(model))
+    found = long_enough(secrets_of_model(model))
     assert found == {"pa55-w0rd", "a1-b2-c3", "Bearer team-1-key", "team-1-key"}
 
 
 def test_headers_that_only_name_something() -> None:
     headers = {"X-Environment": "production", "OpenAI-Organization": "org-acme"}
-    assert not worth_hiding(secrets_of_model(LLMConfig("m", headers=headers)))
+    assert not long_enough(secrets_of_model(LLMConfig("m", headers=headers)))
     keys = LLMConfig("m", headers={"X-Api-Key": "plainkey", "Authorization": "Bearer plain-one"})
-    found = worth_hiding(secrets_of_model(keys))
+    found = long_enough(secrets_of_model(keys))
     assert found == {"plainkey", "Bearer plain-one", "plain-one"}
 
 
@@ -197,8 +197,8 @@ def test_headers_that_only_name_something() -> None:
     ],
 )
 def test_an_address_without_a_scheme(address: str, secrets: set[str]) -> None:
-    assert worth_hiding(secrets_of_environ({"SHOP_URL": address})) == secrets
-    assert worth_hiding(secrets_of_environ({"SHOP_DSN": address})) == secrets
+    assert long_enough(secrets_of_environ({"SHOP_URL": address})) == secrets
+    assert long_enough(secrets_of_environ({"SHOP_DSN": address})) == secrets
 
 
 def test_a_key_file() -> None:

@@ -34,11 +34,11 @@ def test_a_model_that_was_given_stays(host):
     assert two.config.main_llm.model == "scripted"
 
 
-def test_its_settings_hold_whatever_else_is_said(host):
+def test_its_settings_hold_whatever_else_is_reported(host):
     config = Agent(host=host, strategy="clockwork", prefilter_mode="filter", timeout=7).config
     assert (config.prefilter_mode, config.retry_count, config.timeout) == ("off", 0, 7)
     assert Agent(host=host, llm="scripted").config.retry_count > 0
 
 
-def test_a_strategy_that_is_not_installed_is_told_when_the_agent_starts(host):
+def test_a_strategy_that_is_not_installed_is_reported_when_the_agent_starts(host):
     assert Agent(host=host, llm="scripted", strategy="nothing").config.strategy == "nothing"

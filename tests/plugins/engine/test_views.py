@@ -32,8 +32,8 @@ def test_a_failed_task_says_what_it_changed(failed):
 
 
 def test_the_trace_says_who_decided_and_how(failed):
-    told = [(a.call_id, a.action, a.decision, a.by) for a in failed.trace.approvals]
-    assert told == [(1, "pay", "edited", "on_confirm"), (2, "pay", "rejected", "on_confirm")]
+    message = [(a.call_id, a.action, a.decision, a.by) for a in failed.trace.approvals]
+    assert message == [(1, "pay", "edited", "on_confirm"), (2, "pay", "rejected", "on_confirm")]
     assert failed.trace.approvals[0].edited == {"to": "ann", "amount": 20}
     text = failed.trace.summary()
     assert "edited    on_confirm  {'to': 'ann', 'amount': 20}" in text

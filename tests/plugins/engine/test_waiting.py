@@ -14,7 +14,7 @@ async def turns():
 
 
 async def ask(permit, answer):
-    async with permit.given_up():
+    async with permit.released():
         await answer.wait()
 
 
@@ -30,19 +30,19 @@ async def other(places, entered, go_on):
         await go_on.wait()
 
 
-async def give_up(call):
+async def cancel(call):
     call.cancel()
     with suppress(asyncio.CancelledError):
         await call
 
 
-async def test_a_task_whose_call_was_given_up_waits_for_its_place(places):
+async def test_a_task_whose_call_was_abandoned_waits_for_its_place(places):
     permit, entered, go_on = Permit(places), asyncio.Event(), asyncio.Event()
     async with permit.taken():
         call = asyncio.create_task(ask(permit, asyncio.Event()))
         beside = asyncio.create_task(other(places, entered, go_on))
         await entered.wait()
-        await give_up(call)
+        await cancel(call)
         back = asyncio.create_task(permit.regained())
         await turns()
         assert not back.done()
@@ -59,9 +59,9 @@ async def test_a_task_that_ends_meanwhile_takes_no_place(places):
         call = asyncio.create_task(ask(permit, asyncio.Event()))
         beside = asyncio.create_task(other(places, entered, go_on))
         await entered.wait()
-        await give_up(call)
+        await cancel(call)
     go_on.set()
     await beside
-    await give_up(late)
+    await cancel(late)
     await turns()
     assert not places.locked()

@@ -49,12 +49,12 @@ def test_dialect_is_found_whole(name):
     ] == rows
 
 
-def test_rows_wider_than_the_header_are_told():
+def test_rows_wider_than_the_header_are_reported():
     with notes_of_call() as notes:
         rows = read_table("a,b\n1,2\n3,4,5\n6,7,8,9\n", most_bytes=10**6)
     assert rows[1] == {"a": "3", "b": "4", "column_3": "5"}
-    (told,) = notes
-    assert told.startswith(
+    (message,) = notes
+    assert message.startswith(
         "rows with more cells than the 2 columns that are named: 2 (the first is row 3), with 4"
     )
     with notes_of_call() as notes:
@@ -62,7 +62,7 @@ def test_rows_wider_than_the_header_are_told():
     assert not notes
 
 
-def test_quote_inside_of_a_quoted_cell_is_told():
+def test_quote_inside_of_a_quoted_cell_is_reported():
     with notes_of_call() as notes:
         read_table('a,b\n"x",1\n"y "z" w",2,3\n', most_bytes=10**6)
     assert any(note.startswith("line 3 has a quote inside of a quoted cell") for note in notes)
@@ -111,7 +111,7 @@ def made(dice: random.Random) -> tuple[str, list[list[str]]]:
     return out.getvalue(), rows
 
 
-def test_fuzzed_tables_are_read_as_written_or_told(tmp_path):
+def test_fuzzed_tables_are_read_as_written_or_reported(tmp_path):
     dice = random.Random(52)
     ours = theirs = 0
     moved = []

@@ -146,7 +146,7 @@ async def test_workbook_is_read_as_office_reads_it(tmp_path, workbook, form):
     assert await excel.read(path, "Two") == [{"k": "=1+1"}]
 
 
-async def test_old_workbook_that_is_damaged_a_little_is_read_and_told(tmp_path):
+async def test_old_workbook_that_is_damaged_a_little_is_read_and_reported(tmp_path):
     path = tmp_path / "a.xls"
     old_workbook(path)
     data = bytearray(path.read_bytes())
@@ -213,15 +213,15 @@ async def test_workbooks_of_the_old_kind(tmp_path, dates_1904):
         ("a.xlsx", b"PK\x03\x04", "damaged"),
     ],
 )
-async def test_what_is_no_workbook_is_said(tmp_path, name, data, what):
+async def test_what_is_no_workbook_is_reported(tmp_path, name, data, what):
     (tmp_path / name).write_bytes(data)
-    told = what if what == "damaged" else f"it is no .xlsx? workbook but {what}"
+    reported = what if what == "damaged" else f"it is no .xlsx? workbook but {what}"
     for work in (excel.read(str(tmp_path / name), None), excel.parts(str(tmp_path / name))):
-        with pytest.raises(ToolExecutionError, match=told):
+        with pytest.raises(ToolExecutionError, match=reported):
             await work
 
 
-async def test_dates_that_no_calendar_has_are_told(tmp_path):
+async def test_dates_that_no_calendar_has_are_reported(tmp_path):
     book = Workbook()
     book.active.append(["n", "day"])
     for serial in (46_000, 99_999_999, -5e9):
@@ -232,8 +232,10 @@ async def test_dates_that_no_calendar_has_are_told(tmp_path):
         rows = await excel.read(str(tmp_path / "a.xlsx"), None)
     lost = "#VALUE!"
     assert [row["day"] for row in rows] == [dt.datetime(2025, 12, 9), lost, lost]
-    told = "cells that are dates no calendar has came as '#VALUE!': B3 (99999999), B4 (-5000000000)"
-    assert list(notes) == [told]
+    reported = (
+        "cells that are dates no calendar has came as '#VALUE!': B3 (99999999), B4 (-5000000000)"
+    )
+    assert list(notes) == [reported]
     old = xlwt.Workbook()
     sheet = old.add_sheet("S")
     sheet.write(0, 0, "day")
@@ -256,7 +258,7 @@ async def test_escapes_of_xml_in_text(tmp_path):
     assert rows == [{"2026-01-01": "x\r\ny", "n": "_x_ _x12_"}]
 
 
-async def test_a_broken_workbook_says_nothing_of_the_others_and_other_sheets_are_told(
+async def test_a_broken_workbook_says_nothing_of_the_others_and_other_sheets_are_reported(
     tmp_path, workbook
 ):
     good = workbook({"A": [["a"], [1]], "B": [["a"], [2]]})
@@ -462,7 +464,7 @@ async def test_a_formula_that_was_never_computed_gives_its_text(with_sheet, work
 
 
 @pytest.mark.parametrize(
-    ("cell", "value", "told"),
+    ("cell", "value", "notes_shown"),
     [
         ("<c r='A2' t='str'><f>IF(1=1,\"\",2)</f><v></v></c>", None, ""),
         ("<c r='A2' t='str'><f>IF(1=1,\"\",2)</f></c>", None, ""),
@@ -472,13 +474,15 @@ async def test_a_formula_that_was_never_computed_gives_its_text(with_sheet, work
         ("<c r='A2'><f>1+1</f><v></v></c>", "=1+1", "no program has computed"),
     ],
 )
-async def test_result_of_a_formula_is_told_from_a_missing_one(with_sheet, cell, value, told):
+async def test_result_of_a_formula_is_reported_from_a_missing_one(
+    with_sheet, cell, value, notes_shown
+):
     path = with_sheet(f"{HEAD}<row r='2'>{cell}<c r='B2'><v>7</v></c></row>")
     with notes_of_call() as notes:
         assert await excel.read(path, None) == [{"n": value, "column_2": 7}]
-    said = [note for note in notes if "may be missing or old" not in note]
-    assert told in " ".join(said)
-    assert bool(said) == bool(told)
+    printed = [note for note in notes if "may be missing or old" not in note]
+    assert notes_shown in " ".join(printed)
+    assert bool(printed) == bool(notes_shown)
 
 
 async def test_dates_before_the_calendar_are_numbers_in_both_kinds_of_workbook(tmp_path):
@@ -498,7 +502,7 @@ async def test_dates_before_the_calendar_are_numbers_in_both_kinds_of_workbook(t
         assert "dates before 1900" in " ".join(notes)
 
 
-async def test_values_that_wait_for_a_program_to_compute_are_told(tmp_path):
+async def test_values_that_wait_for_a_program_to_compute_are_reported(tmp_path):
     book = Workbook()  # openpyxl asks for it, as XlsxWriter does
     book.active.append(["n"])
     book.active["A2"] = "=1+1"
@@ -519,7 +523,7 @@ async def test_values_that_wait_for_a_program_to_compute_are_told(tmp_path):
     assert "the values of 1 formulas may be missing or old" in " ".join(notes)
 
 
-async def test_hidden_sheets_and_sheets_of_charts_are_told(tmp_path):
+async def test_hidden_sheets_and_sheets_of_charts_are_reported(tmp_path):
     book = Workbook()
     book.active.append(["n"])
     book.active.append([1])
@@ -610,7 +614,7 @@ async def test_workbook_of_either_kind_is_read_by_both_names_as_office_does(tmp_
     assert (await excel.read(str(tmp_path / "old.xlsx"), None))[0]["region"] == "north"
 
 
-async def test_sheet_that_is_not_in_the_archive_is_told(tmp_path, workbook):
+async def test_sheet_that_is_not_in_the_archive_is_reported(tmp_path, workbook):
     source = workbook({"S": [["n"], [1]], "Two": [["k"]]}, name="whole.xlsx")
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(tmp_path / "a.xlsx", "w") as new:
         for item in old.namelist():

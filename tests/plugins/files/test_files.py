@@ -91,7 +91,7 @@ def test_a_link_keeps_its_own_name(tmp_path):
         ("~nobody-at-all/a.csv", "does not exist"),
     ],
 )
-def test_what_is_no_file_is_said_before_the_first_task(tmp_path, name, message):
+def test_what_is_no_file_is_reported_before_the_first_task(tmp_path, name, message):
     (tmp_path / "folder").mkdir()
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "loop").symlink_to("loop")
@@ -296,12 +296,12 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("case", TEXTS)
-async def test_text_is_read_as_what_it_is_and_a_guess_is_told(reading, case):
-    data, rows, told = TEXTS[case]
+async def test_text_is_read_as_what_it_is_and_a_guess_is_reported(reading, case):
+    data, rows, message = TEXTS[case]
     with notes_of_call() as notes:
         assert await reading("a.csv", data) == rows
-    assert bool(notes) == bool(told)
-    assert ", ".join(notes).startswith(told)
+    assert bool(notes) == bool(message)
+    assert ", ".join(notes).startswith(message)
 
 
 LINES = '{"a": 1}\n{"a": \n\n[2]\nnope\n' + "[" * 100_000 + "\n"
@@ -356,10 +356,10 @@ JSON = {
 
 @pytest.mark.parametrize("case", JSON)
 async def test_json_is_never_silently_another_value(reading, case):
-    name, text, value, told = JSON[case]
+    name, text, value, shown = JSON[case]
     with notes_of_call() as notes:
         assert await reading(name, text, most_bytes=10**6) == value
-    assert [found[: len(start)] for found, start in zip(notes, told, strict=True)] == told
+    assert [found[: len(start)] for found, start in zip(notes, shown, strict=True)] == shown
 
 
 WRITTEN = {
@@ -389,9 +389,9 @@ async def test_the_encoding_is_found_by_what_the_text_says(reading, name):
             value = await reading(file, text.encode(encoding))
         rows = [{"n": str(n), "word": word} for n, word in enumerate(words)]
         assert value == {"a.csv": rows, "a.txt": text}.get(file, words)
-        (told,) = notes
-        assert f"{file} is not UTF-8 " in told
-        assert f"was read as {name}; if its letters look wrong, give encoding=" in told
+        (shown,) = notes
+        assert f"{file} is not UTF-8 " in shown
+        assert f"was read as {name}; if its letters look wrong, give encoding=" in shown
 
 
 async def test_a_stray_byte_does_not_change_the_encoding_of_the_rest(reading):

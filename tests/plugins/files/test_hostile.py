@@ -118,8 +118,8 @@ async def test_a_bomb_is_an_error_that_names_it_and_takes_no_memory_here(
 def document_type(path):
     with zipfile.ZipFile(path, "w") as book:
         for name, part in _parts_of_a_book().items():
-            told = b'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'
-            book.writestr(name, told if name.endswith("workbook.xml") else part)
+            shown = b'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'
+            book.writestr(name, shown if name.endswith("workbook.xml") else part)
 
 
 @pytest.mark.parametrize(

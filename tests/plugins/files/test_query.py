@@ -102,7 +102,7 @@ async def test_name_and_folder_of_a_file_say_nothing_about_its_rows(tmp_path):
     ) == [{"n": 0}]
 
 
-async def test_names_that_differ_by_case_alone_are_two_columns_and_told(tmp_path):
+async def test_names_that_differ_by_case_alone_are_two_columns_and_reported(tmp_path):
     (tmp_path / "a.csv").write_text("ID,id\n1,2\n")
     (tmp_path / "a.json").write_text('[{"ID": 1, "id": 2.5}, {"ID": 9007199254740993, "id": 1.5}]')
     table = pa.table([pa.array([1]), pa.array([2])], names=["ID", "id"])
@@ -232,10 +232,10 @@ MORE_ROWS = {
     "case", [*ROWS, *(pytest.param(case, marks=pytest.mark.slow) for case in MORE_ROWS)]
 )
 async def test_a_query_sees_the_rows_that_a_read_gives(tmp_path, case):
-    name, data, rows, told = {**ROWS, **MORE_ROWS}[case]
+    name, data, rows, shown = {**ROWS, **MORE_ROWS}[case]
     got, notes = await _queried(tmp_path / name, data)
     assert got == rows
-    assert [note[: len(start)] for note, start in zip(notes, told, strict=True)] == told
+    assert [note[: len(start)] for note, start in zip(notes, shown, strict=True)] == shown
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
@@ -306,7 +306,7 @@ async def test_times_and_durations_of_workbooks(tmp_path):
     assert got == [{"at": dt.time(1, 2), "took": lasting}]
 
 
-async def test_text_of_sqlite_that_is_none_is_told(tmp_path):
+async def test_text_of_sqlite_that_is_none_is_reported(tmp_path):
     database = sqlite3.connect(tmp_path / "a.db")
     database.executescript("CREATE TABLE t (v); INSERT INTO t VALUES (CAST(x'4dfc' AS TEXT))")
     database.close()
@@ -380,7 +380,7 @@ async def test_nothing_else_is_read_and_nothing_written(files, tmp_path):
     assert len(await files.query("SELECT n FROM 'sales.parquet', range(1000)", limit=5)) == 5
 
 
-async def test_what_python_cannot_say_is_a_text_and_told(tmp_path):
+async def test_what_python_cannot_say_is_a_text_and_reported(tmp_path):
     path = tmp_path / "t.parquet"
     duckdb.sql(
         "COPY (SELECT DATE 'infinity' AS d, INTERVAL '1 month' AS i, TIME '24:00' AS t, "
@@ -396,7 +396,7 @@ async def test_what_python_cannot_say_is_a_text_and_told(tmp_path):
         "far": "10000-01-02 03:04:00",
         "ns": "1970-01-01 00:00:00.000000001",
     }
-    assert [told.split(":")[0] for told in notes] == [f"column {name!r}" for name in row]
+    assert [shown.split(":")[0] for shown in notes] == [f"column {name!r}" for name in row]
 
 
 @pytest.mark.timeout(120)
@@ -457,7 +457,7 @@ async def test_a_row_below_a_title_names_the_columns(titled, statement, header, 
     assert not notes
 
 
-async def test_a_title_that_is_taken_for_names_is_told(titled):
+async def test_a_title_that_is_taken_for_names_is_reported(titled):
     for name in ("sales.csv", "budget.xlsx"):
         with notes_of_call() as notes:
             await titled.query(f"SELECT * FROM '{name}'")
@@ -465,7 +465,7 @@ async def test_a_title_that_is_taken_for_names_is_told(titled):
 
 
 @pytest.mark.parametrize(
-    ("statement", "header", "said"),
+    ("statement", "header", "words"),
     [
         (JOINED, 3, r"several files; write header=\{'sales.csv': 3\}"),
         ("FROM 'sales.csv'", 0, "a row, from 1"),
@@ -476,8 +476,8 @@ async def test_a_title_that_is_taken_for_names_is_told(titled):
         ("FROM 'sales.csv'", {"sale.csv": 3}, "header names 'sale.csv'"),
     ],
 )
-async def test_a_wrong_header_is_an_error_that_says_what_to_do(titled, statement, header, said):
-    with pytest.raises((ToolRefusedError, ToolExecutionError), match=said):
+async def test_a_wrong_header_is_an_error_that_says_what_to_do(titled, statement, header, words):
+    with pytest.raises((ToolRefusedError, ToolExecutionError), match=words):
         await titled.query(statement, header=header)
 
 
@@ -513,7 +513,7 @@ async def test_keys_of_json_that_differ_by_case_keep_their_texts(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "told"),
+    ("name", "data", "reported"),
     [
         ("rows.csv", b"a,b\n", "only the names of columns: 'a', 'b'"),
         ("rows.csv", b"", "the table is empty"),
@@ -521,14 +521,14 @@ async def test_keys_of_json_that_differ_by_case_keep_their_texts(tmp_path):
         ("rows.jsonl", b"\n", "the file has no values"),
     ],
 )
-async def test_table_without_rows_is_told(tmp_path, name, data, told):
+async def test_table_without_rows_is_reported(tmp_path, name, data, reported):
     (tmp_path / name).write_bytes(data)
     with notes_of_call() as notes:
         assert await files_of(tmp_path / name).read(name) == []
-    assert told in " ".join(notes)
+    assert reported in " ".join(notes)
 
 
-async def test_parquet_and_sheets_without_rows_are_told_and_keep_their_columns(tmp_path):
+async def test_parquet_and_sheets_without_rows_are_reported_and_keep_their_columns(tmp_path):
     pa.parquet.write_table(pa.table({"n": pa.array([], pa.int64())}), tmp_path / "rows.parquet")
     book = Workbook()
     book.active.append(["n", "when"])
@@ -546,8 +546,8 @@ async def test_parquet_and_sheets_without_rows_are_told_and_keep_their_columns(t
     ):
         with notes_of_call() as notes:
             assert await files.read(name, sheet) == []
-        assert any("no rows" in told or "is empty" in told for told in notes), name
+        assert any("no rows" in reported or "is empty" in reported for reported in notes), name
     for name in ("rows.parquet", "book.xlsx", "shop.db/orders"):
         with notes_of_call() as notes:
             assert await files.query(f"SELECT n FROM '{name}'") == []
-        assert any("no rows" in told for told in notes), name
+        assert any("no rows" in reported for reported in notes), name

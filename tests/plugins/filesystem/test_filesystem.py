@@ -157,7 +157,7 @@ def test_replace_changes_the_files_that_hold_a_text(files: Filesystem, out: Path
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [
         ("plan.md", "a path begins with the name of a root"),
         ("note/plan.md", "did you mean 'notes'"),
@@ -167,8 +167,8 @@ def test_replace_changes_the_files_that_hold_a_text(files: Filesystem, out: Path
         ("notes/.env", "names that begin with a dot are hidden"),
     ],
 )
-def test_errors_say_what_is_allowed(files: Filesystem, path: str, told: str) -> None:
-    with pytest.raises(DelfError, match=told):
+def test_errors_say_what_is_allowed(files: Filesystem, path: str, message: str) -> None:
+    with pytest.raises(DelfError, match=message):
         files.read_file(path)
 
 
@@ -200,13 +200,13 @@ def test_roots_are_checked(tmp_path: Path) -> None:
 
 
 async def test_the_prompt_names_the_roots(files: Filesystem) -> None:
-    told = await files.context("anything")
-    assert told is not None
-    assert "notes/ (read only)" in told
-    assert "out/ (read and write)" in told
+    message = await files.context("anything")
+    assert message is not None
+    assert "notes/ (read only)" in message
+    assert "out/ (read and write)" in message
 
 
-async def test_a_model_is_told_of_what_is_allowed_alone(notes: Path) -> None:
+async def test_a_model_is_reported_of_what_is_allowed_alone(notes: Path) -> None:
     files = Filesystem(roots={"notes": {"root": notes, "mode": "rw"}}, allow=["read_file"])
     allowed = [a.name for a in actions_of(Filesystem, files, "disk") if is_allowed(files.allow, a)]
     assert allowed == ["read_file"]
@@ -287,9 +287,9 @@ async def test_a_write_is_asked_about_with_a_diff(notes: Path) -> None:
 def test_a_root_that_is_no_folder_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(
         ConnectionFileNotFoundError, match="'w' of filesystem is not a folder"
-    ) as told:
+    ) as message:
         Filesystem(roots={"w": f"{tmp_path}:rw"})
-    assert 'mode = "rw"' in (told.value.hint or "")
+    assert 'mode = "rw"' in (message.value.hint or "")
 
 
 def test_a_folder_is_made_where_that_is_wanted_and_it_may_be_written(tmp_path: Path) -> None:

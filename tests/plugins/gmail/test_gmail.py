@@ -133,7 +133,7 @@ async def test_send(google: GoogleServer, gmail: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "words"),
     [
         ({"subject": "x\r\nBcc: eve@example.com"}, "line break"),
         ({"subject": "x\nX: y"}, "line break"),
@@ -148,9 +148,9 @@ async def test_send(google: GoogleServer, gmail: Any) -> None:
     ],
 )
 async def test_what_cannot_be_sent(
-    google: GoogleServer, gmail: Any, arguments: Any, said: str
+    google: GoogleServer, gmail: Any, arguments: Any, words: str
 ) -> None:
-    with pytest.raises(ToolRefusedError, match=said):
+    with pytest.raises(ToolRefusedError, match=words):
         await gmail.send(**{"to": BOB, "subject": "x", "text": "x", **arguments})
     assert not google.gmail.box(BOB).mails
 

@@ -76,8 +76,8 @@ async def test_what_is_remembered_is_seen_and_revoked_in_every_process(journal_u
     await journal.append(remembering("a", 7, "req_1", covers="action", key="bob:1", **lasts))
     await journal.append(remembering("a", 8, "req_2", remember="task"))
     await journal.append(remembering("a", 9, "req_3", decision="rejected", **lasts))
-    said = {"reason": 'he wrote "until_revoked"', "remember": "no"}
-    await journal.append(remembering("a", 10, "req_4", **said))
+    message = {"reason": 'he wrote "until_revoked"', "remember": "no"}
+    await journal.append(remembering("a", 10, "req_4", **message))
     await journal.append(remembering("a", 11, "req_5", **lasts))
     await journal.append(
         TaskFinished(task_id="a", seq=12, at=12.0, status=True, text="", duration_ms=1.0)
@@ -230,8 +230,8 @@ async def test_an_answer_that_came_before_its_resumed_task_waits_again_counts(
     left = open_journal(journal_url)
     for event in events:
         await left.append(event)
-    for said in (Rejected(reason="whoever said so was told that nobody heard it"), Approved()):
-        answer = answer_data(asked.request_id, asked.digest, said, Decider(name="cli"))
+    for message in (Rejected(reason="whoever said so was told that nobody heard it"), Approved()):
+        answer = answer_data(asked.request_id, asked.digest, message, Decider(name="cli"))
         position = await left.post(name, KIND, answer)
     await left.aclose()
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", journal_url)

@@ -221,10 +221,10 @@ class TestPrune:
         return [task.task_id for task in await journal.find()]
 
     async def test_removes_all_but_the_newest_and_those_that_run(self, journal):
-        told = await journal.prune(keep=2, dry_run=True)
+        message = await journal.prune(keep=2, dry_run=True)
         assert len(await journal.find()) == 6
         done = await journal.prune(keep=2)
-        assert done == told
+        assert done == message
         assert done.tasks == ("t0", "t1", "t3")
         assert done.events == 9
         assert await self.names(journal) == ["t5", "t4", "t2"]

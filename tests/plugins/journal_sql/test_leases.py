@@ -99,8 +99,8 @@ async def test_who_was_stopped_keeps_nothing_more(
     journal = SqlJournal(journal_url)
     owner.send_signal(signal.SIGSTOP)
     await taken(journal)
-    told = await asyncio.to_thread(goes_on, owner)
-    assert told.startswith("JournalConflictError task t belongs to another process now")
+    message = await asyncio.to_thread(goes_on, owner)
+    assert message.startswith("JournalConflictError task t belongs to another process now")
     await journal.append(printed("the new one"))
     assert [event.seq for event in await journal.read("t")] == [1, 2]
     await journal.aclose()
@@ -162,8 +162,8 @@ async def test_who_lost_a_task_does_not_end_it_even_where_the_next_one_died(
     owner.send_signal(signal.SIGSTOP)
     with program.start([sys.executable, "-c", CLAIMER, journal_url], text=True) as claimer:
         assert await asyncio.to_thread(claimer.wait, 60) == -signal.SIGKILL
-    told = await asyncio.to_thread(goes_on, owner)
-    assert told.startswith("JournalConflictError")
+    message = await asyncio.to_thread(goes_on, owner)
+    assert message.startswith("JournalConflictError")
     journal = SqlJournal(journal_url)
     await taken(journal)
     await journal.append(FINISHED)

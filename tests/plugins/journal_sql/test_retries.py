@@ -79,7 +79,7 @@ async def queued(journal: SqlJournal) -> str:
     return "t"
 
 
-async def tried(agent: Agent, name: str, retries: int, after: float = 0.001) -> str:
+async def attempts(agent: Agent, name: str, retries: int, after: float = 0.001) -> str:
     """What happens to one try."""
     await agent.aresume(name, retries=retries, retry_after=after)
     return agent.poll(name).state
@@ -98,12 +98,12 @@ async def test_a_try_goes_on_where_the_last_one_failed_and_repeats_no_write(
     async with make_agent(shop) as agent:
         name = await queued(journal)
         for number in (1, 2):
-            assert await tried(agent, name, retries=3) == "queued"
+            assert await attempts(agent, name, retries=3) == "queued"
             record = await journal.task(name)
             assert (record.state, record.tries, record.queue) == ("queued", number, "q")
             assert "the shop does not answer" in (record.error or "")
             assert shop.wrote == [1]
-        assert await tried(agent, name, retries=3) == "done"
+        assert await attempts(agent, name, retries=3) == "done"
         response = await asyncio.to_thread(agent.wait, name)
     assert shop.wrote == [1, 7]
     assert response.text == "first\n7"
@@ -122,9 +122,9 @@ async def test_tries_come_to_an_end_and_wait_longer_each_time(
     journal = open_journal(journal_url)
     async with make_agent(Shop(away=9)) as agent:
         name = await queued(journal)
-        assert await tried(agent, name, retries=2, after=100) == "queued"
-        assert await tried(agent, name, retries=2, after=100) == "queued"
-        assert await tried(agent, name, retries=2, after=100) == "failed"
+        assert await attempts(agent, name, retries=2, after=100) == "queued"
+        assert await attempts(agent, name, retries=2, after=100) == "queued"
+        assert await attempts(agent, name, retries=2, after=100) == "failed"
     events = await journal.read(name)
     waits = [e.not_before - e.at for e in events if isinstance(e, TaskPostponed)]
     assert [e.tries for e in events if isinstance(e, TaskPostponed)] == [1, 2]
@@ -167,6 +167,6 @@ async def test_a_task_that_waits_for_its_next_try_can_be_stopped(
     journal = open_journal(journal_url)
     async with make_agent(Shop(away=1)) as agent:
         name = await queued(journal)
-        assert await tried(agent, name, retries=2) == "queued"
+        assert await attempts(agent, name, retries=2) == "queued"
         assert await asyncio.to_thread(agent.cancel, name)
     assert (await journal.task(name)).state == "stopped"

@@ -201,7 +201,9 @@ async def test_older_tasks_come_page_by_page(journal: SqlJournal, written: Writt
         await journal.search(TaskFilter(), before="task_none")
 
 
-async def test_what_nobody_has_indexed_yet_is_told(journal: SqlJournal, written: Written) -> None:
+async def test_what_nobody_has_indexed_yet_is_reported(
+    journal: SqlJournal, written: Written
+) -> None:
     await written.task("task_a", "first words")
     result = await journal.search(TaskFilter(text="first"))
     assert (result.tasks, result.behind) == ((), 1)

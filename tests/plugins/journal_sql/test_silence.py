@@ -57,13 +57,13 @@ class Line:
 
 @pytest.fixture
 def line(postgres_url, monkeypatch) -> Iterator[Line]:
-    monkeypatch.setattr(postgresql, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(postgresql, "SILENCE_SECONDS", 0.2)
     line = Line(postgres_url)
     yield line
     line.close()
 
 
-def test_who_waits_for_a_silent_server_is_told_that_the_connection_broke(line):
+def test_who_waits_for_a_silent_server_is_reported_that_the_connection_broke(line):
     database = open_database(JournalSettings(url=line.url))
     connection = database.connect()
     assert connection.execute("SELECT 1") == [(1,)]

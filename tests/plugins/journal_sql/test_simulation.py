@@ -114,7 +114,7 @@ class Process:
                 return
             task_id = self.world.chance.choice(sorted(left))
             try:
-                events = await self.claims.take_up(self.journal, task_id)
+                events = await self.claims.claim(self.journal, task_id)
             except DelfError:
                 self.world.seen["held by another"] += 1
                 self.world.clock += 0.5
@@ -173,7 +173,7 @@ class Process:
 async def simulate(world: World) -> None:
     """Run a world to its end, and judge it."""
     made: list[Process] = []
-    lives: dict[str, asyncio.Task[None]] = {}
+    starts: dict[str, asyncio.Task[None]] = {}
     names = [f"t{number}" for number in range(PROCESSES)]
 
     def start(work: Callable[[Process], Awaitable[None]]) -> None:
@@ -186,7 +186,7 @@ async def simulate(world: World) -> None:
             except CrashedError:
                 world.seen["crashes"] += 1
 
-        lives[process.name] = asyncio.ensure_future(run())
+        starts[process.name] = asyncio.ensure_future(run())
 
     async def first(process: Process, task_id: str) -> None:
         await process.begin(task_id)
@@ -196,10 +196,10 @@ async def simulate(world: World) -> None:
         for task_id in names:
             start(lambda process, task_id=task_id: process.begin(task_id))
         for _ in range(MOST_TURNS):
-            await _all_wait(world, lives)
-            if not lives:
+            await _all_wait(world, starts)
+            if not starts:
                 break
-            name = world.chance.choice(sorted(lives))
+            name = world.chance.choice(sorted(starts))
             world.clock += world.chance.random() / 10
             if world.happens("time passes", 0.15):
                 world.clock += world.chance.random() * 2 * LEASE
@@ -208,37 +208,37 @@ async def simulate(world: World) -> None:
                 future.set_exception(CrashedError())
             else:
                 future.set_result(None)
-        assert not lives, f"seed {world.seed} comes to no end"
+        assert not starts, f"seed {world.seed} comes to no end"
         # Whoever is left finds nothing to do, or does it.
         world.calm, world.clock = True, world.clock + 2 * LEASE
         start(lambda process: process.live())
-        while lives:
-            await _all_wait(world, lives)
+        while starts:
+            await _all_wait(world, starts)
             for future in [*world.waiting.values()]:
                 future.set_result(None)
             world.waiting.clear()
         known = [task.task_id for task in await made[-1].journal.find()]
         await _judge(world, made[-1].journal, known)
     finally:
-        for life in lives.values():
+        for life in starts.values():
             life.cancel()
         for process in made:
             await process.journal.aclose()
 
 
-async def _all_wait(world: World, lives: dict[str, asyncio.Task[None]]) -> None:
+async def _all_wait(world: World, starts: dict[str, asyncio.Task[None]]) -> None:
     """Let the one that moves come to its next turn or to its end."""
     while True:
-        for name, life in [*lives.items()]:
+        for name, life in [*starts.items()]:
             if life.done():
-                del lives[name]
+                del starts[name]
                 world.waiting.pop(name, None)
                 life.result()
-        moving = [life for name, life in lives.items() if name not in world.waiting]
+        moving = [life for name, life in starts.items() if name not in world.waiting]
         if not moving:
             return
         await asyncio.sleep(0)
-        if [life for name, life in lives.items() if name not in world.waiting and not life.done()]:
+        if [life for name, life in starts.items() if name not in world.waiting and not life.done()]:
             await asyncio.sleep(0.0002)
 
 
@@ -296,7 +296,7 @@ def test_no_effect_is_repeated_and_none_is_lost(play) -> None:
         assert not missing, "the worlds are too quiet to show anything"
 
 
-def test_a_journal_that_loses_what_it_said_it_kept_is_found_out(play, monkeypatch) -> None:
+def test_a_journal_that_loses_what_it_reported_it_kept_is_found_out(play, monkeypatch) -> None:
     commit, chance = SqliteConnection.commit, random.Random(1)
 
     def forgets(self: SqliteConnection) -> None:

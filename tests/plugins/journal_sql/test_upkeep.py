@@ -79,7 +79,7 @@ async def test_more_old_tasks_than_one_transaction_removes(journal_url, open_jou
     assert await names(journal) == [f"t{n:03}" for n in range(123, 130)]
 
 
-async def test_output_files_go_where_nobody_said_where_to_put_them(
+async def test_output_files_go_where_nobody_reported_where_to_put_them(
     tmp_path, sqlite_place, open_journal, monkeypatch
 ):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -284,10 +284,10 @@ async def test_a_database_that_is_away_warns_once_and_says_how_often(
     await asyncio.wait_for(back.wait(), 20)
     await until(lambda: len(caplog.records) >= 2)
     await journal.aclose()
-    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(said) == 2
-    assert "(failure 1): nobody is there" in said[0]
-    assert "works again after 5 failures" in said[1]
+    message = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(message) == 2
+    assert "(failure 1): nobody is there" in message[0]
+    assert "works again after 5 failures" in message[1]
 
 
 # -- copies ------------------------------------------------------------------------------------
@@ -346,9 +346,9 @@ async def test_what_is_no_backup(content, sqlite_place, open_journal, tmp_path):
     file = tmp_path / "copy.db"
     file.write_bytes(content)
     journal = open_journal(sqlite_place)
-    with pytest.raises(Exception, match=r"is not a journal|is damaged") as told:
+    with pytest.raises(Exception, match=r"is not a journal|is damaged") as message:
         await journal.restore(file)
-    assert str(file) in str(told.value)
+    assert str(file) in str(message.value)
     assert await journal.find() == []
 
 

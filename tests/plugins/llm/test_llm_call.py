@@ -148,14 +148,14 @@ UNASKED = {
     "'x', file_data=['../secret.txt']": "there is no input file",
     "'x', file_data=[3]": "item 1 is not a name of an input file",
     "'x', file_data=[b'']": "'file-1' is empty",
-    "'x', file_data=[b'\\x00\\x01']": "what kind of file 'file-1' is cannot be told",
+    "'x', file_data=[b'\\x00\\x01']": "the type of 'file-1' is unknown",
     "'x', file_data=[b'a'] * 21": "has 21 items, and at most 20 fit",
     "'x', file_data=[b'a' * (11 << 20)] * 2": "larger than 20 MB in all",
     "3": "prompt",
 }
 
 
-def test_what_cannot_be_asked_is_told_to_the_script(
+def test_what_cannot_be_asked_is_reported_to_the_script(
     openai_server: StartServer, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("hello")
@@ -168,9 +168,11 @@ def test_what_cannot_be_asked_is_told_to_the_script(
     files = [str(tmp_path / "notes.txt")]
     with Agent(sandbox="local", files=files, llm=config(server)) as agent:
         response = agent.run("ask").raise_for_status()
-    told = response.text.splitlines()
+    message = response.text.splitlines()
     assert [
-        said for said, line in zip(UNASKED.values(), told, strict=True) if said not in line
+        expected
+        for expected, line in zip(UNASKED.values(), message, strict=True)
+        if expected not in line
     ] == []
     assert len(server.requests) == 1
     assert {call.status for call in response.trace.tool_calls} <= {"error", "refused"}

@@ -64,8 +64,8 @@ def answer(message):
     if method == "initialize":
         names = ("resources",) if MODE == "circles" else ()
         able = {"tools": {"listChanged": True}, **{name: {} for name in names}}
-        told = {"protocolVersion": "2025-11-25", "capabilities": able}
-        return send(id=number, result={**told, "serverInfo": {"name": "r", "version": "1"}})
+        shown = {"protocolVersion": "2025-11-25", "capabilities": able}
+        return send(id=number, result={**shown, "serverInfo": {"name": "r", "version": "1"}})
     if method.endswith("/list"):
         if MODE == "silent":
             return None
@@ -108,8 +108,8 @@ def called(number):
                 write(b"x" * 1_000_000)
             write(b"\n")
         case "long error":
-            told = "\u202eno\u202c" + "x" * 1_000_000
-            return send(id=number, error={"code": -32000 + 7, "message": told})
+            shown = "\u202eno\u202c" + "x" * 1_000_000
+            return send(id=number, error={"code": -32000 + 7, "message": shown})
         case "long failure":
             block = {"type": "text", "text": "y" * 1_000_000}
             return send(id=number, result={"content": [block], "isError": True})

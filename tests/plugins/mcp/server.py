@@ -101,12 +101,12 @@ async def order(ctx: Context) -> str:
 @server.tool()
 async def think(about: str, ctx: Context) -> str:
     """Asks the model."""
-    said = await ctx.session.create_message(
+    message = await ctx.session.create_message(
         messages=[SamplingMessage(role="user", content=TextContent(type="text", text=about))],
         max_tokens=50,
         system_prompt="Be short.",
     )
-    return f"the model says: {said.content.text}"
+    return f"the model says: {message.content.text}"
 
 
 @server.tool()

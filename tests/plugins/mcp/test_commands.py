@@ -36,8 +36,8 @@ def test_a_tool_that_has_changed_asks_until_it_is_accepted(run, project):
         file.write('effects = { add = "read" }\n')
     assert "add             read          free" in run("inspect", "srv").stdout
     (kept,) = (user_state_path("delf", appauthor=False) / "mcp").glob("*.json")
-    told = json.loads(kept.read_text())
-    kept.write_text(json.dumps({**told, "tools": {"add": "0" * 64}}))
+    message = json.loads(kept.read_text())
+    kept.write_text(json.dumps({**message, "tools": {"add": "0" * 64}}))
     shown = run("inspect", "srv").stdout
     assert "add             irreversible  asks" in shown
     assert "delf mcp effects srv --accept" in shown

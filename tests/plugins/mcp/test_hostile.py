@@ -111,14 +111,14 @@ BROKEN = [
 async def test_a_broken_tool_costs_itself_only(rogue, protocol, caplog) -> None:
     srv = rogue("plain", does={"tools": BROKEN}, protocol=protocol)
     assert [action.name for action in await srv.actions()] == ["fine", "also_fine"]
-    told = "\n".join(srv.notices())
+    reported = "\n".join(srv.notices())
     names = ("bare", "dangling", "remote", "no_regex", "number 6", "number 7", "fine", "wide")
     for name in names:
-        assert f"rogue: the tool '{name}' is left out: " in told
-    assert "inputSchema: Field required" in told
-    assert "'#/$defs/no' leads nowhere" in told
-    assert len(told) < 5000
-    assert told.isprintable() or "\u202e" not in told
+        assert f"rogue: the tool '{name}' is left out: " in reported
+    assert "inputSchema: Field required" in reported
+    assert "'#/$defs/no' leads nowhere" in reported
+    assert len(reported) < 5000
+    assert reported.isprintable() or "\u202e" not in reported
     assert set(srv.notices()) <= {record.getMessage() for record in caplog.records}
     assert list(srv.inspect()["notices"]) == list(srv.notices())
     assert srv.inspect()["methods"] == ["fine", "also_fine"]
@@ -151,18 +151,18 @@ async def test_bytes_that_are_no_message_cost_nothing(rogue, mode, gives) -> Non
 
 DOUBLED = '{"content": [], "structuredContent": {"rows": [{"n": 1e999, "id": 1, "id": 2}]}}'
 READ = {"rows": [{"n": "1e999", "id": 2}]}
-TOLD = [
+MESSAGE = [
     "the server's answer has keys that are twice in one object, and the last value was taken: 'id'",
     "the server's answer has numbers that no float or int holds, and they came as text: 1e999",
 ]
 
 
-async def test_what_a_result_says_twice_is_told(rogue) -> None:
+async def test_what_a_result_says_twice_is_reported(rogue) -> None:
     srv = rogue("doubled", does={"bytes": DOUBLED})
     response, _, _ = await run(srv, "print(await rogue.good())")
     assert response.text == str(READ)
-    for told in TOLD:
-        assert any(told in warning for warning in response.trace.warnings)
+    for reported in MESSAGE:
+        assert any(reported in warning for warning in response.trace.warnings)
 
 
 async def test_an_answer_that_nobody_can_read_is_an_error_at_once(rogue) -> None:
@@ -212,7 +212,7 @@ async def test_errors_are_short_and_visible(rogue, mode, kind) -> None:
     assert "\u202e" not in caught.value.message
 
 
-async def test_what_a_server_logs_is_told_to_nobody(rogue, caplog) -> None:
+async def test_what_a_server_logs_is_reported_to_nobody(rogue, caplog) -> None:
     async with soon():
         assert await invoke(rogue("chatty"), "good") == "done"
     loud = [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -277,7 +277,7 @@ async def test_the_user_frees_tools_by_name_or_pattern(rogue) -> None:
     assert srv.notices() == ()
 
 
-async def test_a_word_of_effects_that_means_nothing_is_told(rogue) -> None:
+async def test_a_word_of_effects_that_means_nothing_is_reported(rogue) -> None:
     srv = rogue("plain", effects={"godo": "read"})
     await srv.actions()
     (notice,) = srv.notices()
@@ -368,8 +368,8 @@ def form(message="Which lamp?", **schema):
 
 def sampling(**params):
     content = {"type": "text", "text": "lamps"}
-    told = {"messages": [{"role": "user", "content": content}], "maxTokens": 50}
-    return {"method": "sampling/createMessage", "params": {**told, **params}}
+    reported = {"messages": [{"role": "user", "content": content}], "maxTokens": 50}
+    return {"method": "sampling/createMessage", "params": {**reported, **params}}
 
 
 async def asking(rogue, *questions, on_confirm=None, **options):
@@ -377,7 +377,7 @@ async def asking(rogue, *questions, on_confirm=None, **options):
     return await run(srv, "print(await rogue.good())", on_confirm)
 
 
-async def test_who_asks_and_what_is_said_of_each_field_is_shown(rogue) -> None:
+async def test_who_asks_and_what_is_reported_of_each_field_is_shown(rogue) -> None:
     fields = {"n": {"type": "integer", "title": "Your PIN", "description": "As on the card."}}
     response, asked, _ = await asking(rogue, form(properties=fields, required=["n"]))
     assert response.status

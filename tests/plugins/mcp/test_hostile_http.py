@@ -11,7 +11,7 @@ import pytest
 from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
 from delf.notes import notes_of_call
 from plugins.mcp.conftest import invoke
-from plugins.mcp.test_hostile import DOUBLED, READ, TOLD
+from plugins.mcp.test_hostile import DOUBLED, MESSAGE, READ
 
 TOOL = {"name": "good", "inputSchema": {"type": "object", "properties": {}}}
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -27,8 +27,8 @@ class Handler(BaseHTTPRequestHandler):
         if number is None:
             return self.say(b"", status=202)
         if method == "initialize":
-            told = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
-            return self.result(number, {**told, "serverInfo": {"name": "r", "version": "1"}})
+            shown = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+            return self.result(number, {**shown, "serverInfo": {"name": "r", "version": "1"}})
         if method == "tools/list":
             if self.mode == "large list":
                 return self.large(number)
@@ -224,11 +224,11 @@ async def test_what_can_be_read_is(rogue, mode, gives) -> None:
 
 
 @pytest.mark.parametrize("mode", ["doubled", "doubled in events"])
-async def test_what_a_result_says_twice_is_told(rogue, mode) -> None:
+async def test_what_a_result_says_twice_is_reported(rogue, mode) -> None:
     async with asyncio.timeout(30):
         with notes_of_call() as notes:
             assert await invoke(rogue(mode), "good") == READ
-    assert list(notes) == TOLD
+    assert list(notes) == MESSAGE
 
 
 @pytest.mark.parametrize(

@@ -102,10 +102,10 @@ async def test_a_key_proves_who_the_client_is(company: Company, tmp_path: Path) 
         serialization.NoEncryption(),
     ).decode()
     options = {"oauth": "client_credentials", "client_id": "delf-1", "private_key": pem}
-    said, learned = await logged_in(
+    message, learned = await logged_in(
         company, tmp_path, signing_algorithm="ES256", issuer=company.place, **options
     )
-    assert said == '{"hello": "you"}'
+    assert message == '{"hello": "you"}'
     assert json.loads((tmp_path / "tokens.json").read_text())["issuer"] == company.place
     assert learned == ["the-token"]
     (asked,) = company.asked

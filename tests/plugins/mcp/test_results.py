@@ -81,15 +81,15 @@ async def test_results_without_a_schema_are_learned_from_answers(rogue, answer, 
     assert returned(quiet) == "str"
 
 
-async def test_nulls_that_a_schema_lacks_are_told_once_and_shown(rogue, caplog) -> None:
+async def test_nulls_that_a_schema_misses_are_reported_once_and_shown(rogue, caplog) -> None:
     item = {"type": "object", "properties": {"by": {"type": "string"}, "n": {"type": "integer"}}}
     schema = {"type": "object", "properties": {"found": {"type": "array", "items": item}}}
     found = [{"by": "ada", "n": 1}, {"by": None, "n": 2}, {"by": None, "n": 3}]
     answer = {"content": [], "structuredContent": {"found": found}}
     srv = rogue("plain", does={"tools": [tool("good", outputSchema=schema)], "answer": answer})
     response, _, _ = await run(srv, "for _ in range(2):\n    await rogue.good()\nprint('done')")
-    told = [r.message for r in caplog.records if "None" in r.message]
-    assert told == ["rogue.good answered with None at found.1.by, which its schema lacks"]
+    shown = [r.message for r in caplog.records if "None" in r.message]
+    assert shown == ["rogue.good answered with None at found.1.by, which its schema lacks"]
     assert "found.1.by" in str(response.trace.to_dict())
     assert returned(srv) == '{"found": list[{"by": str | None, "n": int}]}'
 

@@ -155,32 +155,32 @@ async def test_the_clients_user_may_change_what_is_done(served, shop, mode) -> N
 
 @every_era
 async def test_what_a_call_says_is_its_progress(served, mode) -> None:
-    told = []
+    shown = []
 
     async def hear(progress, total, message):
-        told.append((progress, message))
+        shown.append((progress, message))
 
     async with Client(served.server(), mode=mode) as client:
         result = await client.call_tool("shop_polish", {"lamp": "anna"}, progress_callback=hear)
     assert json.loads(result.content[0].text) == "it shines"
-    assert [number for number, _ in told] == sorted({number for number, _ in told})
-    said = [message for _, message in told]
-    assert said[0] == "shop.polish"
-    assert "".join(said[1:]) == "shade of annafoot of annacable of anna"
+    assert [number for number, _ in shown] == sorted({number for number, _ in shown})
+    words = [message for _, message in shown]
+    assert words[0] == "shop.polish"
+    assert "".join(words[1:]) == "shade of annafoot of annacable of anna"
 
 
 @every_era
 async def test_a_task_tells_what_it_does(served, shop, model, mode) -> None:
-    told = []
+    shown = []
 
     async def hear(progress, total, message):
-        told.append(message)
+        shown.append(message)
 
     model.writes("print(await shop.price('anna'), await shop.sell('anna'))")
     options = {"mode": mode, "elicitation_callback": says_yes}
     async with Client(served.server(), **options) as client:
         await client.call_tool("run", {"task": "Sell Anna."}, progress_callback=hear)
-    assert told == ["asks scripted", "shop.price", "shop.sell"]
+    assert shown == ["asks scripted", "shop.price", "shop.sell"]
 
 
 @every_era

@@ -97,7 +97,7 @@ async def test_a_search_beside_the_load_falls_back_and_each_one_says_so(store, s
     assert not notes
 
 
-async def test_a_model_that_cannot_be_loaded_is_told_in_each_search(store, slow):
+async def test_a_model_that_cannot_be_loaded_is_reported_in_each_search(store, slow):
     slow.error = ConfigurationError("no weights")
     slow.gate.set()
     await store.save([FACT])

@@ -140,14 +140,14 @@ def test_the_command_line(delf, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "told"),
+    ("chosen", "message"),
     [
         ("jsonfacts", "delf memory works on the store semantic; this project's is jsonfacts"),
         ("semantik", "did you mean 'semantic'"),
     ],
 )
 def test_another_store_than_tasks_use_is_not_worked_on(
-    delf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, told: str
+    delf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, message: str
 ) -> None:
     from delf.hookspecs import hookimpl
     from delf.plugins.host import PluginHost
@@ -164,8 +164,8 @@ def test_another_store_than_tasks_use_is_not_worked_on(
     (tmp_path / "delf.toml").write_text('[agent]\nmemory = "semantic"\n')
     delf("add", "Ada likes lamps.")
     (tmp_path / "delf.toml").write_text(f'[agent]\nmemory = "{chosen}"\n')
-    assert told in " ".join(delf("list", code=2).split())
-    assert told in " ".join(delf("add", "Ada likes tea.", code=2).split())
+    assert message in " ".join(delf("list", code=2).split())
+    assert message in " ".join(delf("add", "Ada likes tea.", code=2).split())
     monkeypatch.setenv("DELF_MEMORY", "semantic")
     assert delf("list").split() == ["1", "Ada", "likes", "lamps."]
 
@@ -198,7 +198,7 @@ def of_delfhos(path: Path, *rows: tuple[str, str, str | None]) -> Path:
     return path
 
 
-def test_a_memory_of_delfhos_is_told_as_such_and_not_touched(tmp_path: Path) -> None:
+def test_a_memory_of_delfhos_is_reported_as_such_and_not_touched(tmp_path: Path) -> None:
     path = of_delfhos(tmp_path / "default.db", ("default", "Ada likes tea.", None))
     before = path.read_bytes()
     with pytest.raises(MemorySetupError, match=r"default\.db is a memory of Delfhos") as caught:
@@ -215,8 +215,8 @@ def test_the_facts_of_delfhos_are_taken_over_with_their_dates(delf, tmp_path: Pa
         ("work", "  ", "2026-01-31 10:00:00"),
         ("home", "Bob likes cake.", "2026-02-01 10:00:00"),
     )
-    told = delf("import", str(path), code=2)
-    assert "--from home or work" in told
+    message = delf("import", str(path), code=2)
+    assert "--from home or work" in message
     assert "no namespace 'x': home, work" in delf("import", str(path), "--from", "x", code=2)
     delf("import", str(path), "--from", "work")
     (fact,) = json.loads(delf("list", "--json"))

@@ -18,7 +18,7 @@ from delf_memory_semantic import Recall
 
 DAY = 86_400.0
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC).timestamp()
-SAID = {
+TEXT = {
     "trip": ["Book a flight to Turin.", "Your seat is 12A, at the window."],
     "shop": ["What did the lamps cost?", "The lamps cost 40 euros."],
 }
@@ -51,7 +51,7 @@ def meaning() -> Meaning:
 @pytest.fixture
 async def journal(tmp_path: Path) -> Any:
     journal = SqlJournal(url=str(tmp_path / "journal.db"))
-    for day, (name, texts) in enumerate(SAID.items()):
+    for day, (name, texts) in enumerate(TEXT.items()):
         messages = [
             ChatMessage(
                 role="assistant" if n else "user",
@@ -83,7 +83,7 @@ async def recall(context: PluginContext) -> Any:
     await made.aclose()
 
 
-async def test_words_find_what_was_said(recall: Recall, journal: SharedJournal) -> None:
+async def test_words_find_what_was_reported(recall: Recall, journal: SharedJournal) -> None:
     (found,) = await recall.recall("lamp of 40 euros", limit=1)
     assert found["text"] == "The lamps cost 40 euros."
     assert (found["conversation"], found["role"]) == ("shop", "assistant")
@@ -112,7 +112,7 @@ async def test_times_narrow_it(
     assert {item["conversation"] for item in found} == conversations
 
 
-async def test_what_is_said_later_is_found_and_what_is_forgotten_is_not(
+async def test_what_is_reported_later_is_found_and_what_is_forgotten_is_not(
     recall: Recall, journal: SharedJournal, tmp_path: Path, meaning: Meaning
 ) -> None:
     await recall.recall("lamps")
@@ -178,12 +178,12 @@ def test_a_task_recalls_an_earlier_conversation(
     host = TestHost.discover(environ={})
     host.provide(model.spec, model.factory)
     path = tmp_path / "chats.db"
-    told: dict[str, Any] = {"host": host, "llm": "scripted", "sandbox": "local"}
+    message: dict[str, Any] = {"host": host, "llm": "scripted", "sandbox": "local"}
     chat = Chat(persist=True, path=path, conversation_id="one")
-    with Agent(chat=chat, **told) as agent:
+    with Agent(chat=chat, **message) as agent:
         agent.run("Which seat did I book?")
     past = Recall(url=str(path), embedding_model="off")
-    with Agent(tools=[past], **told) as agent:
+    with Agent(tools=[past], **message) as agent:
         response = agent.run("Where do I sit?")
     assert "seat" in response.raise_for_status().text
     assert "recall(query: str" in str(model.requests[1])

@@ -190,7 +190,7 @@ async def test_a_program_that_asks_once_finds_facts_that_had_no_vector(
 async def test_facts_of_another_model_get_their_vectors_while_search_goes_on(
     context: PluginContext, meaning: Meaning, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "PATIENCE", 0)
+    monkeypatch.setattr(store_module, "VECTOR_SECONDS", 0)
     store = SemanticStore(context, url, embedding_model="off")
     await store.save([f"The office number {n} is in a town." for n in range(7)])
     await store.aclose()
@@ -349,11 +349,11 @@ async def test_a_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
     rest = process.stdout.read().split()
     process.stdout.close()
     process.wait()
-    told = int(rest[-1]) if rest else 4
+    message = int(rest[-1]) if rest else 4
     store = SemanticStore(PluginContext(data_dir=tmp_path), embedding_model="off")
     facts = await store.list()
     assert len(facts) % 10 == 0
-    assert len(facts) >= 10 * (told + 1)
+    assert len(facts) >= 10 * (message + 1)
     for batch in range(len(facts) // 10):
         assert len(await store.search(f"batch {batch} fact 9", top_k=1, threshold=0.9)) == 1
     await store.aclose()
@@ -363,20 +363,20 @@ async def test_a_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("data/memory.db", b"not a database" * 100, "not a database"),
         ("data/memory.db/in the way", b"", "unable to open"),
         ("data", b"a file in its place", "cannot be made"),
     ],
 )
-async def test_what_is_no_database_is_told(
-    name: str, content: bytes, told: str, tmp_path: Path
+async def test_what_is_no_database_is_reported(
+    name: str, content: bytes, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_bytes(content)
     store = SemanticStore(PluginContext(data_dir=tmp_path / "data"), embedding_model="off")
-    with pytest.raises(MemorySetupError, match=told):
+    with pytest.raises(MemorySetupError, match=message):
         await store.save(["a fact"])
     with pytest.raises((MemorySetupError, MemoryRetrievalError)):
         await store.search("a fact")
@@ -384,11 +384,11 @@ async def test_what_is_no_database_is_told(
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [("mysql://a/b", "cannot be kept in mysql"), ("nonsense", "cannot be understood")],
 )
-def test_another_database_is_refused(url: str, told: str, context: PluginContext) -> None:
-    with pytest.raises(MemorySetupError, match=told):
+def test_another_database_is_refused(url: str, message: str, context: PluginContext) -> None:
+    with pytest.raises(MemorySetupError, match=message):
         SemanticStore(context, url, embedding_model="off")
 
 
@@ -401,7 +401,7 @@ async def kept(context: PluginContext, tmp_path: Path) -> Any:
     return tmp_path / "memory.db"
 
 
-async def test_a_store_that_is_locked_is_told(
+async def test_a_store_that_is_locked_is_reported(
     kept: Path, context: PluginContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("delf_memory_semantic.database.BUSY_MS", 20)
@@ -418,7 +418,7 @@ async def test_a_store_that_is_locked_is_told(
     await store.aclose()
 
 
-async def test_a_store_that_is_read_only_is_told(kept: Path, context: PluginContext) -> None:
+async def test_a_store_that_is_read_only_is_reported(kept: Path, context: PluginContext) -> None:
     url = f"sqlite:///file:{kept}?mode=ro&uri=true"
     store = SemanticStore(context, url, embedding_model="off")
     assert len(await store.search("office")) == 1
@@ -430,7 +430,7 @@ async def test_a_store_that_is_read_only_is_told(kept: Path, context: PluginCont
     await store.aclose()
 
 
-async def test_a_store_that_is_full_is_told(kept: Path, context: PluginContext) -> None:
+async def test_a_store_that_is_full_is_reported(kept: Path, context: PluginContext) -> None:
     def small(connection: sqlite3.Connection, _: object) -> None:
         connection.execute("PRAGMA max_page_count = 30")
 
@@ -485,7 +485,7 @@ async def test_a_word_more_does_not_lose_what_was_found(context):
     await store.aclose()
 
 
-async def test_that_there_is_no_embedder_is_told_in_each_task(context):
+async def test_that_there_is_no_embedder_is_reported_in_each_task(context):
     def none(_name: object) -> Any:
         raise PluginError("no embedder is installed")
 

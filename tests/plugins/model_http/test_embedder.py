@@ -133,7 +133,7 @@ async def test_what_is_sent(server: Server, context: PluginContext) -> None:
     assert body["requests"][0]["content"] == {"parts": [{"text": "tea"}]}
 
 
-async def test_a_failure_that_passes_is_tried_again(server: Server, context: PluginContext) -> None:
+async def test_a_failure_that_passes_is_retried(server: Server, context: PluginContext) -> None:
     server.fail = lambda number: (503, {}, b"busy") if number < 3 else None
     embedder = HttpEmbedder(context, embedding_base_url=f"{server.url}/v1", retry=QUICK)
     assert len(await embedder.embed(["tea"])) == 1
@@ -142,7 +142,7 @@ async def test_a_failure_that_passes_is_tried_again(server: Server, context: Plu
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "shown"),
     [
         (
             (401, {}, json.dumps({"error": {"message": f"bad key {KEY}"}}).encode()),
@@ -156,13 +156,13 @@ async def test_a_failure_that_passes_is_tried_again(server: Server, context: Plu
     ],
 )
 async def test_errors_are_clear_and_hold_no_key(
-    answer: tuple[int, dict[str, str], bytes], told: str, server: Server, context: PluginContext
+    answer: tuple[int, dict[str, str], bytes], shown: str, server: Server, context: PluginContext
 ) -> None:
     server.fail = lambda number: answer
     embedder = HttpEmbedder(
         context, embedding_base_url=f"{server.url}/v1", embedding_api_key=KEY, retry=QUICK
     )
-    with pytest.raises(LLMExecutionError, match=told) as error:
+    with pytest.raises(LLMExecutionError, match=shown) as error:
         await embedder.embed(["tea"])
     assert KEY not in str(error.value)
     assert len(server.requests) == 1

@@ -16,7 +16,7 @@ PAGE = Reply(body=b"<html><title>Blocked</title></html>")
 
 
 @pytest.mark.parametrize(
-    ("variables", "said", "hint"),
+    ("variables", "words", "hint"),
     [
         ({"ALL_PROXY": "socks5://me:pw@127.0.0.1:9"}, "ALL_PROXY (socks5://127.0.0.1:9)", "socks"),
         (
@@ -38,7 +38,7 @@ PAGE = Reply(body=b"<html><title>Blocked</title></html>")
     ],
 )
 async def test_a_proxy_that_fails_is_named(
-    variables, said, hint, openai_server, make_model, monkeypatch
+    variables, words, hint, openai_server, make_model, monkeypatch
 ):
     servers = {"page": PAGE, "login": Reply(status=407, error="who are you?")}
     places = {
@@ -52,7 +52,7 @@ async def test_a_proxy_that_fails_is_named(
         monkeypatch.setenv(name, value.format(**places))
     with pytest.raises(LLMExecutionError) as caught:
         await make_model(base_url="http://api.example/v1", api_key="k").complete(ask())
-    assert said.format(**places) in caught.value.message
+    assert words.format(**places) in caught.value.message
     assert hint in caught.value.hint
     assert ":pw" not in str(caught.value)
 

@@ -167,12 +167,12 @@ BODIES = {
 
 @pytest.mark.parametrize("kind", BODIES)
 async def test_an_answer_that_is_something_else(kind, http_model):
-    body, said = BODIES[kind]
+    body, words = BODIES[kind]
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     async with answering(head + body) as server:
         with pytest.raises(LLMExecutionError, match="not a chat completion") as caught:
             await once(http_model, server["url"]).complete(ask())
-    assert said in caught.value.message
+    assert words in caught.value.message
     assert "/v1" in caught.value.hint
 
 
@@ -187,14 +187,14 @@ STREAMS = {
 
 @pytest.mark.parametrize("kind", STREAMS)
 async def test_a_stream_of_something_else(kind, http_model):
-    data, said = STREAMS[kind]
+    data, words = STREAMS[kind]
     async with answering(HEAD + b"Connection: close\r\n\r\n" + data) as server:
         with pytest.raises(LLMExecutionError, match="not a chat completion") as caught:
             await read_stream(once(http_model, server["url"]), ask())
-    assert said in caught.value.message
+    assert words in caught.value.message
 
 
-TOLD = {
+MESSAGE = {
     "openai": (b'data: {"error": {"code": 502, "message": "upstream is gone"}}\n\n', 502),
     "anthropic": (
         b'data: {"type": "error", "error": {"type": "overloaded_error", "message": "upstream is gone"}}\n\n',
@@ -206,7 +206,7 @@ TOLD = {
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_an_error_within_a_stream_is_the_providers(provider, http_model):
-    data, status = TOLD[provider]
+    data, status = MESSAGE[provider]
     async with answering(HEAD + b"Connection: close\r\n\r\n" + data) as server:
         with pytest.raises(LLMExecutionError, match="upstream is gone") as caught:
             await read_stream(once(http_model, server["url"], provider), ask())
@@ -232,10 +232,10 @@ async def test_a_server_that_drips(http_model):
             assert time.perf_counter() - started < 10
 
 
-@pytest.mark.parametrize("said", [10_000, 3])
-async def test_a_server_that_lies_about_the_length(said, http_model):
+@pytest.mark.parametrize("words", [10_000, 3])
+async def test_a_server_that_lies_about_the_length(words, http_model):
     body = json.dumps(protocols.OPENAI.answer(ANSWER)).encode()
-    head = f"HTTP/1.1 200 OK\r\nContent-Length: {said}\r\n\r\n".encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {words}\r\n\r\n".encode()
     async with answering(head + body) as server:
         with pytest.raises(
             LLMExecutionError, match=r"dropped the connection|not a chat completion"
@@ -350,7 +350,7 @@ async def test_a_proxy_of_the_environment_is_used(openai_server, http_model, mon
 
 
 @pytest.mark.parametrize("key", ["bad\nkey", "sk-ключ", "a\x00b"])
-def test_a_key_that_cannot_be_sent_is_told_and_not_shown(key, http_model):
+def test_a_key_that_cannot_be_sent_is_reported_and_not_shown(key, http_model):
     with pytest.raises(Exception, match="has an invalid character") as caught:
         http_model("gpt-4o", api_key=key)
     assert key not in str(caught.value)

@@ -17,7 +17,7 @@ class TestFailures(ModelFailures):
 
 
 @pytest.mark.parametrize(
-    ("variables", "said", "hint"),
+    ("variables", "text", "hint"),
     [
         ({"ALL_PROXY": "socks5://me:pw@127.0.0.1:9"}, "ALL_PROXY (socks5://127.0.0.1:9)", "http"),
         (
@@ -29,7 +29,7 @@ class TestFailures(ModelFailures):
     ],
 )
 async def test_a_proxy_that_fails_is_named(
-    variables, said, hint, openai_server, make_model, monkeypatch
+    variables, text, hint, openai_server, make_model, monkeypatch
 ):
     page = f"127.0.0.1:{openai_server(lambda _: PAGE).port}"
     for name in ("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):
@@ -39,7 +39,7 @@ async def test_a_proxy_that_fails_is_named(
         monkeypatch.setenv(name, value.format(page=page))
     with pytest.raises(LLMExecutionError) as caught:
         await make_model(base_url="http://api.example/v1", api_key="k").complete(ask())
-    assert said.format(page=page) in caught.value.message
+    assert text.format(page=page) in caught.value.message
     assert hint in caught.value.hint
     assert ":pw" not in str(caught.value)
 

@@ -191,7 +191,7 @@ async def test_a_secret_that_is_taken_in_the_body_only(invoke):
     assert tokens.given == 1
 
 
-async def test_no_token_is_said_without_the_secret(invoke):
+async def test_no_token_is_reported_without_the_secret(invoke):
     tokens = TokenServer()
     async with raw_server(tokens) as server:
         tool = tokens.tool(server.url, client_secret="wr0ng-secret")
@@ -254,7 +254,7 @@ async def test_a_swagger_2_api_is_had_as_its_specification_was(schemes, invoke):
         assert server.last.target == ("/x" if schemes == ["ws"] else "/v1/x")
 
 
-async def test_no_server_is_said(invoke):
+async def test_no_server_is_reported(invoke):
     tool = APITool(one({}), name="api")
     with pytest.raises(ConnectionConfigurationError, match="where the API is"):
         await invoke(tool, "call")
@@ -358,7 +358,7 @@ async def test_a_token_whose_answer_is_lost_has_changed_nothing(
 
 
 @pytest.mark.parametrize(
-    ("kind", "content", "value", "told"),
+    ("kind", "content", "value", "reported"),
     [
         ("json", b'{"a": 1, "a": 2}', {"a": 2}, "the answer has keys that are twice"),
         ("json", b"[1e400]", ["1e400"], "the answer has numbers that no float or int holds"),
@@ -373,13 +373,13 @@ async def test_a_token_whose_answer_is_lost_has_changed_nothing(
     ],
 )
 async def test_an_answer_is_never_silently_another_value(
-    kind, content, value, told, open_api, invoke, server: RawServer
+    kind, content, value, reported, open_api, invoke, server: RawServer
 ):
     server.answer = lambda seen: Reply(200, content, {"Content-Type": f"application/{kind}"})
     with notes_of_call() as notes:
         assert await invoke(open_api(one({})), "call") == value
-    assert len(notes) == bool(told)
-    assert "".join(notes).startswith(told)
+    assert len(notes) == bool(reported)
+    assert "".join(notes).startswith(reported)
 
 
 async def test_a_long_retry_after_is_not_waited_for(open_api, invoke, server: RawServer):
@@ -446,8 +446,8 @@ async def test_a_whole_answer_with_its_headers(open_api, invoke, server: RawServ
 
 
 async def test_an_error_says_all_that_helps(open_api, invoke, server: RawServer):
-    said = {"detail": "name is taken", "echo": "key-5ecret", "more": "x" * 5000}
-    server.answer = lambda seen: Reply(422, json.dumps(said).encode())
+    words = {"detail": "name is taken", "echo": "key-5ecret", "more": "x" * 5000}
+    server.answer = lambda seen: Reply(422, json.dumps(words).encode())
     with pytest.raises(APIError) as caught:
         await invoke(open_api(PETS, api_key="key-5ecret"), "create_pet", name="Rex")
     text = caught.value.message
@@ -467,7 +467,7 @@ async def test_a_refusal_names_the_scheme_that_nothing_was_given_for(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "words"),
     [
         ({}, "missing argument 'name'"),
         ({"name": ""}, 'name: "" is shorter than 1 character'),
@@ -481,9 +481,9 @@ async def test_a_refusal_names_the_scheme_that_nothing_was_given_for(
     ],
 )
 async def test_arguments_are_checked_before_anything_is_sent(
-    arguments, said, open_api, invoke, server
+    arguments, words, open_api, invoke, server
 ):
-    with pytest.raises(ToolRefusedError, match=said) as caught:
+    with pytest.raises(ToolRefusedError, match=words) as caught:
         await invoke(open_api(PETS), "create_pet", **arguments)
     assert "Expected api.create_pet(name: str" in caught.value.message
     assert not server.seen
@@ -551,7 +551,7 @@ async def test_a_specification_that_is_wrong_about_itself_can_be_borne(
         await invoke(tool, "call", **given)
     assert server.last.query == "limit=50"
     assert json.loads(server.last.body) == {"kind": "cow"}
-    told = [text for text in caplog.messages if "against its specification" in text]
-    assert len(told) == 3, "each fault once: limit, never and kind"
+    reported = [text for text in caplog.messages if "against its specification" in text]
+    assert len(reported) == 3, "each fault once: limit, never and kind"
     with pytest.raises(ToolRefusedError, match="unknown argument 'limmit'"):
         await invoke(tool, "call", limmit=3)

@@ -227,8 +227,8 @@ async def test_the_user_says_what_operations_do() -> None:
         "/report": {"get": {"operationId": "makeReport", "responses": {}}},
     }
 
-    async def effects(**told: str) -> dict[str, str]:
-        tool = APITool(spec(paths), effects=told)
+    async def effects(**message: str) -> dict[str, str]:
+        tool = APITool(spec(paths), effects=message)
         return {action.name: action.effect for action in await tool.actions()}
 
     plain = {
@@ -238,8 +238,8 @@ async def test_the_user_says_what_operations_do() -> None:
         "make_report": "read",
     }
     assert await effects() == plain
-    told = {"tag:find": "read", "POST /f*": "irreversible", "GET *": "write", "dropKept": "read"}
-    assert await effects(**told) == {
+    message = {"tag:find": "read", "POST /f*": "irreversible", "GET *": "write", "dropKept": "read"}
+    assert await effects(**message) == {
         "search_all": "read",
         "find_all": "irreversible",
         "drop_kept": "read",
@@ -356,7 +356,9 @@ def big(count: int) -> dict[str, Any]:
     )
 
 
-async def test_a_hundred_operations_unless_told_otherwise(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_hundred_operations_unless_reported_otherwise(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     document = big(150)
     assert len(await actions_of(document)) == 100
     assert "50 left out" in caplog.text
@@ -721,7 +723,7 @@ ENUM = {"type": "integer", "enum": [1, 2], "description": "* `1` - Low\n* `2` - 
         ),
     ],
 )
-async def test_what_a_value_means_is_told_wherever_it_stands(schema: Any, doc: str) -> None:
+async def test_what_a_value_means_is_reported_wherever_it_stands(schema: Any, doc: str) -> None:
     document = one({"parameters": [param("value", schema=schema)]})
     (parameter,) = (await actions_of(document))["call"].parameters
     assert parameter.doc.endswith(doc)

@@ -189,7 +189,7 @@ async def test_a_public_service_does_not_lead_into_the_private_network(target) -
 
 
 @pytest.mark.parametrize(
-    ("settings", "said", "sent"),
+    ("settings", "message", "sent"),
     [
         ({}, "the specification sends your key to http://127.0.0.1", []),
         ({"base_url": "{private}"}, "tokens are at 127.0.0.1, a private address", []),
@@ -198,7 +198,7 @@ async def test_a_public_service_does_not_lead_into_the_private_network(target) -
     ],
 )
 async def test_a_public_specification_does_not_lead_into_the_private_network(
-    settings, said, sent, invoke, server: RawServer, monkeypatch: pytest.MonkeyPatch
+    settings, message, sent, invoke, server: RawServer, monkeypatch: pytest.MonkeyPatch
 ):
     """Here ``localhost`` is the public internet, and 127.0.0.1 the private network."""
     monkeypatch.setattr("delf_openapi.transport.is_private", lambda host: host == "127.0.0.1")
@@ -208,7 +208,7 @@ async def test_a_public_specification_does_not_lead_into_the_private_network(
         address = public.url.replace("127.0.0.1", "localhost")
         login = {"client_id": "me", "client_secret": "s3cret"}
         tool = APITool(f"{address}/spec.json", name="api", **login, **given)
-        with pytest.raises((ToolExecutionError, ConnectionConfigurationError), match=said):
+        with pytest.raises((ToolExecutionError, ConnectionConfigurationError), match=message):
             await invoke(tool, "call")
         await tool.aclose()
     assert {seen.path for seen in server.seen} == set(sent)
@@ -278,13 +278,13 @@ async def test_what_was_made_of_credentials_is_not_repeated_either(status, invok
         ):
             tool = APITool(document, name="api", base_url=server.url, **settings)
             try:
-                told = str(await invoke(tool, "call"))
+                message = str(await invoke(tool, "call"))
             except APIError as error:
-                told = str(error)
+                message = str(error)
             await tool.aclose()
             assert secret in (server.last.header("authorization") or "")
-            assert "[redacted]" in told
-            assert secret not in told
+            assert "[redacted]" in message
+            assert secret not in message
 
 
 class Kept:

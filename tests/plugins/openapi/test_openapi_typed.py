@@ -76,7 +76,7 @@ async def test_a_moment_that_python_cannot_say_stays_a_text(
     assert (await invoke(open_api(spec_of(ONE)), "get_it"))["at"] == text
 
 
-async def test_what_does_not_fit_stays_as_it_came_and_is_told_once(
+async def test_what_does_not_fit_stays_as_it_came_and_is_reported_once(
     server, open_api, invoke, caplog
 ) -> None:
     tool = open_api(spec_of(ONE))
@@ -89,7 +89,7 @@ async def test_what_does_not_fit_stays_as_it_came_and_is_told_once(
     assert "parent: [1] is not of type 'object'" in record.message
 
 
-async def test_nulls_that_are_not_declared_are_told_once_and_shown(
+async def test_nulls_that_are_not_declared_are_reported_once_and_shown(
     server, open_api, invoke, caplog, tmp_path
 ) -> None:
     kind = {"enum": ["a", "b"]}
@@ -104,11 +104,11 @@ async def test_nulls_that_are_not_declared_are_told_once_and_shown(
     await invoke(tool, "get_it")
     answers(server, {"results": items[5:], "by_id": {"u8": None}})
     await invoke(tool, "get_it")
-    told = [r.message for r in caplog.records if "not as its specification says" in r.message]
-    assert len(told) == 2, "each place once; u8 is another one than u7"
-    assert "results.1.created_by: None, where the schema has no null" in told[0]
-    assert "results.1.kind: None" in told[0]
-    assert "results" not in told[1]
+    shown = [r.message for r in caplog.records if "not as its specification says" in r.message]
+    assert len(shown) == 2, "each place once; u8 is another one than u7"
+    assert "results.1.created_by: None, where the schema has no null" in shown[0]
+    assert "results.1.kind: None" in shown[0]
+    assert "results" not in shown[1]
     await tool.aclose()
     for each in (tool, open_api(page, cache_dir=folder)):
         (action,) = await each.actions()
@@ -161,7 +161,7 @@ async def test_whatever_a_schema_is_the_answer_comes(
     assert await invoke(open_api(spec_of(schema, **more)), "get_it") == {"id": 1}
 
 
-async def test_a_response_that_is_not_documented_is_sampled_and_told(
+async def test_a_response_that_is_not_documented_is_sampled_and_reported(
     server, open_api, invoke, tmp_path
 ) -> None:
     folder = str(tmp_path / "learned")
@@ -175,7 +175,7 @@ async def test_a_response_that_is_not_documented_is_sampled_and_told(
     assert (await later.actions())[0].returns == action.returns
 
 
-def test_people_are_told_in_the_task() -> None:
+def test_people_are_reported_in_the_task() -> None:
     host = TestHost.discover(environ={})
     model = ScriptedModel()
     host.provide(model.spec, model.factory)
@@ -200,8 +200,8 @@ def test_enrichment_infers_responses_with_the_system_prompt(tmp_path) -> None:
     host = TestHost.discover(environ={})
     model = ScriptedModel()
     host.provide(model.spec, model.factory)
-    told = {"get_it": {"does": "Gets an order.", "returns": '{"id": int, "total": float}'}}
-    model.says(json.dumps(told))
+    shown = {"get_it": {"does": "Gets an order.", "returns": '{"id": int, "total": float}'}}
+    model.says(json.dumps(shown))
     model.says(script("print('done')"))
     tool = APITool(spec_of({}), name="shop", enrich=True, cache_dir=str(tmp_path))
     with Agent(

@@ -55,7 +55,7 @@ async def select(prefilter: FilterPrefilter | SearchPrefilter, ask: Ask) -> set[
 
 
 @pytest.mark.parametrize(
-    ("said", "names"),
+    ("text", "names"),
     [
         ("mail:send\nbank:invoices", {"mail.send", "bank.invoices"}),
         ("1. `mail.send`\n2. `WEIGH` - to weigh", {"mail.send", "weigh"}),
@@ -64,8 +64,8 @@ async def select(prefilter: FilterPrefilter | SearchPrefilter, ask: Ask) -> set[
         ("None.", set()),
     ],
 )
-async def test_one_question_names_the_actions(said: str, names: set[str]) -> None:
-    ask = Script(said)
+async def test_one_question_names_the_actions(text: str, names: set[str]) -> None:
+    ask = Script(text)
     assert await select(FilterPrefilter(), ask) == names
     (question,) = ask.questions
     assert "mail:send  Send an email." in question

@@ -177,7 +177,7 @@ async def test_a_task_does_not_wait_for_vectors(context: PluginContext, meaning:
         return await embed(texts, kind)
 
     meaning.embed = slow  # type: ignore[method-assign]
-    prefilter = one_less(context, patience=0.01)
+    prefilter = one_less(context, wait_seconds=0.01)
     assert (await prefilter.select("feed it", CATALOG, ask)).names == ("zoo.feed",)
     release.set()
 

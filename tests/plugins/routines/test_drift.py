@@ -86,14 +86,14 @@ def run(store, tmp_path, sent, scripted_model, scripted_approvals, delf_host):
         given = {"llm": "scripted", "host": delf_host, "approvals": ["scripted"], "retry_count": 3}
         async with Agent(tools=[shop, *(tools or (send,))], **given) as agent:
             response = await Routines(agent).find("report").arun(**inputs)
-            told = [e.message for e in response.events if isinstance(e, Warned)]
-        return response, " ".join(told)
+            shown = [e.message for e in response.events if isinstance(e, Warned)]
+        return response, " ".join(shown)
 
     do.send = send
     return do
 
 
-async def test_a_renamed_column_is_told_before_anything_is_sent(
+async def test_a_renamed_column_is_reported_before_anything_is_sent(
     report, run, shop, sent, scripted_model
 ):
     shop()
@@ -110,10 +110,10 @@ async def test_a_repaired_script_does_the_task_and_is_proposed(
     report(on_failure="repair")
     shop()
     scripted_model.writes(REPAIRED)
-    response, told = await run(month="2026-11")
+    response, shown = await run(month="2026-11")
     assert response.raise_for_status().text == "2 euros"
     assert sent == ["2 in 2026-11"]
-    assert "delf routines diff report" in told
+    assert "delf routines diff report" in shown
     (prompt,) = scripted_model.prompts
     assert "no such column: total" in prompt
     assert "month = '2026-11'" in prompt
@@ -152,9 +152,9 @@ async def test_without_a_model_the_failure_is_that_of_the_routine(
 ):
     report(on_failure="repair")
     shop()
-    response, told = await run()
+    response, shown = await run()
     assert "no such column: total" in response.error
-    assert "it could not be repaired" in told
+    assert "it could not be repaired" in shown
     assert store.proposed("report") is None
     assert sent == []
 
@@ -171,7 +171,7 @@ def other_send(sent, **how):
     return send
 
 
-async def test_a_new_required_argument_is_told_or_repaired_before_anything_is_sent(
+async def test_a_new_required_argument_is_reported_or_repaired_before_anything_is_sent(
     report, run, sent, scripted_model, scripted_approvals, store
 ):
     new = other_send(sent)
@@ -186,7 +186,7 @@ async def test_a_new_required_argument_is_told_or_repaired_before_anything_is_se
     assert store.proposed("report")[0].actions["send"].parameters[-1] == "cc: str"
 
 
-async def test_a_repair_with_an_action_that_the_header_lacks_asks_a_person(
+async def test_a_repair_with_an_action_that_the_header_misses_asks_a_person(
     report, run, sent, scripted_model, scripted_approvals, store
 ):
     report(on_failure="repair")
@@ -236,7 +236,7 @@ async def test_an_effect_that_grew_is_refused_or_asks_in_a_repair(
     assert sent == []
 
 
-async def test_an_expired_login_is_told_and_no_model_is_asked(
+async def test_an_expired_login_is_reported_and_no_model_is_asked(
     report, run, sent, scripted_model, store
 ):
     script = "print(await look())\nawait send('a', month)"
@@ -262,21 +262,23 @@ async def test_an_empty_result_asks_before_anything_is_sent(report, run, sent, s
     assert asked.reason == "shop.query gave nothing, where it gave something before"
     assert sent == []
     scripted_approvals.says(True)
-    response, told = await run(month="2026-12")
+    response, shown = await run(month="2026-12")
     assert response.status
-    assert "shop.query gave nothing, and gave something when report was saved" in told
+    assert "shop.query gave nothing, and gave something when report was saved" in shown
 
 
-async def test_an_empty_result_that_nothing_follows_is_only_told(report, run, scripted_approvals):
+async def test_an_empty_result_that_nothing_follows_is_only_reported(
+    report, run, scripted_approvals
+):
     report(
         script="""rows = await shop.query(f"select * from orders where day like '{month}-%'")
 for row in rows:
     await send(to="a", text=row["day"])
 print(len(rows))"""
     )
-    response, told = await run(month="2026-12")
+    response, shown = await run(month="2026-12")
     assert response.raise_for_status().text == "0"
-    assert "shop.query gave nothing" in told
+    assert "shop.query gave nothing" in shown
     assert not scripted_approvals.requests
 
 
@@ -287,10 +289,10 @@ async def test_nothing_that_was_changed_before_a_failure_is_changed_again_by_its
     report(script=first + SCRIPT, on_failure="repair")
     shop()
     scripted_model.writes(first + REPAIRED)
-    response, told = await run()
+    response, shown = await run()
     assert response.raise_for_status().text == "40 euros"
     assert sent == ["begun", "40 in 2026-10"]
-    assert "calls from before the repair that were not repeated: 1" in told
+    assert "calls from before the repair that were not repeated: 1" in shown
     _, case = store.proposed("report")
     assert len(Case.of_bytes(case, "case").calls) == 3
 
@@ -326,8 +328,8 @@ async def test_limits_and_approvals_of_the_header_hold(report, run, sent, script
     assert asked.reason == "the routine report asks before it"
 
 
-async def test_another_shape_of_answer_is_told(report, run):
+async def test_another_shape_of_answer_is_reported(report, run):
     report(answer="object of euros")
-    response, told = await run()
+    response, shown = await run()
     assert response.status
-    assert "the answer is text, and was object of euros" in told
+    assert "the answer is text, and was object of euros" in shown

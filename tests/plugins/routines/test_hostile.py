@@ -94,8 +94,8 @@ async def test_what_the_header_does_not_name_is_not_called(run, paid, scripted_a
     scripted_approvals.says(True, True)
     made = routine(f"await look(1)\n{script}", look=READ)
     response = await run(made, approval_mode="approve_all")
-    told = f"{response.error} {response.text}"
-    assert "does not name pay" in told
+    shown = f"{response.error} {response.text}"
+    assert "does not name pay" in shown
     assert paid == []
 
 
@@ -136,7 +136,7 @@ async def test_a_path_of_the_machine_is_out_of_its_reach(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "shown"),
     [
         (HEAD + f"# x = {'[' * 100_000}\n# ///\nprint(1)\n", "thing.py"),
         (HEAD + "".join(f"# [actions.a{n}]\n" for n in range(5)), "its header has no end"),
@@ -153,10 +153,10 @@ async def test_a_path_of_the_machine_is_out_of_its_reach(run, tmp_path):
         (HEAD + "# ///\nprint('a\x00b')\n", "the script is not Python"),
     ],
 )
-def test_a_header_or_a_script_that_misleads_is_told_and_read_no_further(text, told):
+def test_a_header_or_a_script_that_misleads_is_reported_and_read_no_further(text, shown):
     with pytest.raises(ConfigurationError) as caught:
         Routine.of_text("thing", text, "thing.py")
-    assert told in caught.value.message
+    assert shown in caught.value.message
     assert "\u202e" not in caught.value.message
 
 

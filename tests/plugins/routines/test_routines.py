@@ -88,7 +88,7 @@ def test_it_runs_with_other_values_without_a_model_and_without_a_cent(saved, her
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ("month=x", "it takes a date"),
         ("city=x' or '1", "it has to match"),
@@ -96,11 +96,11 @@ def test_it_runs_with_other_values_without_a_model_and_without_a_cent(saved, her
         ("month", "is not a NAME=VALUE"),
     ],
 )
-def test_a_value_that_does_not_fit_is_told_before_anything_is_done(saved, here, given, told):
+def test_a_value_that_does_not_fit_is_reported_before_anything_is_done(saved, here, given, message):
     before = (here / "sent.txt").read_text()
     done = saved("run", "income", "--tools", "tools.py", "--input", given)
     assert done.exit_code == 2
-    assert told in done.output
+    assert message in done.output
     assert (here / "sent.txt").read_text() == before
 
 

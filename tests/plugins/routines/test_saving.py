@@ -19,11 +19,11 @@ INCOME = ToolDescription(
 
 
 def saved(task, script):
-    told = {"task_id": "t", "at": 1.0}
+    message = {"task_id": "t", "at": 1.0}
     events = [
-        ScriptGenerated(seq=1, code=script, attempt=1, **told),
-        ScriptFinished(seq=2, status="done", duration_ms=1.0, **told),
-        TaskFinished(seq=3, status=True, text="", duration_ms=1.0, **told),
+        ScriptGenerated(seq=1, code=script, attempt=1, **message),
+        ScriptFinished(seq=2, status="done", duration_ms=1.0, **message),
+        TaskFinished(seq=3, status=True, text="", duration_ms=1.0, **message),
     ]
     return propose("income_of", task, "t", events, [INCOME], script=script)
 

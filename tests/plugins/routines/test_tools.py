@@ -116,7 +116,7 @@ def test_a_script_calls_it_as_a_tool_and_its_calls_ask(
     assert len(scripted_model.requests) == 1
 
 
-def test_who_is_refused_is_told_and_nothing_is_done(
+def test_who_is_refused_is_reported_and_nothing_is_done(
     agent, sent, scripted_model, scripted_approvals
 ):
     scripted_model.writes(

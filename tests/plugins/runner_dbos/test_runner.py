@@ -203,8 +203,8 @@ async def test_a_task_that_failed_is_enqueued_for_its_next_try(
 ) -> None:
     async def do(task_id: str, **_: Any) -> None:
         await journal.claim(task_id)
-        told: Any = {"error": "away", "code": "ERR-CONN-003", "tries": 1, "not_before": FAR}
-        await journal.append(TaskPostponed(task_id=task_id, seq=2, at=2.0, **told))
+        message: Any = {"error": "away", "code": "ERR-CONN-003", "tries": 1, "not_before": FAR}
+        await journal.append(TaskPostponed(task_id=task_id, seq=2, at=2.0, **message))
 
     agents.does = do
     await journal.append(waits())
@@ -225,7 +225,7 @@ async def test_a_task_that_somebody_else_works_on_is_looked_at_after_a_lease(
     assert agents.setups == []
 
 
-async def test_a_task_that_the_journal_never_gets_is_given_up(
+async def test_a_task_that_the_journal_never_gets_is_abandoned(
     runner: Runner, queue: NotedQueue
 ) -> None:
     assert await runner.work("t", ticket()) == "rests"
@@ -265,7 +265,7 @@ async def test_a_runner_that_is_busy_hands_on_what_it_is_given(
     assert await runner.work("u", second) == "done"
 
 
-async def test_a_task_whose_runners_died_too_often_is_given_up(
+async def test_a_task_whose_runners_died_too_often_is_abandoned(
     runner: Runner, journal: SqlJournal, agents: Agents
 ) -> None:
     await journal.append(waits())
@@ -351,7 +351,7 @@ def test_a_task_of_a_folder_that_the_project_had_before_is_of_this_one(tmp_path,
     assert is_here({"folder": old}, [old])
 
 
-async def test_tasks_of_a_folder_that_is_gone_are_told_of(
+async def test_tasks_of_a_folder_that_is_gone_are_reported_of(
     runner: Runner, journal: SqlJournal, queue: NotedQueue, tmp_path: Path, caplog: Any
 ) -> None:
     (tmp_path / "other").mkdir()
@@ -360,6 +360,6 @@ async def test_tasks_of_a_folder_that_is_gone_are_told_of(
     queue.lost = ["t", "u", "v"]
     await runner.restore()
     assert queue.enqueued == []
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith(f"2 tasks wait that are of the folder {tmp_path / 'gone'}, ")
-    assert "former_folders" in told
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith(f"2 tasks wait that are of the folder {tmp_path / 'gone'}, ")
+    assert "former_folders" in message

@@ -150,9 +150,11 @@ async def test_what_waits_is_done_though_the_database_of_the_queue_was_lost(tmp_
 async def test_a_task_that_cannot_be_enqueued_is_not_handed_in(tmp_path: Path) -> None:
     nowhere = "postgresql://delf:geheim@127.0.0.1:1/dbos"
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", nowhere) as one:
-        with pytest.raises(ConnectionUnavailableError, match="the queue's database failed") as told:
+        with pytest.raises(
+            ConnectionUnavailableError, match="the queue's database failed"
+        ) as message:
             await one.submit(names(1))
-        assert "geheim" not in str(told.value)
+        assert "geheim" not in str(message.value)
         assert await one.journal.find() == []
 
 
@@ -187,7 +189,7 @@ async def test_a_key_has_so_many_tasks_at_once_over_all_runners(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-async def test_a_task_is_tried_again_where_a_service_was_away(tmp_path: Path, kind: str) -> None:
+async def test_a_task_is_retried_where_a_service_was_away(tmp_path: Path, kind: str) -> None:
     with contextlib.ExitStack() as stack:
         url = f"sqlite:///{tmp_path}/journal.db"
         if kind == "postgresql":
@@ -221,7 +223,7 @@ def noted(name: str) -> int:
 """
 
 
-async def test_a_task_that_ends_its_runner_each_time_is_given_up(tmp_path: Path) -> None:
+async def test_a_task_that_ends_its_runner_each_time_is_abandoned(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/journal.db"
     async with fleet(tmp_path, url, steps=0, lease=1, more="losses = 2") as one:
         (tmp_path / "tools.py").write_text(DEADLY)
@@ -254,7 +256,9 @@ async def test_a_schedule_hands_a_task_in_each_time(tmp_path: Path) -> None:
         assert one.marks()["job-0", 0] >= 2
 
 
-async def test_a_runner_that_is_told_to_end_puts_back_what_it_cannot_finish(tmp_path: Path) -> None:
+async def test_a_runner_that_is_reported_to_end_puts_back_what_it_cannot_finish(
+    tmp_path: Path,
+) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.5, steps=6) as one:
         await one.submit(names(2))
         first = one.start("--concurrency", "1", "--grace", "0")
@@ -368,9 +372,9 @@ def test_a_task_is_left_to_a_runner_and_a_schedule_is_kept(tmp_path: Path) -> No
 async def test_runs_list_and_show_tell_of_the_next_try(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/journal.db"
     journal = SqlJournal(url)
-    told: Any = {"error": "the shop does not answer", "code": "ERR-CONN-003", "tries": 2}
+    message: Any = {"error": "the shop does not answer", "code": "ERR-CONN-003", "tries": 2}
     await journal.append(TaskQueued(task_id="task_1", seq=1, at=1.0, task="Sell.", queue="q"))
-    await journal.append(TaskPostponed(task_id="task_1", seq=2, at=2.0, not_before=4e9, **told))
+    await journal.append(TaskPostponed(task_id="task_1", seq=2, at=2.0, not_before=4e9, **message))
     await journal.aclose()
     env = {"DELF_JOURNAL_SQL_URL": url}
     listed = await asyncio.to_thread(delf, "runs", "list", cwd=tmp_path, env=env)

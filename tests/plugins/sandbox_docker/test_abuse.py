@@ -148,7 +148,7 @@ for _ in range(20):
     ],
     ids=["exit", "kill", "abort"],
 )
-async def test_an_end_that_the_script_caused_is_told_as_such(make_backend, code):
+async def test_an_end_that_the_script_caused_is_reported_as_such(make_backend, code):
     async with Bench(make_backend()) as bench:
         outcome = await bench.run(INSIDE + code)
     assert isinstance(outcome, Crashed), outcome
@@ -280,18 +280,18 @@ async def test_libraries_are_installed_into_the_image(make_backend):
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "words"),
     [
         ("unix:///nowhere/docker.sock", "does not run|not installed"),
         ("tcp://127.0.0.1:9", "not answer"),
     ],
 )
-async def test_no_engine(url, said):
+async def test_no_engine(url, words):
     backend = DockerBackend(engine=url)
     state = await backend.available()
     assert isinstance(state, Unavailable)
     assert state.hint
-    with pytest.raises(SandboxUnavailableError, match=said):
+    with pytest.raises(SandboxUnavailableError, match=words):
         await backend.open(RecordingScriptHost().spec())
     await backend.aclose()
 

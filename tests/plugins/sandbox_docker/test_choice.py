@@ -34,8 +34,8 @@ def test_it_is_passed_over_with_one_line_and_asked_for_once(project, run, regist
     assert asked > 0
     second = run("run", "a task")
     assert (second.exit_code, second.stdout.strip()) == (0, "1"), second.output
-    told = [line for line in caplog.messages if "cannot be built from" in line]
-    assert len(told) == 1, "it is told once on a machine"
+    message = [line for line in caplog.messages if "cannot be built from" in line]
+    assert len(message) == 1, "it is told once on a machine"
     assert len(registry.asked) == asked
 
 
@@ -61,8 +61,8 @@ def test_what_is_asked_for_by_name_or_strength_is_not_replaced(project, run, cho
     assert not ran.stdout.strip()
     found = run("doctor", "--json", env=environ)
     assert found.exit_code == 1
-    told = [f["text"] for f in json.loads(found.stdout)["findings"] if f["status"] == "problem"]
-    assert any("cannot be built from" in text for text in told)
+    message = [f["text"] for f in json.loads(found.stdout)["findings"] if f["status"] == "problem"]
+    assert any("cannot be built from" in text for text in message)
     weaker = run("run", "a task", env={"DELF_SANDBOX": "local"})
     assert (weaker.exit_code, weaker.stdout.strip()) == (0, "1"), weaker.output
     assert "cannot be built" not in weaker.stderr

@@ -48,13 +48,13 @@ class TestPlugin(PluginContract):
     offers = {"sandbox": ["docker"]}
 
 
-async def test_an_image_that_cannot_be_had_is_told_before_a_task(docker_engine):
+async def test_an_image_that_cannot_be_had_is_reported_before_a_task(docker_engine):
     backend = DockerBackend(engine=docker_engine.url, base_image="nobody/nothing:1", pool_size=0)
     try:
         assert isinstance(await backend.available(), Available), "the engine itself answers"
-        with pytest.raises(SandboxUnavailableError, match="cannot be built from") as told:
+        with pytest.raises(SandboxUnavailableError, match="cannot be built from") as shown:
             await backend.prepare(())
-        assert "base_image" in str(told.value.hint)
+        assert "base_image" in str(shown.value.hint)
     finally:
         await backend.aclose()
 

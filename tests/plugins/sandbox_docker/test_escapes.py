@@ -155,8 +155,8 @@ async def test_attempts_get_nowhere(make_backend):
                 run = await bench.open(modules=("asyncio", "ctypes", "mmap", "resource"))
             before = len(run.host.text)
             done(await asyncio.wait_for(run(PREAMBLE + attempt), 30))
-            said = run.host.text[before:]
-            assert "ESCAPED" not in said, f"{name}: {said}"
+            message = run.host.text[before:]
+            assert "ESCAPED" not in message, f"{name}: {message}"
 
 
 async def test_the_password_of_a_proxy_is_not_in_the_container(

@@ -6,7 +6,7 @@ import pytest
 
 from delf.errors import ConfigurationError
 from delf_sandbox_docker.backend import DockerBackend
-from delf_sandbox_docker.engine import owner, owner_lives
+from delf_sandbox_docker.engine import is_owner_alive, owner
 from delf_sandbox_docker.image import Recipe
 
 
@@ -105,7 +105,7 @@ def test_names_of_images(base):
     assert Recipe(base=base).dockerfile().startswith(f"FROM {base}\n")
 
 
-def test_owners_are_told_apart():
-    assert owner_lives(owner())
-    assert not owner_lives("")
-    assert not owner_lives("1-1")
+def test_owners_are_reported_apart():
+    assert is_owner_alive(owner())
+    assert not is_owner_alive("")
+    assert not is_owner_alive("1-1")

@@ -42,7 +42,7 @@ def tools():
     )
 
 
-def told(outcome):
+def text_of(outcome):
     """What of an outcome has to be the same everywhere."""
     match outcome:
         case Done(value=value):
@@ -58,7 +58,7 @@ def told(outcome):
 async def drive(backend):
     async with Bench(backend) as bench:
         run = await bench.open(tools())
-        answers = [told(await run(code)) for code in SCRIPTS]
+        answers = [text_of(await run(code)) for code in SCRIPTS]
     calls = [(c.connection, c.method, list(c.args), dict(c.kwargs)) for c in run.host.calls]
     return answers, run.host.text, run.host.files, calls
 

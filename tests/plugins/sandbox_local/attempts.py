@@ -61,7 +61,7 @@ class _Target:
         self.secret.chmod(0o600)
         self.input = folder / "input.csv"
         self.input.write_text("a,b")
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self.signals: list[int] = []
         self.port = 0
         self._sockets: list[socket.socket] = []
@@ -96,7 +96,7 @@ class _Target:
             signal.signal(number, signal.SIG_DFL)
 
     def _came(self, what: str, listener: socket.socket) -> None:
-        self.heard.append(what)
+        self.received.append(what)
         with contextlib.suppress(OSError):
             listener.recv(100)
         with contextlib.suppress(OSError):
@@ -115,7 +115,7 @@ class _Target:
             "priority": os.getpriority(os.PRIO_PROCESS, 0),
             "shared memory": [name for name in os.listdir("/dev/shm") if "pwned" in name],
             "temporary": [name for name in os.listdir("/tmp") if "pwned" in name],
-            "sockets": list(self.heard),
+            "sockets": list(self.received),
             "signals": list(self.signals),
         }
 
@@ -170,14 +170,14 @@ async def _run(backend: LocalBackend, name: str, target: _Target) -> str | None:
     await asyncio.sleep(0)
     turns.cancel()
     slowest = await turns
-    said = f"{host.text}\n{outcome}\n{host.files}"
-    if SECRET in said:
+    words = f"{host.text}\n{outcome}\n{host.files}"
+    if SECRET in words:
         return "passed on the secret"
     lines = [line for line in host.text.splitlines() if line.startswith("ESCAPED")]
     if lines:
         return "; ".join(lines)[:300]
-    if "Traceback" in said or "NameError" in said or "SyntaxError" in said:
-        return f"the attempt is broken: {said[:300]}"
+    if "Traceback" in words or "NameError" in words or "SyntaxError" in words:
+        return f"the attempt is broken: {words[:300]}"
     after = target.state()
     changed = [
         f"{what}: {before[what]} became {after[what]}"

@@ -158,7 +158,7 @@ async def test_prints_arrive_while_the_script_runs(then, lines):
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "words"),
     [
         (POSIX + "posix._exit(7)", "status 7"),
         (POSIX + "posix.abort()", "SIGABRT"),
@@ -189,7 +189,7 @@ async def test_prints_arrive_while_the_script_runs(then, lines):
         ("f = filter(None, [])\nfor _ in range(10**6): f = filter(None, f)\ndel f", None),
     ],
 )
-async def test_an_end_of_any_kind_leaves_the_host_unharmed(code, said):
+async def test_an_end_of_any_kind_leaves_the_host_unharmed(code, words):
     host = NotingHost()
     async with local_session() as session:
         running = asyncio.create_task(session.execute(code, host))
@@ -197,10 +197,10 @@ async def test_an_end_of_any_kind_leaves_the_host_unharmed(code, said):
         if not done:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-        elif said is not None:
+        elif words is not None:
             outcome = running.result()
             assert isinstance(outcome, Crashed)
-            assert said in outcome.message
+            assert words in outcome.message
             assert outcome.by_script
     outcome, _ = await run_script("1 + 1")
     assert outcome.value == 2

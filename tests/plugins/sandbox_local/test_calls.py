@@ -108,7 +108,7 @@ await add(1, b=2)
     assert run.host.cancelled in ([], ["never"])  # it may be given up before it begins
 
 
-async def test_an_answer_to_a_call_given_up_does_not_reach_the_next(run):
+async def test_an_answer_to_a_call_abandoned_does_not_reach_the_next(run):
     code = """
 task = asyncio.create_task(wait())
 await asyncio.sleep(0)

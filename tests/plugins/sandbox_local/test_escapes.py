@@ -146,8 +146,8 @@ def test_the_corpus_as_nobody(part, unprivileged, target):
         os.chown(aim, NOBODY, NOBODY)
     done = unprivileged("support.corpora", corpus, aim, str(part), str(PARTS))
     assert done.returncode == 0, done.stderr
-    tried, escaped = json.loads(done.stdout)
-    assert (tried >= 30, escaped) == (True, {})
+    tries, escaped = json.loads(done.stdout)
+    assert (tries >= 30, escaped) == (True, {})
 
 
 # -- with less than all of it -----------------------------------------------------------------

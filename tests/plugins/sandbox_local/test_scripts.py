@@ -321,11 +321,11 @@ async def test_variables_that_cannot_be_looked_at():
 
 
 @pytest.mark.parametrize("name", STRANGE_ENDS)
-async def test_an_error_however_strange_is_told(name):
-    code, told = STRANGE_ENDS[name]
+async def test_an_error_however_strange_is_reported(name):
+    code, reported = STRANGE_ENDS[name]
     outcome, _ = await run_script(code)
     assert isinstance(outcome, Failed), outcome
-    assert f"{outcome.kind}: {outcome.message}" == told
+    assert f"{outcome.kind}: {outcome.message}" == reported
     assert outcome.line == len(code.splitlines())
 
 

@@ -16,30 +16,30 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-@pytest.mark.parametrize(("sandbox", "told"), [("monty", True), ("local", False)])
-def test_the_model_is_told(sandbox, told):
+@pytest.mark.parametrize(("sandbox", "shown"), [("monty", True), ("local", False)])
+def test_the_model_is_reported(sandbox, shown):
     host, model = TestHost.discover(), ScriptedModel().writes("print(add(1, 2))")
     host.provide(model.spec, model.factory)
     with Agent(
         tools=[add], llm="scripted", host=host, sandbox=sandbox, allow_unpriced=True, journal="none"
     ) as agent:
         assert agent.run("Add.").text == "3"
-    assert ("It lacks yield where calls change something" in model.prompts[0]) is told
+    assert ("It lacks yield where calls change something" in model.prompts[0]) is shown
     named = [name for name in ("asyncio", "statistics") if f" {name}," in model.prompts[0]]
-    assert (named == ["asyncio", "statistics"]) is told
+    assert (named == ["asyncio", "statistics"]) is shown
     assert {"asyncio", "statistics"} <= MODULES
 
 
 async def test_packages_need_another():
     host = TestHost.discover()
     values = {"llm": "m", "min_isolation": "interpreter", "allowed_libs": ["pandas"]}
-    said, chosen = "", None
+    answer_text, chosen = "", None
     try:
         chosen = await choose_sandbox(host, make_config(values), {})
     except SandboxUnavailableError as error:
-        said = error.message
+        answer_text = error.message
     if chosen is not None:  # where there is Docker
         assert chosen.spec.name != "monty"
         await chosen.backend.aclose()
     else:
-        assert "monty cannot import pandas" in said
+        assert "monty cannot import pandas" in answer_text

@@ -16,7 +16,7 @@ async def bench():
         yield opened
 
 
-LACKS = {
+MISSING = {
     "yield": ("x = 1\ndef g():\n    y = yield 1", "build a list and return it", 3),
     "inheritance": ("class A(dict): pass", "without a base", 1),
     "del": ("class A:\n    pass\na = A()\na.x = 1\ndel a.x", "without the item", None),
@@ -60,21 +60,21 @@ LACKS = {
 }
 
 
-@pytest.mark.parametrize("name", LACKS)
-async def test_what_is_missing_is_said(bench, name):
-    code, said, line = LACKS[name]
+@pytest.mark.parametrize("name", MISSING)
+async def test_what_is_missing_is_reported(bench, name):
+    code, words, line = MISSING[name]
     run = await bench.open(RecordingScriptHost({"desk.find": lambda: 1}))
     outcome = failed(await run(code))
-    assert said in outcome.message
+    assert words in outcome.message
     if line is not None:
         assert outcome.line == line
     assert done(await run("1 + 1")).value == 2
 
 
-async def test_a_scripts_own_error_is_told_in_its_own_words(bench):
+async def test_a_scripts_own_error_is_reported_in_its_own_words(bench):
     outcome = failed(await bench.run("raise NotImplementedError('monty does not support refunds')"))
-    said = (outcome.kind, outcome.message)
-    assert said == ("NotImplementedError", "monty does not support refunds")
+    words = (outcome.kind, outcome.message)
+    assert words == ("NotImplementedError", "monty does not support refunds")
 
 
 WORKS = {

@@ -194,7 +194,7 @@ async def test_unknown_ids_are_not_found(serve):
         assert "delf " not in answer.text
 
 
-async def test_a_method_that_does_not_fit_is_told_those_that_do(serve):
+async def test_a_method_that_does_not_fit_is_reported_those_that_do(serve):
     server = await serve()
     for path, allowed in (("/approvals/req_nothing", "GET, HEAD, POST"), ("/run", "POST")):
         answer = await server.client.delete(path)
@@ -304,7 +304,7 @@ async def test_edited_arguments_are_checked_and_made(serve):
 YES = {"decision": "approve", "remember": "until_revoked"}
 
 
-async def test_what_is_remembered_holds_for_the_key_that_said_so_until_it_is_revoked(serve):
+async def test_what_is_remembered_holds_for_the_key_that_reported_so_until_it_is_revoked(serve):
     server = await serve(api_key=KEYS)
     ada, cy = bearer("ada-key"), bearer("cy-key")
     client = server.client
@@ -316,11 +316,11 @@ async def test_what_is_remembered_holds_for_the_key_that_said_so_until_it_is_rev
     await server.until(accepted["task_id"], "done")
     again = await server.run("print(await send('bob'))")
     await server.until(again["task_id"], "done")
-    (told,) = [
+    (shown,) = [
         e for e in await server.events(again["task_id"]) if e["type"] == "ApprovalRemembered"
     ]
-    assert told["data"]["by"] == "ada"
-    assert told["data"]["from_task"] == accepted["task_id"]
+    assert shown["data"]["by"] == "ada"
+    assert shown["data"]["from_task"] == accepted["task_id"]
     client.headers.update(cy)
     others = await server.run("print(await send('bob'))")
     await server.until(others["task_id"], "waiting")
@@ -508,8 +508,8 @@ async def test_conversations_go_on(serve):
     await server.until(second["task_id"], "done")
     (known,) = (await server.client.get("/conversations")).json()["conversations"]
     assert known["messages"] == 4
-    said = (await server.client.get(f"/conversations/{first['conversation_id']}")).json()
-    assert [line["content"] for line in said["messages"]][1::2] == ["Ada", "again"]
+    words = (await server.client.get(f"/conversations/{first['conversation_id']}")).json()
+    assert [line["content"] for line in words["messages"]][1::2] == ["Ada", "again"]
 
 
 async def test_health_ready_metrics(serve):
@@ -656,15 +656,15 @@ async def test_a_budget_is_the_agents_and_says_which_tasks_took_it(serve):
     priced = {"cost_usd": 0.25, "budget_usd": 1.0, "allow_unpriced": True}
     server = await serve(agent=priced)
     empty = (await server.client.get("/budget")).json()
-    assert empty == {"limit_usd": 1.0, "spent_usd": 0.0, "left_usd": 1.0, "tasks": []}
+    assert empty == {"limit_usd": 1.0, "cost_usd": 0.0, "left_usd": 1.0, "tasks": []}
     names = []
     for _ in range(2):
         task = await server.run("print(1)")
         await server.until(task["task_id"], "done")
         names.insert(0, task["task_id"])
     found = (await server.client.get("/budget")).json()
-    assert (found["spent_usd"], found["left_usd"]) == (0.5, 0.5)
-    assert found["tasks"] == [{"task_id": name, "spent_usd": 0.25} for name in names]
+    assert (found["cost_usd"], found["left_usd"]) == (0.5, 0.5)
+    assert found["tasks"] == [{"task_id": name, "cost_usd": 0.25} for name in names]
     assert (await server.client.get("/session")).json()["budget"] == found
     without = await serve()
     assert (await without.client.get("/budget")).status_code == 404
@@ -714,7 +714,7 @@ async def test_a_task_is_forked_and_nothing_of_it_is_done_again(serve):
     assert (await server.client.post("/tasks/task_none/fork", json={})).status_code == 404
 
 
-async def test_a_servers_task_is_taken_up_behind_newer_ones_of_other_programs(
+async def test_a_servers_task_is_resumed_behind_newer_ones_of_other_programs(
     serve, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("delf_serve.tasks.PAGE", 1)

@@ -142,8 +142,8 @@ async def test_webhook_and_mail_tell_every_fact(name):
         await until(lambda: receiver.got and box.mails)
         await web.aclose()
     receiver.close()
-    told = json.loads(receiver.got[0][1])["facts"]
-    assert told == [fact.data() for fact in facts(SAMPLES[name])]
+    reported = json.loads(receiver.got[0][1])["facts"]
+    assert reported == [fact.data() for fact in facts(SAMPLES[name])]
     assert_arrived(SAMPLES[name], box.mails[0][1].get_content())
 
 

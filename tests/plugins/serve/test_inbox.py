@@ -140,9 +140,9 @@ async def test_a_question_whose_sandbox_died_says_what_happened(ruled, open_page
     await logged_in(page, "bo-key")
     await expect(page.locator(".ask .primary")).to_have_count(1)
     assert kill_guests()
-    told = page.locator(".ask").filter(has_text="This is asked again")
-    await expect(told).to_contain_text("the sandbox of its script ended before anybody answered")
-    await told.get_by_role("button", name="Approve").click()
+    message = page.locator(".ask").filter(has_text="This is asked again")
+    await expect(message).to_contain_text("the sandbox of its script ended before anybody answered")
+    await message.get_by_role("button", name="Approve").click()
     await expect(page.locator(".state")).to_contain_text("done")
     assert ruled.box.sent == [("bob", 1)]
 

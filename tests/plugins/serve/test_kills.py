@@ -39,9 +39,9 @@ def test_servers_that_end_lose_and_repeat_nothing(tmp_path, servers, journal_url
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
-    print(told)
-    assert told["faults"] == []
-    assert told["kills"] == KILLS
-    assert told["resumed"]
-    assert told["streams_cut"]
+    message = json.loads(done.stdout.splitlines()[-1])
+    print(message)
+    assert message["faults"] == []
+    assert message["kills"] == KILLS
+    assert message["resumed"]
+    assert message["streams_cut"]

@@ -22,7 +22,7 @@ LIGHT = LLMConfig("gpt-4o-mini", base_url="https://light.test/v1", settings={"to
 PROVIDERS = TestHost.discover(environ={}).providers
 
 
-def told(config: LLMConfig) -> tuple:
+def settings_of(config: LLMConfig) -> tuple:
     return config.model, config.base_url, config.api_key, config.headers, dict(config.settings)
 
 
@@ -37,20 +37,26 @@ def told(config: LLMConfig) -> tuple:
 )
 def test_configured_model_keeps_its_settings_when_it_is_chosen(chosen, expected):
     config = AgentConfig(heavy_llm=MAIN, light_llm=LIGHT)
-    assert told(config.chosen_llm(chosen, PROVIDERS)) == told(expected)
+    assert settings_of(config.chosen_llm(chosen, PROVIDERS)) == settings_of(expected)
 
 
 @pytest.mark.parametrize("chosen", ["o3", "claude-sonnet-4-5", "anthropic/claude-x", "own-model"])
 def test_chosen_model_does_not_leave_the_gateway(chosen):
     found = AgentConfig(llm=MAIN).with_main_llm(chosen, PROVIDERS).main_llm
     expected = ("a-key", {"x-team": "finance"}, {"temperature": 0.1})
-    assert told(found) == (chosen, GATEWAY, *expected)
+    assert settings_of(found) == (chosen, GATEWAY, *expected)
 
 
 def test_key_of_a_model_goes_to_no_other_provider():
     main = LLMConfig("gpt-4o", api_key="a-key", settings={"temperature": 0.1})
     config = AgentConfig(llm=main)
-    assert told(config.chosen_llm("o3", PROVIDERS)) == ("o3", None, "a-key", None, main.settings)
+    assert settings_of(config.chosen_llm("o3", PROVIDERS)) == (
+        "o3",
+        None,
+        "a-key",
+        None,
+        main.settings,
+    )
     assert config.chosen_llm("claude-x", PROVIDERS) == LLMConfig("claude-x")
 
 
@@ -183,7 +189,7 @@ async def spend(server, who: str) -> dict:
 
 async def budgets_of(server, who: str) -> list[tuple[str, float, float]]:
     known = (await server.client.get("/session", headers=bearer(f"{who}-key"))).json()
-    return [(one["name"], one["spent_usd"], one["left_usd"]) for one in known["budgets"]]
+    return [(one["name"], one["cost_usd"], one["left_usd"]) for one in known["budgets"]]
 
 
 async def test_person_stops_at_their_own_budget(serve):

@@ -1,4 +1,4 @@
-"""Mails that people choose, reminders, and notices that are told once."""
+"""Mails that people choose, reminders, and notices that are reported once."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ async def test_mails_go_to_those_who_may_decide_and_have_chosen_them(serve, monk
         assert everybody <= {"ada@example.com", "bo@example.com", "gus@example.com"}
 
 
-async def test_request_that_waits_is_told_again(serve, receive, monkeypatch):  # noqa: F811
+async def test_request_that_waits_is_reported_again(serve, receive, monkeypatch):  # noqa: F811
     receiver = receive()
     monkeypatch.setenv("DELF_SERVE_REMIND_MINUTES", "0.001,0.003")
     server = await serve(agent={"approvals": ["web"]})
     task = await server.run("print(await send('bob'))")
     asked = await server.question(task["task_id"])
     await until(lambda: len(receiver.got) == 3)
-    told = [json.loads(body) for _, body in receiver.got]
-    assert [(one["event"], one.get("minutes")) for one in told] == [
+    reported = [json.loads(body) for _, body in receiver.got]
+    assert [(one["event"], one.get("minutes")) for one in reported] == [
         ("approval_requested", None),
         ("approval_reminder", 0.001),
         ("approval_reminder", 0.003),
     ]
-    assert {one["request_id"] for one in told} == {asked["request_id"]}
+    assert {one["request_id"] for one in reported} == {asked["request_id"]}
 
 
-async def test_request_is_told_once_also_after_restarts(
+async def test_request_is_reported_once_also_after_restarts(
     tmp_path,
     monkeypatch,
     receive,  # noqa: F811

@@ -51,8 +51,8 @@ async def served(serve, provider):
 
 
 def knows(provider: str, sub: str, **claims) -> None:
-    told = {"email": sub, "email_verified": True, **claims}
-    httpx.put(f"{provider}/users/{sub}", json=told).raise_for_status()
+    message = {"email": sub, "email_verified": True, **claims}
+    httpx.put(f"{provider}/users/{sub}", json=message).raise_for_status()
 
 
 async def gone_to(browser: httpx.AsyncClient, sub: str) -> str:
@@ -244,16 +244,16 @@ async def test_a_token_that_is_not_the_providers_for_this_login_is_none(
     async def known():
         return about, {"keys": [good.as_dict(private=False)]}
 
-    def signed(told, alg="RS256", key=good):
+    def signed(message, alg="RS256", key=good):
         if alg == "none":
-            parts = ({"alg": "none"}, told)
+            parts = ({"alg": "none"}, message)
             head, body = (
                 base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
                 for part in parts
             )
             return f"{head}.{body}."
         used = jwk.OctKey.import_key("a secret" * 4) if alg == "HS256" else key
-        return jwt.encode({"alg": alg, "kid": "k"}, told, used, algorithms=[alg])
+        return jwt.encode({"alg": alg, "kid": "k"}, message, used, algorithms=[alg])
 
     token = signed(claims)
 
@@ -266,9 +266,9 @@ async def test_a_token_that_is_not_the_providers_for_this_login_is_none(
     assert await connect.finish(cookie, query) == "ada@example.com"
     token = signed({**claims, "aud": ["delf", "another"], "azp": "delf"})
     assert await connect.finish(cookie, query) == "ada@example.com"
-    told = {**claims, **{n: v for n, v in forged.items() if n not in ("alg", "key")}}
-    told = {name: value for name, value in told.items() if value is not None}
-    token = signed(told, forged.get("alg", "RS256"), other if "key" in forged else good)
+    message = {**claims, **{n: v for n, v in forged.items() if n not in ("alg", "key")}}
+    message = {name: value for name, value in message.items() if value is not None}
+    token = signed(message, forged.get("alg", "RS256"), other if "key" in forged else good)
     with pytest.raises(ProblemError) as refused:
         await connect.finish(cookie, query)
     assert refused.value.status == 403

@@ -28,11 +28,11 @@ async def test_the_document_is_valid_and_whole(serve):
     from openapi_spec_validator import validate
 
     server = await serve(key="ada-key", api_key=KEYS)
-    told = (await server.client.get("/openapi.json")).json()
-    validate(told)
-    assert told["openapi"] == "3.1.0"
-    assert told["security"]
-    assert set(told["paths"]) == {operation.path for operation in OPERATIONS}
+    message = (await server.client.get("/openapi.json")).json()
+    validate(message)
+    assert message["openapi"] == "3.1.0"
+    assert message["security"]
+    assert set(message["paths"]) == {operation.path for operation in OPERATIONS}
 
 
 async def test_the_openapi_plugin_drives_it(serve):
@@ -63,11 +63,11 @@ async def test_the_openapi_plugin_drives_it(serve):
 def test_every_event_is_as_the_document_tells(event):
     place = "#/components/schemas/Event"
     validator = Draft202012Validator({**OWN, "$ref": place})
-    told = json.loads(frame(event).partition(b"data: ")[2])
-    validator.validate(told)
-    assert told["type"] in OWN["components"]["schemas"]["Event"]["discriminator"]["mapping"]
-    named = OWN["components"]["schemas"][f"{told['type']}Data"]["properties"]
-    assert told["data"].keys() <= named.keys()
+    message = json.loads(frame(event).partition(b"data: ")[2])
+    validator.validate(message)
+    assert message["type"] in OWN["components"]["schemas"]["Event"]["discriminator"]["mapping"]
+    named = OWN["components"]["schemas"][f"{message['type']}Data"]["properties"]
+    assert message["data"].keys() <= named.keys()
 
 
 async def test_what_comes_in_streams_is_typed(serve):
@@ -82,7 +82,7 @@ async def test_what_comes_in_streams_is_typed(serve):
         assert content["text/event-stream"]["schema"]["contentSchema"]["$ref"].endswith(f"/{name}")
 
 
-def test_what_may_be_null_is_told_as_generators_of_clients_read_it():
+def test_what_may_be_null_is_reported_as_generators_of_clients_read_it():
     def choices(node):
         if isinstance(node, dict):
             yield from [node["anyOf"]] if "anyOf" in node else []
@@ -130,11 +130,11 @@ def try_out(operation) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_every_operation_says_what_it_may_answer(operation):
-    told = OWN["paths"][operation.path][operation.method.lower()]
-    assert told["operationId"] == operation.name
-    assert str(operation.status) in told["responses"]
+    message = OWN["paths"][operation.path][operation.method.lower()]
+    assert message["operationId"] == operation.name
+    assert str(operation.status) in message["responses"]
     if operation.right is not None:
-        assert {"401", "403"} <= told["responses"].keys()
+        assert {"401", "403"} <= message["responses"].keys()
 
 
 def test_no_problem_speaks_of_a_command():
@@ -144,9 +144,9 @@ def test_no_problem_speaks_of_a_command():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call) or ast.unparse(node.func) != "ProblemError":
                 continue
-            told = ast.unparse(node)
-            if COMMAND.search(told) or ".hint" in told:
-                found.append(f"{path.name}:{node.lineno} {told}")
+            message = ast.unparse(node)
+            if COMMAND.search(message) or ".hint" in message:
+                found.append(f"{path.name}:{node.lineno} {message}")
     assert not found, "\n".join(found)
 
 
@@ -166,5 +166,5 @@ def test_every_list_comes_in_pages():
 
 
 def test_a_table_is_a_type_of_answer_that_the_document_knows():
-    told = OWN["paths"]["/figures"]["get"]["responses"]["200"]["content"]
-    assert told.keys() == {"application/json", "text/csv"}
+    message = OWN["paths"]["/figures"]["get"]["responses"]["200"]["content"]
+    assert message.keys() == {"application/json", "text/csv"}

@@ -80,7 +80,7 @@ async def accessible(page: Page) -> list[str]:
     return [f"{item['id']}: {item['nodes'][0]['html'][:200]}" for item in found]
 
 
-async def test_a_task_is_given_and_its_story_told(shop, open_page):
+async def test_a_task_is_given_and_its_story_reported(shop, open_page):
     page = await open_page(shop.url)
     await expect(page.get_by_role("heading", name="Say what to do, in plain words")).to_be_visible()
     code = (
@@ -199,10 +199,10 @@ async def test_a_routine_has_a_form_of_its_parameters(shop, open_page, tmp_path,
     number = Parameter(name="number", type="integer", default=7)
     city = Parameter(name="city", type="text", default=HOSTILE, pattern=".*")
     script = "print((await look(number))['name'], len(city))"
-    told = {"title": HOSTILE, "task": "Look.", "script": script}
+    reported = {"title": HOSTILE, "task": "Look.", "script": script}
     look = UsedAction(effect="irreversible", parameters=("number: int = 0",), returns="Any")
     given = {"parameters": {"number": number, "city": city}, "actions": {"look": look}}
-    made = Routine(name="thing", **given, **told)
+    made = Routine(name="thing", **given, **reported)
     RoutineStore(tmp_path, Trust.here()).keep(made)
     await page.reload()
     form = page.get_by_role("form", name="Run thing")
@@ -438,8 +438,8 @@ async def test_a_conversation_goes_on_after_the_task_that_is_open(shop, open_pag
     before = page.locator(".before")
     await expect(before.locator(".thread")).to_have_count(0)
     await before.get_by_text("2 messages before this one").click()
-    await expect(before.locator(".said-line.user")).to_contain_text("who?")
-    await expect(before.locator(".said-line.assistant")).to_contain_text("Ada")
+    await expect(before.locator(".message-line.user")).to_contain_text("who?")
+    await expect(before.locator(".message-line.assistant")).to_contain_text("Ada")
     assert await accessible(page) == []
     await before.get_by_role("link", name="task").first.click()
     await expect(page.locator("h1")).to_contain_text("who?")
@@ -459,7 +459,7 @@ async def test_conversations_are_listed_and_read_from_their_beginning(shop, open
     await expect(rows).to_have_count(2)
     assert await accessible(page) == []
     await rows.filter(has_text="4 messages").click()
-    lines = page.locator(".said-line")
+    lines = page.locator(".message-line")
     await expect(lines).to_have_count(4)
     await expect(lines.nth(2)).to_contain_text("where?")
     assert await accessible(page) == []
@@ -482,8 +482,8 @@ async def test_hostile_text_stays_text(shop, open_page):
     name = (await shop.question(task["task_id"]))["request_id"]
     page = await open_page(f"{shop.url}/#/{task['task_id']}", width=320)
     await expect(page.locator(".ask")).to_be_visible()
-    said = {"decision": "reject", "reason": HOSTILE}
-    await shop.client.post(f"/approvals/{name}", json=said)
+    answer_text = {"decision": "reject", "reason": HOSTILE}
+    await shop.client.post(f"/approvals/{name}", json=answer_text)
     await expect(page.locator(".state")).to_contain_text("failed")
     for box in await page.locator(".file-box summary").all():
         await box.click()
@@ -736,7 +736,7 @@ async def test_a_session_that_ends_elsewhere_asks_for_the_key_again(
         await expect(page.get_by_label("A task, in plain words")).to_have_value("half written")
 
 
-async def test_the_api_is_told_on_a_page_of_its_own(shop, open_page):
+async def test_the_api_is_reported_on_a_page_of_its_own(shop, open_page):
     page = await open_page(f"{shop.url}/docs")
     await expect(page.get_by_role("heading", name="The API", exact=True)).to_be_visible()
     run = page.locator("#op-run")
@@ -749,7 +749,7 @@ async def test_the_api_is_told_on_a_page_of_its_own(shop, open_page):
     assert await accessible(page) == []
 
 
-async def test_a_call_that_did_happen_is_told_with_its_result(tmp_path, monkeypatch, open_page):
+async def test_a_call_that_did_happen_is_reported_with_its_result(tmp_path, monkeypatch, open_page):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     async with serving(make_agent(str(tmp_path), box), box) as one:

@@ -169,9 +169,13 @@ async def test_a_task_tells_who_decided_what_and_from_where(team):
     place, yes = f"/approvals/{asked['approvals'][0]}", {"decision": "approve"}
     assert (await team.client.post(place, json=yes, headers=bearer("bo-key"))).is_success
     team.client.headers.update(bearer("ada-key"))
-    (told,) = (await team.until(asked["task_id"], "done"))["decisions"]
-    assert (told["action"], told["decision"], told["by"]) == ("send", "approved", "bo")
-    assert (told["via"], told["source"], told["is_final"]) == ("API, 127.0.0.1", "person", True)
+    (message,) = (await team.until(asked["task_id"], "done"))["decisions"]
+    assert (message["action"], message["decision"], message["by"]) == ("send", "approved", "bo")
+    assert (message["via"], message["source"], message["is_final"]) == (
+        "API, 127.0.0.1",
+        "person",
+        True,
+    )
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["its own process", "another process"])
@@ -180,8 +184,8 @@ async def test_from_where_a_task_was_stopped_is_known_whichever_process_is_asked
     task = await one.run("print(await hold())")
     await one.until(task["task_id"], "running")
     await (one if here else two).client.post(f"/tasks/{task['task_id']}/cancel")
-    told = await two.until(task["task_id"], "stopped")
-    assert (told["stopped_by"], told["stopped_from"]) == ("local", "API, 127.0.0.1")
+    message = await two.until(task["task_id"], "stopped")
+    assert (message["stopped_by"], message["stopped_from"]) == ("local", "API, 127.0.0.1")
 
 
 async def test_one_looks_at_ones_sessions_and_ends_one(serve):
@@ -238,10 +242,10 @@ async def test_the_header_of_anybody_else_is_not_believed(serve):
 async def test_a_change_that_a_proxy_passes_on_needs_the_pages_header(serve):
     server = await serve(user_header="X-Remote-User", trusted_proxies=["127.0.0.1"])
     await add(server, person("ada"))
-    told, order = {"x-remote-user": "ada"}, {"task": doing("print(1)")}
-    assert (await server.client.post("/run", json=order, headers=told)).status_code == 403
-    token = (await server.client.get("/session", headers=told)).json()["csrf"]
-    good = {**told, "x-csrf-token": token}
+    message, order = {"x-remote-user": "ada"}, {"task": doing("print(1)")}
+    assert (await server.client.post("/run", json=order, headers=message)).status_code == 403
+    token = (await server.client.get("/session", headers=message)).json()["csrf"]
+    good = {**message, "x-csrf-token": token}
     assert (await server.client.post("/run", json=order, headers=good)).status_code == 202
     foreign = {**good, "origin": "https://evil.example"}
     assert (await server.client.post("/run", json=order, headers=foreign)).status_code == 403
@@ -257,14 +261,16 @@ def delf(*words: str, status: int = 0) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "is_told"),
+    ("words", "is_emitted"),
     [("", True), ("--scope all", False), ("--scope own", False), ("--rights read+run", False)],
 )
-def test_who_is_to_decide_but_sees_no_other_task_is_told(words, is_told, tmp_path, monkeypatch):
+def test_who_is_to_decide_but_sees_no_other_task_is_reported(
+    words, is_emitted, tmp_path, monkeypatch
+):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     done = CliRunner().invoke(cli, ["users", "add", "ada", *words.split()])
     assert done.exit_code == 0, done.output
-    assert ("sees only their own tasks" in done.stderr) is is_told
+    assert ("sees only their own tasks" in done.stderr) is is_emitted
 
 
 async def test_people_are_added_listed_and_revoked_by_the_command(serve):

@@ -105,7 +105,7 @@ async def test_who_may_not_decide_saves_no_routine_and_sees_no_others(store, ser
 
 
 @pytest.mark.parametrize(
-    ("name", "inputs", "status", "told"),
+    ("name", "inputs", "status", "message"),
     [
         ("thin", {}, 404, "there is no routine 'thin'"),
         ("thing", {"number": "x"}, 422, "a whole number"),
@@ -113,11 +113,11 @@ async def test_who_may_not_decide_saves_no_routine_and_sees_no_others(store, ser
         ("thing", {"number": [1]}, 422, "inputs"),
     ],
 )
-async def test_what_does_not_fit_is_told_before_anything_is_done(
-    store, serve, name, inputs, status, told
+async def test_what_does_not_fit_is_reported_before_anything_is_done(
+    store, serve, name, inputs, status, message
 ):
     server = await serve()
     answer = await server.client.post(f"/routines/{name}", json={"inputs": inputs})
     assert answer.status_code == status
-    assert told in answer.text
+    assert message in answer.text
     assert not (await server.client.get("/tasks")).json()["tasks"]

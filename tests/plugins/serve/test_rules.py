@@ -163,8 +163,8 @@ async def test_nothing_passes_a_rule_by_what_is_remembered_or_approved_beforehan
     server = await ruled(approvers=["finance"])
     request = await asked(server, "cy")
     lasting = {"decision": "approve", "remember": "until_revoked", "covers": "action"}
-    told = (await says(server, "bo", request, lasting)).json()
-    assert told["remember"] == "no"
+    message = (await says(server, "bo", request, lasting)).json()
+    assert message["remember"] == "no"
     await ended(server, request)
     assert await asked(server, "cy")
     rules = {"send": {"approvers": ["finance"]}}
@@ -209,7 +209,7 @@ async def next_request(server, before: str) -> dict:
             await asyncio.sleep(0.02)
 
 
-def rule_told(request: dict) -> str:
+def rule_text(request: dict) -> str:
     return next(fact["text"] for fact in request["facts"] if fact["kind"] == "rule")
 
 
@@ -221,7 +221,7 @@ async def test_editor_does_not_approve_what_they_edited(ruled):
     again = await next_request(server, request)
     assert again["arguments"] == {"to": "eve"}
     assert again["shaped_by"] == ["bo"]
-    assert "bo changed what is done" in rule_told(again)
+    assert "bo changed what is done" in rule_text(again)
     assert server.box.sent == []
     for who in ("ada", "bo"):
         for decision in (YES, EDIT):

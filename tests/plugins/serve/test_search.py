@@ -72,7 +72,7 @@ async def test_pages_of_what_was_found_follow_each_other(serve):
     assert (await server.client.get("/search", params={"before": "task_no"})).status_code == 404
 
 
-async def test_figures_say_who_spent_what(serve):
+async def test_figures_say_who_used_what(serve):
     server = await serve(api_key=KEYS, key="ada-key", agent={"cost_usd": 0.25})
     await done(server, "print(await look(1))", "first")
     for who in ("ada-key", "cy-key"):
@@ -121,7 +121,7 @@ async def test_a_wrong_parameter_is_named(serve, path, query, param):
     assert answer.json()["param"] == param
 
 
-async def test_an_unknown_time_zone_is_told(serve):
+async def test_an_unknown_time_zone_is_reported(serve):
     server = await serve()
     answer = await server.client.get("/figures", params={"zone": "Mars/Olympus"})
     assert answer.status_code == 409

@@ -41,7 +41,7 @@ async def test_a_key_beyond_ascii_is_wrong_and_no_failure(keyed):
     assert keys.find("ключ".encode()) is not None
 
 
-async def test_without_a_key_nothing_is_told_but_health(keyed):
+async def test_without_a_key_nothing_is_reported_but_health(keyed):
     for path in ("/tasks", "/approvals", "/events", "/metrics", "/openapi.json", "/docs", "/nope"):
         assert (await keyed.client.get(path)).status_code == 401, path
     for path in ("/health", "/ready", "/", "/page/app.js"):
@@ -79,8 +79,8 @@ async def test_guessing_is_refused_and_logged_and_locks_nobody_out(keyed, caplog
     assert "guess" not in caplog.text
 
 
-async def test_clients_behind_a_proxy_are_told_apart_only_where_it_is_declared(serve):
-    def told(name):
+async def test_clients_behind_a_proxy_are_reported_apart_only_where_it_is_declared(serve):
+    def message(name):
         return {**bearer("guess"), "x-forwarded-for": name}
 
     behind = await serve(api_key=KEYS, trusted_proxies="127.0.0.0/8")
@@ -88,7 +88,7 @@ async def test_clients_behind_a_proxy_are_told_apart_only_where_it_is_declared(s
         own = {"authorization": f"Bearer guess-{n}", "x-forwarded-for": "203.0.113.1"}
         last = await behind.client.get("/tasks", headers=own)
     assert last.status_code == 429
-    other = await behind.client.get("/tasks", headers=told("203.0.113.2"))
+    other = await behind.client.get("/tasks", headers=message("203.0.113.2"))
     assert other.status_code == 401
     direct = await serve(api_key=KEYS)
     for n in range(31):
@@ -100,8 +100,8 @@ async def test_clients_behind_a_proxy_are_told_apart_only_where_it_is_declared(s
 async def test_one_wrong_key_is_counted_wherever_it_is_shown(serve):
     behind = await serve(api_key=KEYS, trusted_proxies=["127.0.0.1"])
     for n in range(31):
-        told = {**bearer("old-key"), "x-forwarded-for": f"203.0.113.{n}"}
-        last = await behind.client.get("/tasks", headers=told)
+        message = {**bearer("old-key"), "x-forwarded-for": f"203.0.113.{n}"}
+        last = await behind.client.get("/tasks", headers=message)
     assert last.status_code == 429
 
 
@@ -118,7 +118,7 @@ async def test_all_keys_are_compared(monkeypatch):
         assert len(seen) == 4
 
 
-def test_a_key_that_cannot_be_read_is_not_told():
+def test_a_key_that_cannot_be_read_is_not_reported():
     for text in (
         "a:b:c:d",
         "ada:fly:s3cret",
@@ -240,7 +240,7 @@ async def test_a_body_is_no_larger_than_allowed(serve, tmp_path):
         assert (await raw(server.url, odd))[9:12] in (b"413", b"400")
 
 
-async def test_slow_heads_and_bodies_are_given_up(serve):
+async def test_slow_heads_and_bodies_are_abandoned(serve):
     server = await serve(header_seconds=0.3, body_seconds=0.3)
     async with asyncio.timeout(4):
         assert await raw(server.url, b"GET /tasks HTTP/1.1\r\nhost: loc") == b""
@@ -269,9 +269,9 @@ async def test_broken_requests_are_refused_as_json(serve):
         answer = await post("/run", content=body, headers={"content-type": "application/json"})
         assert answer.status_code == 422, body
         assert answer.headers["content-type"] == "application/problem+json"
-        told = answer.json()
-        assert (told["status"], told["code"]) == (422, "ERR-HTTP-422")
-        assert told["request_id"] == answer.headers["x-request-id"]
+        message = answer.json()
+        assert (message["status"], message["code"]) == (422, "ERR-HTTP-422")
+        assert message["request_id"] == answer.headers["x-request-id"]
     assert (await post("/run", json={"task": "x", "wait": -1})).json()["param"] == "wait"
     files = [{"id": "../x"}]
     wrong = await post("/run", json={"task": "x", "files": files})

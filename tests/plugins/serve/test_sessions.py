@@ -102,14 +102,14 @@ def test_no_page_of_any_site_is_let_in_without_a_key(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("proxies", "told", "secure"),
+    ("proxies", "reported", "secure"),
     [([], "https", False), (["127.0.0.1"], "https", True), (["127.0.0.1"], "http", False)],
 )
 async def test_a_cookie_is_for_encrypted_pages_where_a_declared_proxy_says_so(
-    serve, proxies, told, secure
+    serve, proxies, reported, secure
 ):
     server = await serve(api_key=KEYS, trusted_proxies=proxies)
-    headers = {"x-forwarded-proto": told, "x-forwarded-for": "203.0.113.9"}
+    headers = {"x-forwarded-proto": reported, "x-forwarded-for": "203.0.113.9"}
     answer = await server.client.post("/login", json={"key": "ada-key"}, headers=headers)
     assert ("secure" in answer.headers["set-cookie"].lower()) is secure
 
@@ -122,10 +122,10 @@ async def test_a_cookie_is_for_encrypted_pages_where_the_public_address_is_one(s
 
 async def test_an_unencrypted_page_of_the_same_name_changes_nothing(serve):
     server = await serve(api_key=KEYS, hosts="delf.example", trusted_proxies="127.0.0.1")
-    told = {"host": "delf.example", "x-forwarded-proto": "https", **bearer("ada-key")}
+    reported = {"host": "delf.example", "x-forwarded-proto": "https", **bearer("ada-key")}
     for origin, status in (("https://delf.example", 202), ("http://delf.example", 403)):
         answer = await server.client.post(
-            "/run", json={"task": doing("print(1)")}, headers={**told, "origin": origin}
+            "/run", json={"task": doing("print(1)")}, headers={**reported, "origin": origin}
         )
         assert answer.status_code == status
 
@@ -172,8 +172,8 @@ async def test_without_a_key_nothing_that_was_passed_on_is_answered(mounted):
             assert answer.status_code == 403
     declared = mounted(trusted_proxies=["127.0.0.1"])
     async with from_address(declared, "127.0.0.1") as client:
-        told = {"x-forwarded-for": "127.0.0.1"}
-        assert (await client.get("/tasks", headers=told)).status_code == 403
+        reported = {"x-forwarded-for": "127.0.0.1"}
+        assert (await client.get("/tasks", headers=reported)).status_code == 403
 
 
 def test_where_it_is_mounted_the_end_of_the_loop_leaves_tasks_to_be_resumed(tmp_path, monkeypatch):
@@ -280,14 +280,14 @@ async def test_requests_are_logged_with_whose_key_and_without_secrets(serve, cap
     await server.client.get("/tasks", headers=bearer("wr0ng"))
     answer = await server.client.post("/login", json={"key": "ada-key"})
     await server.client.get("/health")
-    told = [json.loads(r.getMessage()) for r in caplog.records if r.name == "delf_serve.access"]
-    assert [(line["key"], line["method"], line["path"], line["status"]) for line in told] == [
+    reported = [json.loads(r.getMessage()) for r in caplog.records if r.name == "delf_serve.access"]
+    assert [(line["key"], line["method"], line["path"], line["status"]) for line in reported] == [
         ("ben", "GET", "/tasks", 200),
         (None, "GET", "/tasks", 401),
         (None, "POST", "/login", 200),
     ]
-    assert told[2]["request_id"] == answer.headers["x-request-id"]
-    assert all(line["client"] == "127.0.0.1" and line["ms"] >= 0 for line in told)
+    assert reported[2]["request_id"] == answer.headers["x-request-id"]
+    assert all(line["client"] == "127.0.0.1" and line["ms"] >= 0 for line in reported)
     for secret in ("s3cret", "wr0ng", "ada-key", "ben-key", answer.cookies["delf_session"]):
         assert secret not in caplog.text
 

@@ -100,8 +100,8 @@ async def test_one_asks_in_a_browser_and_the_other_decides_in_slack(
         await expect(page.locator(".ask .outcome")).to_contain_text("approved by bo (slack)")
         await expect(page.locator(".state")).to_contain_text("done")
         assert server.box.sent == [("bob", 1)]
-        told = await slack.shown(question["ts"], "Approved by bo, slack")
-        assert not [block for block in told["blocks"] if block["type"] == "actions"]
+        reported = await slack.shown(question["ts"], "Approved by bo, slack")
+        assert not [block for block in reported["blocks"] if block["type"] == "actions"]
 
 
 async def test_two_people_have_to_approve_and_both_do_so_in_slack(office):
@@ -120,7 +120,7 @@ async def test_two_people_have_to_approve_and_both_do_so_in_slack(office):
         await slack.shown(question["ts"], "Approved by bo, slack")
 
 
-async def test_what_was_decided_on_the_page_is_told_in_slack_with_who_and_where(office):
+async def test_what_was_decided_on_the_page_is_reported_in_slack_with_who_and_where(office):
     slack, opens = office
     async with opens() as server:
         await staffed(server)

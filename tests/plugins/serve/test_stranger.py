@@ -39,12 +39,12 @@ async def priced(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-async def test_who_approved_this_is_told_on_the_tasks_page(priced, open_page, width, height):  # noqa: F811
+async def test_who_approved_this_is_reported_on_the_tasks_page(priced, open_page, width, height):  # noqa: F811
     page = await open_page(priced.url, width, height)
     await page.locator(".row").click()
-    told = page.get_by_role("button", name="approved by local")
-    await expect(told).to_be_in_viewport()
-    await told.click()
+    message = page.get_by_role("button", name="approved by local")
+    await expect(message).to_be_in_viewport()
+    await message.click()
     card = page.locator(".ask")
     await expect(card).to_be_focused()
     await expect(card).to_be_in_viewport()
@@ -63,7 +63,7 @@ async def test_what_the_model_saw_is_two_clicks_away(priced, open_page, width, h
     await expect(call).to_contain_text("model scripted")
     await expect(call).to_contain_text("$0.25")
     await call.click()
-    await expect(page.locator(".prompt .said").last).to_contain_text("Write to Bob")
+    await expect(page.locator(".prompt .sent").last).to_contain_text("Write to Bob")
     await expect(page.locator(".prompt")).to_contain_text("chatcmpl-4711")
     await expect(page.locator(".prompt > summary")).to_contain_text("100 in, 10 out tokens")
     assert await accessible(page) == []

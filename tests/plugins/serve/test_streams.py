@@ -27,7 +27,7 @@ class Deaf(SqlJournal):
         yield
 
 
-async def test_it_ends_where_the_last_event_was_written_before_the_subscription_was_heard(
+async def test_it_ends_where_the_last_event_was_written_before_the_subscription_was_received(
     monkeypatch, tmp_path
 ):
     monkeypatch.setattr(streams, "BEAT_SECONDS", 0.01)
@@ -62,7 +62,7 @@ async def test_it_ends_without_a_failure_where_the_journal_cannot_be_read(caplog
     assert "the server is away" in caplog.text
 
 
-async def test_values_that_json_lacks_are_plain_in_all_that_is_told(serve):
+async def test_values_that_json_misses_are_plain_in_all_that_is_reported(serve):
     server = await serve()
     code = (
         "import datetime, decimal\n"
@@ -77,11 +77,13 @@ async def test_values_that_json_lacks_are_plain_in_all_that_is_told(serve):
     assert order == wanted
     await server.client.post(f"/approvals/{asked['request_id']}", json={"decision": "reject"})
     events = await server.events(task["task_id"])
-    (told,) = [event["data"] for event in events if event["type"] == "ApprovalRequested"]
-    assert told["arguments"] == {"orders": [wanted]}
+    (message,) = [event["data"] for event in events if event["type"] == "ApprovalRequested"]
+    assert message["arguments"] == {"orders": [wanted]}
 
 
-async def test_a_task_that_asks_is_told_as_waiting_however_often_others_look(serve, monkeypatch):
+async def test_a_task_that_asks_is_reported_as_waiting_however_often_others_look(
+    serve, monkeypatch
+):
     monkeypatch.setattr(streams, "GATHER_SECONDS", 0)
     server = await serve()
 
@@ -99,8 +101,8 @@ async def test_a_task_that_asks_is_told_as_waiting_however_often_others_look(ser
             seen: list[str] = []
             while "waiting" not in seen:
                 line = await anext(lines)
-                if line.startswith("data: ") and (told := json.loads(line[6:])):
-                    assert told["task_id"] == task["task_id"]
-                    seen.append(told["state"])
+                if line.startswith("data: ") and (message := json.loads(line[6:])):
+                    assert message["task_id"] == task["task_id"]
+                    seen.append(message["state"])
     finally:
         looking.cancel()

@@ -253,10 +253,10 @@ async def test_what_is_anothers_is_answered_as_what_is_not_there(office, attack)
         own = {"own": await ran(office, who)} if "<own>" in attack.path else {}
         answers = []
         for one in (attack.on({**office.ids, **own}), attack.on({**nothing, **own})):
-            told = await office.ask(who, one.method, one.path, one.body, **dict(one.headers))
-            assert told.status_code == 404, (who, told.text)
-            assert WORD not in told.text.replace(f"{WORD}.txt", "")
-            answers.append(plain(told, one))
+            message = await office.ask(who, one.method, one.path, one.body, **dict(one.headers))
+            assert message.status_code == 404, (who, message.text)
+            assert WORD not in message.text.replace(f"{WORD}.txt", "")
+            answers.append(plain(message, one))
         assert answers[0] == answers[1], f"it tells {who} that there is something"
         if own:
             await forget(office, who)
@@ -310,17 +310,19 @@ async def test_figures_of_all_are_for_who_sees_all(office):
         assert (await office.ask(who, "GET", "/metrics")).status_code == 404
         own = await ran(office, who)
         for path in ("/budget", "/session"):
-            told = (await office.ask(who, "GET", path)).json()
-            told = told["budget"] if path == "/session" else told
-            assert (told["limit_usd"], told["left_usd"]) == (None, None), "they tell all spending"
-            assert told["tasks"][0] == {"task_id": own, "spent_usd": 0.5}
-            assert not {one["task_id"] for one in told["tasks"]} & {*office.ids.values()}
+            message = (await office.ask(who, "GET", path)).json()
+            message = message["budget"] if path == "/session" else message
+            assert (message["limit_usd"], message["left_usd"]) == (None, None), (
+                "they tell all spending"
+            )
+            assert message["tasks"][0] == {"task_id": own, "cost_usd": 0.5}
+            assert not {one["task_id"] for one in message["tasks"]} & {*office.ids.values()}
         await forget(office, who)
     assert (await office.ask("boss", "GET", "/metrics")).status_code == 200
     every = (await office.ask("boss", "GET", "/budget")).json()
     own = (await office.ask("ada", "GET", "/budget")).json()
-    assert every["limit_usd"] - every["spent_usd"] == every["left_usd"]
-    assert 0 < own["spent_usd"] < every["spent_usd"]
+    assert every["limit_usd"] - every["cost_usd"] == every["left_usd"]
+    assert 0 < own["cost_usd"] < every["cost_usd"]
 
 
 @pytest.mark.parametrize("who", WHO)
@@ -338,8 +340,8 @@ async def test_anothers_idempotency_key_is_ones_own(office, who):
 async def test_a_conversation_of_anothers_name_is_ones_own(office, who):
     talk = office.ids["talk"]
     own = await ran(office, who, conversation_id=talk)
-    said = (await office.ask(who, "GET", f"/conversations/{talk}")).json()["messages"]
-    assert {line["task_id"] for line in said} == {own}
+    message = (await office.ask(who, "GET", f"/conversations/{talk}")).json()["messages"]
+    assert {line["task_id"] for line in message} == {own}
     prompts = (await office.ask(who, "GET", f"/tasks/{own}/prompts")).text
     assert WORD not in prompts
     for name in (f"ada:ada-uid|{talk}", f"ada:ada-uid%7C{talk}"):
@@ -348,7 +350,7 @@ async def test_a_conversation_of_anothers_name_is_ones_own(office, who):
     await forget(office, who)
 
 
-async def test_nothing_is_told_in_the_stream_of_all(office):
+async def test_nothing_is_reported_in_the_stream_of_all(office):
     client = office.server.client
     async with AsyncExitStack() as stack:
         streams = []
@@ -362,12 +364,12 @@ async def test_nothing_is_told_in_the_stream_of_all(office):
             streams.append(lines)
         theirs = await ran(office, "ada", f"print('{WORD}')")
         for who, lines in zip(WHO, streams, strict=True):
-            own, told = await ran(office, who), ""
+            own, message = await ran(office, who), ""
             async with asyncio.timeout(15):
-                while f'"{own}"' not in told:
-                    told += await anext(lines)
-            assert WORD not in told
-            assert theirs not in told
+                while f'"{own}"' not in message:
+                    message += await anext(lines)
+            assert WORD not in message
+            assert theirs not in message
     for who in WHO:
         await forget(office, who)
 
@@ -453,19 +455,19 @@ async def test_nobody_is_another_person_by_a_header_or_by_the_name_of_a_session(
     ids = office.ids
     for who in WHO:
         for name in ("x-remote-user", "x-forwarded-user", "x-delf-user", "remote-user"):
-            told = (await office.ask(who, "GET", "/session", **{name: "ada"})).json()
-            assert told["name"] == who
+            message = (await office.ask(who, "GET", "/session", **{name: "ada"})).json()
+            assert message["name"] == who
         for cookie in (ids["session"], f"{ids['session']}; delf_session={ids['session']}"):
-            told = await office.ask(who, "GET", "/session", cookie=f"delf_session={cookie}")
-            assert told.json()["name"] == who
+            message = await office.ask(who, "GET", "/session", cookie=f"delf_session={cookie}")
+            assert message.json()["name"] == who
     cookie = {"cookie": f"delf_session={ids['session']}"}
     assert (await office.server.client.get("/tasks", headers=cookie)).status_code == 401
     login = await office.server.client.post("/login", json={"key": "ada-key"})
     office.server.client.cookies.clear()
     held = f"delf_session={login.cookies['delf_session']}"
     try:
-        told = await office.ask("eve", "GET", "/tasks", cookie=held)
-        assert told.json()["tasks"] == [], "a key that is shown counts, and no cookie beside it"
+        message = await office.ask("eve", "GET", "/tasks", cookie=held)
+        assert message.json()["tasks"] == [], "a key that is shown counts, and no cookie beside it"
     finally:
         headers = {"cookie": held, "x-csrf-token": login.json()["csrf"]}
         await office.server.client.post("/logout", headers=headers)
@@ -479,8 +481,8 @@ async def test_a_script_reads_no_file_that_another_person_sent_in(office):
     for who in WHO:
         own = await ran(office, who)
         order = {"task": doing(code), "wait": 20}
-        told = (await office.ask(who, "POST", "/run", order)).json()
-        assert told["state"] == "failed", told
+        message = (await office.ask(who, "POST", "/run", order)).json()
+        assert message["state"] == "failed", message
         fork = await office.ask(who, "POST", f"/tasks/{own}/fork", {"script": code})
         place = f"/tasks/{fork.json()['task_id']}"
         await office.ask(who, "GET", f"{place}?wait=20")
@@ -498,10 +500,10 @@ async def test_routines_and_their_drafts_tell_nothing_of_anothers_tasks(office):
     done, given = office.ids["done"], {"name": "theirs"}
     draft = await office.ask("ada", "POST", "/routines", {"task_id": done, **given})
     for who in WHO:
-        told = await office.ask(who, "GET", "/routines")
-        assert told.status_code == 200
-        assert WORD not in told.text
-        assert done not in told.text
+        message = await office.ask(who, "GET", "/routines")
+        assert message.status_code == 200
+        assert WORD not in message.text
+        assert done not in message.text
         if draft.is_success:
             own = await ran(office, who, "print((await look(3))['name'])")
             order = {"task_id": own, **given, "seen": draft.json()["digest"]}

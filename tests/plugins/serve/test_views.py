@@ -80,7 +80,7 @@ async def test_every_view_is_clean(team, open_page, look):  # noqa: F811
     await page.locator(".part summary", has_text="Timeline").click()
     await page.get_by_role("button", name="What the model saw").click()
     await page.locator(".prompt > summary").first.click()
-    await expect(page.locator(".prompt .said").last).to_be_visible()
+    await expect(page.locator(".prompt .sent").last).to_be_visible()
     await fitting(page)
     await page.locator(".seen > summary").click()
     await page.get_by_role("button", name="Change the script…").click()

@@ -219,13 +219,13 @@ async def test_rows_are_not_appended_twice(google: GoogleServer, sheets: Any, bo
 
 
 async def test_what_a_cell_cannot_hold(sheets: Any, book: str) -> None:
-    for value, said in (
+    for value, words in (
         (float("nan"), "nan"),
         ("x" * 50_001, "50,001"),
         ([1], "a list"),
         (b"x", "bytes"),
     ):
-        with pytest.raises(ToolRefusedError, match=f"B1: .*{said}"):
+        with pytest.raises(ToolRefusedError, match=f"B1: .*{words}"):
             await sheets.write(book, "A1", [[1, value]])
     with pytest.raises(ToolRefusedError, match="all dicts, or all lists"):
         await sheets.write(book, "A1", [[1], {"a": 1}])

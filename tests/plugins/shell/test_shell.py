@@ -97,7 +97,7 @@ async def test_a_command_gets_the_variables_that_are_named(
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "shown"),
     [
         ("echo $HOME", "variables and substitutions"),
         ("ls *.md", "wildcards"),
@@ -110,10 +110,10 @@ async def test_a_command_gets_the_variables_that_are_named(
         ("", "a part of the command is empty"),
     ],
 )
-def test_what_is_not_understood_is_refused(shell: Shell, command: str, told: str) -> None:
+def test_what_is_not_understood_is_refused(shell: Shell, command: str, shown: str) -> None:
     refused = verdict(shell, command)
     assert isinstance(refused, Refused)
-    assert told in refused.message
+    assert shown in refused.message
 
 
 def test_the_strictest_part_counts(folder: Path) -> None:
@@ -173,7 +173,7 @@ def test_patterns(pattern: str, command: str, fits: bool, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "shown"),
     [
         ({"rules": ["* x"]}, "does not begin with the name of a program"),
         ({"rules": ["/bin/ls"]}, "does not begin with the name of a program"),
@@ -181,8 +181,8 @@ def test_patterns(pattern: str, command: str, fits: bool, folder: Path) -> None:
         ({"rules": [{"patern": "ls"}]}, "patern"),
     ],
 )
-def test_rules_are_checked(options: dict, told: str) -> None:
-    with pytest.raises(ConnectionConfigurationError, match=told):
+def test_rules_are_checked(options: dict, shown: str) -> None:
+    with pytest.raises(ConnectionConfigurationError, match=shown):
         Shell(**options)
 
 

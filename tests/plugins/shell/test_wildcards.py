@@ -136,7 +136,7 @@ git|git show -C HEAD
 wc|wc
 make test|make test
 """
-DOUBTFUL = """
+UNCERTAIN = """
 find|find . -delete
 find|find . -name x -exec rm +
 find|find . -fprint0 out
@@ -169,7 +169,7 @@ def test_further_words_that_read_ask_nobody(line):
     assert isinstance(judged_as_reading(line), Allowed)
 
 
-@pytest.mark.parametrize("line", DOUBTFUL.strip().splitlines())
+@pytest.mark.parametrize("line", UNCERTAIN.strip().splitlines())
 def test_further_words_that_may_do_more_ask(line):
     assert isinstance(judged_as_reading(line), NeedsApproval)
 

@@ -81,12 +81,12 @@ async def main(given: dict[str, Any]) -> None:
         response = await agent.arun("Read everything.", files=given["files"])
     if response.error is not None:
         raise SystemExit(str(response.error))
-    told = {
+    message = {
         "text": response.text,
         "warnings": list(response.trace.warnings),
         "files": {name: Path(path).read_bytes().hex() for name, path in response.files.items()},
     }
-    print(json.dumps(told))
+    print(json.dumps(message))
 
 
 if __name__ == "__main__":

@@ -138,11 +138,11 @@ def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sq
             timeout=200,
         )
         assert done.returncode == 0, done.stderr.decode(errors="replace")[-4000:]
-        said = json.loads(done.stdout)
+        message = json.loads(done.stdout)
         assert not done.stderr, done.stderr.decode()
-        files = {name: bytes.fromhex(data) for name, data in said["files"].items()}
+        files = {name: bytes.fromhex(data) for name, data in message["files"].items()}
         sheet = load_workbook(BytesIO(files.pop("frame.xlsx"))).active
-        return said["text"], said["warnings"], files, list(sheet.values)
+        return message["text"], message["warnings"], files, list(sheet.values)
 
     return task
 
@@ -157,7 +157,7 @@ def test_a_task_reads_and_writes_the_same_wherever_it_runs(odd_place):
         assert odd_place(name, **odd) == plain, name
 
 
-async def test_what_mariadb_did_otherwise_is_told(mariadb_database, open_sql):
+async def test_what_mariadb_did_otherwise_is_reported(mariadb_database, open_sql):
     mariadb_database.run(
         "CREATE TABLE t (id int, name varchar(3)); INSERT INTO t VALUES (1, 'abc')"
     )

@@ -211,9 +211,9 @@ async def test_what_fails_says_so_without_the_password(open_sql, elsewhere):
     assert "hunter22" not in caught.value.describe()
     url = "snowy://u:hunter22@h/d?private_key=hunter33&warehouse=w"
     registry.impls["snowy"] = lambda: Elsewhere
-    told = open_sql(url).target.scrub(f"{url} failed")
-    assert "hunter" not in told
-    assert "warehouse=w" in told
+    message = open_sql(url).target.scrub(f"{url} failed")
+    assert "hunter" not in message
+    assert "warehouse=w" in message
 
 
 async def test_a_driver_that_hangs_takes_no_place_for_good(elsewhere, open_sql, monkeypatch):

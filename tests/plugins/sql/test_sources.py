@@ -126,7 +126,7 @@ async def rows_of_sources(
 async def row_of_an_api() -> dict[str, Any]:
     """The values as an API answers them, whose specification says which texts are dates."""
     forms = {"day": "date", "zoned": "date-time"}
-    told = {**JSON, "day": "2026-01-02", "zoned": "2026-01-02T03:04:05Z"}
+    message = {**JSON, "day": "2026-01-02", "zoned": "2026-01-02T03:04:05Z"}
     schema = {
         "type": "object",
         "properties": {name: {"type": "string", "format": form} for name, form in forms.items()},
@@ -137,7 +137,7 @@ async def row_of_an_api() -> dict[str, Any]:
     spec = {"openapi": "3.1.0", "info": info, "paths": {"/values": {"get": get}}}
     async with raw_server() as server:
         headers = {"Content-Type": "application/json"}
-        server.answer = lambda _: Reply(200, json.dumps(told).encode(), headers)
+        server.answer = lambda _: Reply(200, json.dumps(message).encode(), headers)
         tool = APITool(spec, name="api", base_url=server.url)
         (action,) = await tool.actions()
         row = await action.call(**action.validate({}))

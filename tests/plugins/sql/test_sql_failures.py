@@ -63,10 +63,10 @@ async def failure_of(awaitable) -> DelfError:
     return caught.value
 
 
-async def test_what_is_wrong_with_a_statement_is_said(any_database, open_sql):
+async def test_what_is_wrong_with_a_statement_is_reported(any_database, open_sql):
     any_database.run(SETUP)
     sql = open_sql(any_database)
-    for asked, said in (
+    for asked, words in (
         (sql.query("SELECT * FROM itmes"), "itmes"),
         (sql.query("SELECT nam FROM items"), "nam"),
         (sql.write("INSERT INTO itmes VALUES (1)"), "itmes"),
@@ -75,7 +75,7 @@ async def test_what_is_wrong_with_a_statement_is_said(any_database, open_sql):
     ):
         error = await failure_of(asked)
         assert isinstance(error, (ToolExecutionError, ToolRefusedError))
-        assert said in error.for_model()
+        assert words in error.for_model()
 
 
 async def test_the_password_is_nowhere(postgres_database, mariadb_database, open_sql, caplog):

@@ -131,11 +131,11 @@ async def test_sleeping_and_benchmarks_of_mariadb_end_in_time(databases, open_sq
 
 async def test_tables_that_begin_anew_when_they_are_read_are_not(databases, open_sql):
     database = databases("mariadb")
-    told = database.run(
+    shown = database.run(
         "SELECT table_name FROM information_schema.tables WHERE table_schema = 'information_schema'"
         " AND table_name LIKE '%RESET%'"
     )
-    names = told.split()
+    names = shown.split()
     assert names
     for name in names:
         for written in (name, f"information_schema.`{name.lower()}`", f"{name} AS x"):

@@ -151,9 +151,9 @@ async def test_the_context_says_what_values_are(any_database, open_sql):
     sql = open_sql(any_database)
     head = (await sql.context("x")).partition("\n")[0]
     (found,) = await sql.query("SELECT * FROM v")
-    for (declared, _, kind, said), value in zip(rows, found.values(), strict=True):
+    for (declared, _, kind, message), value in zip(rows, found.values(), strict=True):
         assert type(value) is kind, declared
-        assert said in head
+        assert message in head
     (mean,) = await sql.query("SELECT avg(n) AS n FROM (SELECT 1 AS n UNION ALL SELECT 2) AS t")
     assert (DECIMAL in head and "avg()" in head) == isinstance(mean["n"], Decimal)
 
@@ -297,19 +297,19 @@ BROKEN = {
 @pytest.fixture(params=BROKEN)
 def broken(request, tmp_path):
     """A file of which one thing is broken, and how that is told."""
-    more, told = BROKEN[request.param]
+    more, message = BROKEN[request.param]
     path = tmp_path / "broken.db"
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.executescript(GOOD + more)
-    return path, told
+    return path, message
 
 
 async def test_what_is_broken_takes_nothing_else_with_it(broken, open_sql):
-    path, told = broken
+    path, message = broken
     sql = open_sql(f"sqlite:///{path}")
     context = await sql.context("how many t?")
     assert "t(a int, b text)" in context
-    assert told in context
+    assert message in context
     assert (await sql.query("SELECT * FROM t")) == [{"a": 1, "b": "x"}]
     known = {table["table"]: table for table in await sql.schema()}
     assert known["t"]["columns"]
@@ -366,7 +366,7 @@ async def test_attached_files_of_sqlite_can_be_read_and_nothing_else(tmp_path, o
     assert not (tmp_path / "evil.db").exists()
 
 
-async def test_what_cannot_be_attached_is_said(tmp_path, open_sql):
+async def test_what_cannot_be_attached_is_reported(tmp_path, open_sql):
     sqlite3.connect(tmp_path / "shop.db").close()
     (tmp_path / "shop.db").touch()
     url = f"sqlite:///{tmp_path}/shop.db"

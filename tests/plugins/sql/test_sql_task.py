@@ -71,10 +71,10 @@ async def test_transaction_that_was_cut_short_is_done_once(shop, bench, cut, hap
         whole = (await agent.arun("Sell two lamps.")).raise_for_status()
     assert whole.text == "2 3"
     (request,) = bench.asked
-    told = "\n".join(fact.text for fact in facts(request))
-    assert "1. UPDATE stock SET n = n - :n WHERE item = 'lamp' (rows now: 1)" in told
-    assert "2. INSERT INTO sold VALUES" in told
-    assert told.count("(new rows: 1)") == 1
+    message = "\n".join(fact.text for fact in facts(request))
+    assert "1. UPDATE stock SET n = n - :n WHERE item = 'lamp' (rows now: 1)" in message
+    assert "2. INSERT INTO sold VALUES" in message
+    assert message.count("(new rows: 1)") == 1
 
     events = await bench.journal.read(whole.trace.task_id)
     end = next(number for number, event in enumerate(events, 1) if isinstance(event, cut))

@@ -57,7 +57,7 @@ async def test_postgresql_out(postgres_database, open_sql):
     assert str(row["num"]) == "1.50"
 
 
-SAID_AS_TEXT = {
+SHOWN_AS_TEXT = {
     "'infinity'::timestamp": "infinity",
     "'-infinity'::date": "-infinity",
     "'infinity'::timestamptz": "infinity",
@@ -70,15 +70,15 @@ SAID_AS_TEXT = {
 }
 
 
-async def test_a_value_that_python_lacks_is_a_text_and_told(postgres_database, open_sql):
+async def test_a_value_that_python_misses_is_a_text_and_reported(postgres_database, open_sql):
     sql = open_sql(postgres_database)
-    for expression, expected in SAID_AS_TEXT.items():
+    for expression, expected in SHOWN_AS_TEXT.items():
         with notes_of_call() as notes:
             rows = await sql.query(f"SELECT {expression} AS at UNION ALL SELECT NULL")
         assert rows == [{"at": expected}, {"at": None}]
         assert loads(dumps(rows)) == rows
-        (told,) = notes
-        assert told.startswith("column 'at': 1 of 2 values came as text")
+        (message,) = notes
+        assert message.startswith("column 'at': 1 of 2 values came as text")
     with notes_of_call() as notes:
         assert await sql.query("SELECT '1 day'::interval AS i, '23:59'::time AS t") == [
             {"i": dt.timedelta(days=1), "t": dt.time(23, 59)}
@@ -100,7 +100,7 @@ async def test_arrays_of_what_users_made_are_lists(postgres_database, open_sql):
     assert written["rows"] == expected
 
 
-async def test_text_of_sqlite_that_is_not_utf8_is_read_and_told(tmp_path, open_sql):
+async def test_text_of_sqlite_that_is_not_utf8_is_read_and_reported(tmp_path, open_sql):
     path = tmp_path / "old.db"
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE t (id TEXT PRIMARY KEY, name TEXT, n INTEGER) WITHOUT ROWID")
@@ -140,7 +140,7 @@ async def test_mariadb_out(mariadb_database, open_sql):
     }  # fmt: skip
 
 
-async def test_zero_dates_of_mariadb_are_texts_and_told(mariadb_database, open_sql):
+async def test_zero_dates_of_mariadb_are_texts_and_reported(mariadb_database, open_sql):
     mariadb_database.run(
         "SET sql_mode = ''; CREATE TABLE v (d date, t datetime, s timestamp NULL, x time);"
         "INSERT INTO v VALUES ('0000-00-00', '0000-00-00 00:00:00', '0000-00-00', '838:59:59'),"
@@ -175,14 +175,14 @@ DUCKDB_SAYS = {
 }
 
 
-async def test_what_duckdb_has_and_python_lacks(duckdb_database, open_sql):
+async def test_what_duckdb_has_and_python_misses(duckdb_database, open_sql):
     sql = open_sql(duckdb_database)
     for expression, expected in DUCKDB_SAYS.items():
         with notes_of_call() as notes:
             rows = await sql.query(f"SELECT {expression} AS v UNION ALL SELECT NULL ORDER BY 1")
         assert rows == [{"v": expected}, {"v": None}]
-        (told,) = notes
-        assert told.startswith("column 'v': 1 of 2 values came as text")
+        (message,) = notes
+        assert message.startswith("column 'v': 1 of 2 values came as text")
     with notes_of_call() as notes:
         row = await one(
             sql,

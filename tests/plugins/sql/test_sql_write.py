@@ -243,13 +243,13 @@ async def test_question_lists_statements_of_a_transaction_with_their_rows(items,
     arguments = {"statement": change, "params": {"price": 9, "id": 1}}
     verdict = await open_sql(items).check(ProposedCall(action="write", arguments=arguments))
     assert isinstance(verdict, Allowed)
-    told = [line.rpartition(" (")[2] for line in str(verdict.preview).splitlines()[1:]]
-    assert told == ["rows now: 1)", "rows now: 2)", "new rows: 1)"]
+    shown = [line.rpartition(" (")[2] for line in str(verdict.preview).splitlines()[1:]]
+    assert shown == ["rows now: 1)", "rows now: 2)", "new rows: 1)"]
     assert names(items) == ["one", "two"]
 
 
 @pytest.mark.parametrize(
-    ("statement", "params", "told"),
+    ("statement", "params", "shown"),
     [
         ("UPDATE items SET price = 0", None, "rows now: 2"),
         ("UPDATE items SET price = ? WHERE id = ?", [0, 2], "rows now: 1"),
@@ -272,11 +272,11 @@ async def test_question_lists_statements_of_a_transaction_with_their_rows(items,
         ("CREATE TABLE more (id int)", None, None),
     ],
 )  # fmt: skip
-async def test_question_about_a_write_tells_its_rows(statement, params, told, items, open_sql):
+async def test_question_about_a_write_tells_its_rows(statement, params, shown, items, open_sql):
     call = ProposedCall(action="write", arguments={"statement": statement, "params": params})
     verdict = await open_sql(items).check(call)
     assert isinstance(verdict, Allowed)
-    assert verdict.preview == told
+    assert verdict.preview == shown
     assert names(items) == ["one", "two"]
 
 
@@ -284,8 +284,8 @@ async def test_statement_of_a_list_that_fails_is_named(items, open_sql):
     change = ["DELETE FROM items WHERE id = 1", "UPDATE items SET nothing = 5", "DELETE FROM items"]
     with pytest.raises(ToolExecutionError) as caught:
         await open_sql(items).write(change)
-    said = "statement 2 of 3, UPDATE items SET nothing = 5, failed and none is done: "
-    assert said in caught.value.message
+    text = "statement 2 of 3, UPDATE items SET nothing = 5, failed and none is done: "
+    assert text in caught.value.message
     assert names(items) == ["one", "two"]
 
 
@@ -302,5 +302,5 @@ async def test_list_over_tables_without_transactions_is_refused(mariadb_database
         await sql.write(change)
     assert names(mariadb_database) == ["one", "two"]
     one = ProposedCall(action="write", arguments={"statement": "DELETE FROM log"})
-    told = str((await sql.check(one)).preview)
-    assert "rows now: 0\nno transactions in log (MyISAM): if it fails halfway, a part is" in told
+    shown = str((await sql.check(one)).preview)
+    assert "rows now: 0\nno transactions in log (MyISAM): if it fails halfway, a part is" in shown

@@ -107,15 +107,15 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize(("status", "said"), REFUSALS.values(), ids=REFUSALS)
+@pytest.mark.parametrize(("status", "words"), REFUSALS.values(), ids=REFUSALS)
 def test_where_its_server_refuses_tools_a_fence_is_asked_for_again(
-    status, said, openai_server, delf_host
+    status, words, openai_server, delf_host
 ):
     texts = iter(["I would multiply.", "```python\nprint(6 * 7)\n```"])
 
     def answer(request):
         if "tools" in request.json:
-            return Reply(status=status, error=said, headers={"Retry-After": "0"})
+            return Reply(status=status, error=words, headers={"Retry-After": "0"})
         return next(texts)
 
     server = openai_server(answer)

@@ -29,9 +29,9 @@ def test_is_mended(name):
     code, printed = MENDED[name]
     mended = repaired(code)
     assert mended.count("\n") == code.count("\n")
-    said = []
-    exec(mended, {"print": lambda *parts: said.extend(map(str, parts))})
-    assert "".join(said) == printed
+    message = []
+    exec(mended, {"print": lambda *parts: message.extend(map(str, parts))})
+    assert "".join(message) == printed
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_the_rules_say_what_a_second_look_sees_and_what_the_answer_keeps():
     assert "({sheet: dicts} for several)" in rules
 
 
-def test_approvals_are_told_of_where_there_are_any():
+def test_approvals_are_reported_of_where_there_are_any():
     assert "ApprovalRejected" not in script_rules('async def f():  """Read."""')
     assert "ApprovalRejected" in script_rules('async def f():  """Pay. [asks]"""')
 
@@ -76,7 +76,7 @@ def test_a_follow_up_is_what_it_wrote_and_what_became_of_it(follow):
     assert follow[0].text
 
 
-def test_a_failure_is_told_with_line_variables_and_what_was_printed():
+def test_a_failure_is_reported_with_line_variables_and_what_was_printed():
     failed = Failed(
         kind="KeyError",
         message="'x'",
@@ -99,7 +99,7 @@ def test_a_failure_is_told_with_line_variables_and_what_was_printed():
     assert "rows" not in fresh
 
 
-def test_what_a_failed_script_changed_is_told():
+def test_what_a_failed_script_changed_is_reported():
     done = [f"sql.write(sql='INSERT {n}', params=None)" for n in range(30)]
     failed = Failed(kind="E", message="m")
     text = retry_messages("code", failed, "", fresh=False, done=done)[1].text

@@ -30,9 +30,9 @@ NAMES = ("Ann", "Bob", "Cem", "Dan")
 END = "All are noted."
 
 
-def answers(heard: str) -> list[str]:
+def answers(received: str) -> list[str]:
     """Two names in a turn, the first of which begins while the second is written."""
-    left = [name for name in NAMES if f"noted {name}" not in heard]
+    left = [name for name in NAMES if f"noted {name}" not in received]
     if not left:
         return [END]
     calls = [{"name": "look", "args": {}}]

@@ -12,18 +12,18 @@ from delf.testing import PluginContract, StrategyContract
 from delf_strategy_stream.strategy import StreamStrategy
 
 
-def marked(*calls: tuple[str, dict[str, Any]], said: str = "") -> str:
+def marked(*calls: tuple[str, dict[str, Any]], message: str = "") -> str:
     written = json.dumps([{"name": name, "args": args} for name, args in calls])
-    return f"{said}<execute>{written}</execute>"
+    return f"{message}<execute>{written}</execute>"
 
 
-def native(*calls: tuple[str, dict[str, Any]], said: str = "") -> ModelReply:
+def native(*calls: tuple[str, dict[str, Any]], message: str = "") -> ModelReply:
     given = (
         ToolCall(id=f"c{n}", name=name, arguments=json.dumps(args))
         for n, (name, args) in enumerate(calls)
     )
     usage = Usage(input_tokens=10, output_tokens=5)
-    return ModelReply(text=said, model="scripted", calls=tuple(given), usage=usage, cost_usd=0.0)
+    return ModelReply(text=message, model="scripted", calls=tuple(given), usage=usage, cost_usd=0.0)
 
 
 class TestPackage(PluginContract):
@@ -34,7 +34,7 @@ class TestMarkers(StrategyContract):
     replies = (marked(("add", {"a": 1, "b": 2})), "It is 3.")
     unapproved = (marked(("forget", {"name": "Ann"})), "It was refused.")
     writing = (
-        marked(("keep", {"name": "Ann"}), said="First Ann."),
+        marked(("keep", {"name": "Ann"}), message="First Ann."),
         marked(("keep", {"name": "Bob"}), ("add", {"a": 1, "b": 2})),
         "Both are kept.",
     )
@@ -54,7 +54,7 @@ class TestTools(StrategyContract):
     replies = (native(("add", {"a": 1, "b": 2})), "It is 3.")
     unapproved = (native(("forget", {"name": "Ann"})), "It was refused.")
     writing = (
-        native(("keep", {"name": "Ann"}), ("keep", {"name": "Bob"}), said="Both."),
+        native(("keep", {"name": "Ann"}), ("keep", {"name": "Bob"}), message="Both."),
         "Both are kept.",
     )
 

@@ -15,7 +15,7 @@ from delf_strategy_stream.events import (
     Event,
     Invented,
     Misread,
-    Said,
+    Prose,
     Thought,
     joined,
 )
@@ -67,7 +67,7 @@ def test_what_was_written_is_read(calls, indent, ascii_only: bool, data: st.Data
     place = data.draw(st.integers(0, len(text)))
     assert parse(text[:place], text[place:]) == [
         Thought("a"),
-        Said("Let me look."),
+        Prose("Let me look."),
         *(Called(name, args) for name, args in calls),
     ]
 
@@ -82,12 +82,12 @@ def test_calls_come_as_soon_as_they_are_complete() -> None:
 @pytest.mark.parametrize(
     ("text", "events"),
     [
-        ("Use <execute> in text.", [Said("Use <execute> in text.")]),
-        ("a < b </think> c", [Said("a < b </think> c")]),
-        ("<think><think>x</think>y", [Thought("<think>x"), Said("y")]),
-        ("<think><execute>[]</think>y", [Thought("<execute>[]"), Said("y")]),
+        ("Use <execute> in text.", [Prose("Use <execute> in text.")]),
+        ("a < b </think> c", [Prose("a < b </think> c")]),
+        ("<think><think>x</think>y", [Thought("<think>x"), Prose("y")]),
+        ("<think><execute>[]</think>y", [Thought("<execute>[]"), Prose("y")]),
         ("<think>x", [Thought("x"), Misread("", "<think> has no end")]),
-        ("&lt;execute&gt;[]", [Said("&lt;execute&gt;[]")]),
+        ("&lt;execute&gt;[]", [Prose("&lt;execute&gt;[]")]),
         ("<execute>", [Misread("<execute>", "no calls follow")]),
         ("<execute></execute>", []),
         ('<execute>[{"name": "a"}]', [Called("a", {})]),
@@ -102,7 +102,7 @@ def test_calls_come_as_soon_as_they_are_complete() -> None:
             '<execute>[{"name": "a"}]</execute>\n<results>[1]</results>So it is 1.',
             [Called("a", {}), Invented("<results>[1]</results>So it is 1.")],
         ),
-        ("Done.<results>[1]", [Said("Done.<results>[1]")]),
+        ("Done.<results>[1]", [Prose("Done.<results>[1]")]),
         (
             '<execute>[{"name": "a", "args": {"x": [1}</execute>',
             [Misread('{"name": "a", "args": {"x": [1}', "it has no end")],
@@ -123,7 +123,7 @@ def test_what_models_write(text: str, events: list[Event]) -> None:
 
 def test_text_beside_native_calls_has_no_markers_of_calls() -> None:
     text = "<think>x</think><execute>[]</execute>"
-    assert parse(text, calls=False) == [Thought("x"), Said("<execute>[]</execute>")]
+    assert parse(text, calls=False) == [Thought("x"), Prose("<execute>[]</execute>")]
 
 
 @pytest.mark.parametrize(

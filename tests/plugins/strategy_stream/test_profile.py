@@ -66,7 +66,7 @@ async def run(strategy: str, learned: Any, *tasks: str, path: Path, **settings: 
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_what_is_known_is_told_and_what_is_learned_waits_for_a_person(
+async def test_what_is_known_is_reported_and_what_is_learned_waits_for_a_person(
     strategy: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "profile.md"
@@ -96,7 +96,7 @@ async def test_without_review_it_is_kept_at_once(tmp_path: Path) -> None:
     path = tmp_path / "profile.md"
     await run("stream", "Drinks tea.", "Ich trinke Tee.", path=path, review=False)
     assert path.read_text() == "Drinks tea.\n"
-    assert not (tmp_path / "profile.md.heard").exists()
+    assert not (tmp_path / "profile.md.noted").exists()
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -113,7 +113,7 @@ async def test_neither_failure_nor_delay_costs_the_answer(strategy: str, tmp_pat
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_a_file_that_cannot_be_read_is_told_and_costs_no_answer(
+async def test_a_file_that_cannot_be_read_is_reported_and_costs_no_answer(
     strategy: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "profile.md"

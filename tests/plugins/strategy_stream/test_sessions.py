@@ -22,13 +22,13 @@ NAMES = ("Ann", "Bob", "Cem")
 END = "All three are kept."
 
 
-def told(heard: str) -> list[str]:
+def shown(received: str) -> list[str]:
     """The names of which the model was told that they are kept."""
-    return [name for name in NAMES if f"kept {name}" in heard]
+    return [name for name in NAMES if f"kept {name}" in received]
 
 
-def in_markers(heard: str) -> Sequence[Piece]:
-    left = [name for name in NAMES if name not in told(heard)]
+def in_markers(received: str) -> Sequence[Piece]:
+    left = [name for name in NAMES if name not in shown(received)]
     if not left:
         return [END]
     call = f'{{"name": "keep", "args": {{"name": "{left[0]}"}}}}'
@@ -36,8 +36,8 @@ def in_markers(heard: str) -> Sequence[Piece]:
     return [f"<think>Next.</think>Now {left[0]}.<execute>[{look}, {call}]</execute>"]
 
 
-def in_calls(heard: str) -> Sequence[Piece]:
-    left = [name for name in NAMES if name not in told(heard)]
+def in_calls(received: str) -> Sequence[Piece]:
+    left = [name for name in NAMES if name not in shown(received)]
     return [f"Now {left[0]}.", ("look", {}), ("keep", {"name": left[0]})] if left else [END]
 
 
@@ -110,8 +110,8 @@ async def test_a_task_in_one_session(kind: Any, notation: str) -> None:
         assert server.connections == 1
         assert ended(response) == []
         assert response.trace.usage.total_tokens > 0
-        said = str(server.requests)
-        assert said.count("Keep Ann, Bob and Cem.") == 1
+        words = str(server.requests)
+        assert words.count("Keep Ann, Bob and Cem.") == 1
         headers = server.headers[0]
         assert "k" in headers.get("authorization", headers.get("x-goog-api-key", ""))
 
@@ -166,7 +166,7 @@ async def test_requests_take_the_place_of_sessions_that_end_again_and_again(nota
         assert http.requests
 
 
-async def test_a_session_that_cannot_be_had_is_told_and_done_without() -> None:
+async def test_a_session_that_cannot_be_had_is_reported_and_done_without() -> None:
     world = World()
     with OpenAIServer(over_http("markers")) as http:
         async with RealtimeServer(in_markers, refuse=403) as server:
@@ -271,7 +271,7 @@ async def test_after_a_farewell_the_conversation_goes_on_elsewhere() -> None:
         assert ended(response) == []
 
 
-async def test_after_a_farewell_without_a_handle_the_journal_is_told() -> None:
+async def test_after_a_farewell_without_a_handle_the_journal_is_reported() -> None:
     world = World()
     async with GeminiServer(in_calls, farewell=1, resumable=False) as server:
         response = await world.run(config_of(server), "tools")

@@ -25,7 +25,7 @@ class Writing(ScriptedModel):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         self.requests.append(request)
         pieces: Any = self.replies.popleft()
-        said: list[str] = []
+        answer_text: list[str] = []
         calls: list[ToolCall] = []
         for piece in [pieces] if isinstance(pieces, str) else pieces:
             if isinstance(piece, asyncio.Event):
@@ -41,9 +41,11 @@ class Writing(ScriptedModel):
                 yield ModelDelta(piece.arguments, call=len(calls) - 1)
                 yield ModelDelta("", call=len(calls) - 1, whole=piece)
             else:
-                said.append(piece)
+                answer_text.append(piece)
                 yield ModelDelta(piece)
-        yield ModelReply(text="".join(said), model="scripted", calls=tuple(calls), cost_usd=0.0)
+        yield ModelReply(
+            text="".join(answer_text), model="scripted", calls=tuple(calls), cost_usd=0.0
+        )
 
 
 class Bench:
@@ -151,7 +153,7 @@ async def test_results_stand_in_the_order_of_the_calls_and_failures_are_results(
     assert "there is no nowhere" in found[1]["error"]
 
 
-async def test_invented_results_are_cut_off_and_told() -> None:
+async def test_invented_results_are_cut_off_and_reported() -> None:
     bench = Bench(
         f"<execute>[{call('look', name='a')}]</execute>\n<results>[42]</results>It is 42.", "No."
     )
@@ -162,7 +164,7 @@ async def test_invented_results_are_cut_off_and_told() -> None:
     assert bench.last_prompt.count("It is 42.") == 1
 
 
-async def test_what_cannot_be_read_is_told_and_the_rest_is_made() -> None:
+async def test_what_cannot_be_read_is_reported_and_the_rest_is_made() -> None:
     bench = Bench(f'<execute>[{call("look", name="a")}, {{"name": 7}}]</execute>', "Done.")
     assert (await bench.run()).text == "Done."
     assert bench.made == ["look a"]
@@ -191,8 +193,8 @@ async def test_of_an_answer_that_breaks_off_only_what_was_begun_is_made(notation
     response = await bench.run()
     assert response.text == "Done."
     assert bench.made == ["look a"]
-    told = bench.last_prompt
-    assert "broke off here" in told
+    reported = bench.last_prompt
+    assert "broke off here" in reported
     if notation == "tools":
         given = [part.text for part in bench.model.requests[1].messages[-2].parts]
         assert sum("not made" in text for text in given) == 2
@@ -202,7 +204,7 @@ def half(text: str, reason: str = "length") -> ModelReply:
     return ModelReply(text=text, model="scripted", finish_reason=reason, cost_usd=0.0)
 
 
-async def test_half_a_sentence_is_no_answer_and_is_heard_to_its_end() -> None:
+async def test_half_a_sentence_is_no_answer_and_is_received_to_its_end() -> None:
     bench = Bench()
     bench.model.replies.extend([[half("Three orders are la")], "te."])
     response = await bench.run()
@@ -213,7 +215,9 @@ async def test_half_a_sentence_is_no_answer_and_is_heard_to_its_end() -> None:
 @pytest.mark.parametrize(
     ("reason", "why"), [("content_filter", "content filter"), ("refusal", "refused")]
 )
-async def test_an_answer_that_was_stopped_fails_with_what_was_said(reason: str, why: str) -> None:
+async def test_an_answer_that_was_stopped_fails_with_what_was_reported(
+    reason: str, why: str
+) -> None:
     bench = Bench()
     text = f"I would.<execute>[{call('keep', name='a')}]</execute>"
     bench.model.replies.append([half(text, reason)])
@@ -239,7 +243,7 @@ DRAFTS = {
 
 @pytest.mark.parametrize("cut", [0, 1])
 @pytest.mark.parametrize("family", DRAFTS)
-async def test_a_draft_in_reasoning_is_never_made(family: str, cut: int) -> None:
+async def test_a_draft_in_reasoning_is_not_made(family: str, cut: int) -> None:
     bench = Bench()
     draft = f"perhaps\n<execute>[{call('keep', name='draft')}]</execute>\nor so"
     text = DRAFTS[family].format(draft) + f"\n<execute>[{call('keep', name='a')}]</execute>"
@@ -293,15 +297,15 @@ async def test_the_providers_own_calls() -> None:
     assert (await bench.run()).text == "Done."
     tools = bench.model.requests[0].tools
     assert {"look", "keep", "send"} <= {each.name for each in tools}
-    said, given = bench.model.requests[1].messages[2:4]
-    assert said.parts[1:] == (first, second)
+    answer_text, given = bench.model.requests[1].messages[2:4]
+    assert answer_text.parts[1:] == (first, second)
     one, other = given.parts
     assert isinstance(one, ToolResult)
     assert (one.id, json.loads(one.text)["status"]) == ("c1", "ok")
     assert (other.id, other.text.startswith("not made")) == ("c2", True)
 
 
-async def test_a_model_without_tools_is_told_so() -> None:
+async def test_a_model_without_tools_is_reported_so() -> None:
     bench = Bench(notation="tools")
     bench.model.takes_tools = False
     with pytest.raises(ModelConfigurationError, match="cannot be given tools"):

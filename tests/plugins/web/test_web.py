@@ -87,7 +87,7 @@ async def test_date_of_a_page_is_one_that_it_states(web, serve) -> None:
     assert "fingerprint" not in page["text"]
 
 
-async def test_part_of_a_page_is_told_and_all_of_it_can_be_had(web, serve) -> None:
+async def test_part_of_a_page_is_reported_and_all_of_it_can_be_had(web, serve) -> None:
     paragraphs = "".join(
         f"<div class='sidebar'><p>Number {n} of the parts.</p></div>" for n in range(16)
     )
@@ -347,10 +347,10 @@ async def test_a_page_that_takes_too_long_ends_with_its_process(open_web, serve)
 
 
 async def test_a_long_content_type_is_read_at_once(web, serve) -> None:
-    told = 'text/html; a="' + ";" * 60_000
+    shown = 'text/html; a="' + ";" * 60_000
     start = time.monotonic()
     with contextlib.suppress(ToolExecutionError):
-        await web.scrape(serve("/", Reply(200, b"<p>x</p>", {"Content-Type": told})))
+        await web.scrape(serve("/", Reply(200, b"<p>x</p>", {"Content-Type": shown})))
     assert time.monotonic() - start < 10
 
 

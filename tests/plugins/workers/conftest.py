@@ -49,19 +49,19 @@ class Bench:
 
     def answers(self, words: str, *scripts: str, cost: float = 0.0) -> None:
         """What the model says to requests that hold these words, in order."""
-        self._said.setdefault(words, []).extend(
+        self._replies.setdefault(words, []).extend(
             ModelReply(text=script(code), model="scripted", usage=USAGE, cost_usd=cost)
             for code in scripts
         )
         self.model.default = self._answer
 
     @property
-    def _said(self) -> dict[str, list[ModelReply]]:
-        return self.__dict__.setdefault("said", {})
+    def _replies(self) -> dict[str, list[ModelReply]]:
+        return self.__dict__.setdefault("replies", {})
 
     def _answer(self, request: Any) -> ModelReply:
         text = "\n".join(message.text for message in request.messages)
-        for words, replies in self._said.items():
+        for words, replies in self._replies.items():
             if words in text and replies:
                 return replies.pop(0) if len(replies) > 1 else replies[0]
         raise AssertionError(f"nobody wrote an answer to: {text[-500:]}")

@@ -131,8 +131,8 @@ async def test_an_answer_that_does_not_fit_goes_back_to_be_mended(bench):
     response = await bench.run("print(await workers.call('look', 'look at it'))", note)
     assert response.text == "{'title': 'Tea', 'pages': 3}"
     assert noted == ["once"]
-    told = bench.model.requests[-1].messages[-1].text
-    assert "its answer is refused: it is not one JSON value" in told
+    message = bench.model.requests[-1].messages[-1].text
+    assert "its answer is refused: it is not one JSON value" in message
 
 
 async def test_a_failure_is_an_error_of_the_call(bench):

@@ -76,11 +76,11 @@ def test_run(project):
         assert message in wrong.stderr
 
 
-def test_what_a_worker_did_is_what_is_told_at_the_end(project):
+def test_what_a_worker_did_is_what_is_reported_at_the_end(project):
     arguments = ("sum", "Sum it up.", "--attach", "a.md", "--input", "words=5")
-    told = delf("workers", "run", *arguments, cwd=project).stderr
-    assert "1 model call · 0 tool calls" in told
-    assert "workers.call" not in told
+    reported = delf("workers", "run", *arguments, cwd=project).stderr
+    assert "1 model call · 0 tool calls" in reported
+    assert "workers.call" not in reported
 
 
 def test_a_script_calls_workers_by_the_connections_name(project):
@@ -151,9 +151,9 @@ def test_run_worker_from_code(project, monkeypatch):
 
 
 async def test_run_worker_is_not_for_event_loops():
-    with pytest.raises(AgentStateError) as told:
+    with pytest.raises(AgentStateError) as reported:
         run_worker("nobody")
-    assert told.value.hint == "await arun_worker(…)"
+    assert reported.value.hint == "await arun_worker(…)"
 
 
 NESTED = [
@@ -209,8 +209,8 @@ async def test_a_worker_works_by_the_strategy_of_the_project(project, monkeypatc
     monkeypatch.chdir(project)
     chosen = '[agent]\nllm = "recorded:a.jsonl"\njournal = "none"\nstrategy = "stream"\n'
     (project / "delf.toml").write_text(chosen)
-    said = {"request": {"contains": ["Sum up in 5 words."]}, "reply": {"text": "No script."}}
-    (project / "a.jsonl").write_text(json.dumps(said) + "\n")
+    answer_text = {"request": {"contains": ["Sum up in 5 words."]}, "reply": {"text": "No script."}}
+    (project / "a.jsonl").write_text(json.dumps(answer_text) + "\n")
     response = await arun_worker("sum", "Sum it up.", inputs={"words": 5}, project=project)
     assert response.raise_for_status().text == "No script."
 

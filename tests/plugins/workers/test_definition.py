@@ -59,7 +59,7 @@ def test_a_whole_file(tmp_path):
     assert found.kind_of("mycompany.tools.Database") == "mycompany.tools.Database"
     assert found.attachments.suffixes == (".md",)
     assert found.instructions == "Write about {{ topic }}."
-    assert found.told({}) == "Write about tea."
+    assert found.fill({}) == "Write about tea."
     assert found.limits.timeout == 30
 
 

@@ -26,13 +26,13 @@ def test_instructions_take_texts_and_conditions(tmp_path):
         "\n{{ topic | upper }}",
         RUBRIC_md="Look at {{ everything }}.\n",
     )
-    assert found.told({}) == "Look at {{ everything }}.\nBe brief.\nTEA"
-    assert "Be thorough." in found.told({"deep": True})
+    assert found.fill({}) == "Look at {{ everything }}.\nBe brief.\nTEA"
+    assert "Be thorough." in found.fill({"deep": True})
 
 
 def test_a_value_is_no_template(tmp_path):
     found = worker(tmp_path, "inputs: {topic: {}}", "About {{ topic }}.")
-    assert found.told({"topic": "{{ 7 * 7 }}"}) == "About {{ 7 * 7 }}."
+    assert found.fill({"topic": "{{ 7 * 7 }}"}) == "About {{ 7 * 7 }}."
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_value_is_no_template(tmp_path):
         ("{{ open('x') }}", "line 4: there is no input 'open'"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(tmp_path, text, message):
+def test_what_cannot_be_read_is_reported_with_its_line(tmp_path, text, message):
     with pytest.raises(ConfigurationError, match=message):
         worker(tmp_path, "inputs: {}", text)
 
@@ -62,7 +62,7 @@ def test_a_template_reaches_nothing_else(tmp_path, text):
     (tmp_path / "other.md").write_text("secret")
     found = worker(tmp_path, "inputs: {topic: {default: tea}}", text)
     with pytest.raises(ToolRefusedError, match="worker 'w'"):
-        found.told({})
+        found.fill({})
 
 
 @pytest.mark.parametrize("text", ["{% for i in range(9) %}x{% endfor %}", "{{ file('a.md') }}"])
@@ -132,8 +132,8 @@ async def test_a_worker_asks_its_model_to_search_by_itself(bench):
     bench.answers("look it up", "print('found')")
     response = await bench.run("print(await workers.call('scout', 'look it up'))", Workers())
     assert response.text == "found"
-    told = {c.model: c.settings.get("server_side_tools") for c in bench.model.configs}
-    assert told == {"scripted": [{"tool_type": "web_search", "max_uses": 3}]}
+    shown = {c.model: c.settings.get("server_side_tools") for c in bench.model.configs}
+    assert shown == {"scripted": [{"tool_type": "web_search", "max_uses": 3}]}
     asked = [event.server_side for event in bench.of(ev.ModelCalled)]
     assert asked == [(), ("web_search",)]
 
@@ -146,7 +146,9 @@ async def test_a_worker_asks_its_model_to_search_by_itself(bench):
         ("web_search", "line 2: server_side_tools"),
     ],
 )
-def test_a_tool_that_the_provider_is_not_asked_for_is_told_with_its_line(tmp_path, tools, message):
+def test_a_tool_that_the_provider_is_not_asked_for_is_reported_with_its_line(
+    tmp_path, tools, message
+):
     with pytest.raises(ConfigurationError, match=message):
         worker(tmp_path, f"server_side_tools: {tools}", "x")
 
@@ -165,26 +167,26 @@ async def test_a_sandbox_of_a_worker_is_made(bench):
     assert (bench.folder / "out/a.txt").read_text() == "kept"
 
 
-async def test_the_place_of_a_sandbox_that_is_not_there_is_told(bench):
+async def test_the_place_of_a_sandbox_that_is_not_there_is_reported(bench):
     bench.worker("lost", "sandbox: {paths: {in: {root: ./gone}}}\ntoolsets: {filesystem: {}}")
     response = await bench.run("print(await workers.call('lost', 'read it'))", Workers())
     assert "lost.worker, line 3: connections.filesystem: the root 'in'" in response.error
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "shown"),
     [
         ("worker_call('helper')", "Do what your instructions say."),
         ("worker_call(worker='helper', task={'topic': 'tea'})", '{"topic": "tea"}'),
         ("worker_call('helper', {'topic': 'tea'}, [])", '{"topic": "tea"}'),
     ],
 )
-async def test_a_worker_is_called_as_llm_do_calls_it(bench, call, told):
+async def test_a_worker_is_called_as_llm_do_calls_it(bench, call, shown):
     bench.worker("helper", instructions="Be of help.")
     bench.answers("Be of help.", "print('helped')")
     response = await bench.run(f"print(await {call})", Workers())
     assert response.text == "helped"
-    assert [child.task for child in bench.children] == [told]
+    assert [child.task for child in bench.children] == [shown]
 
 
 def program(folder, **texts):
@@ -246,8 +248,8 @@ async def test_rules_of_its_shell_fit_what_begins_with_them(bench):
         print("asks" if "approval" in str(error) else "blocked")"""
     bench.answers("Count the code.", code)
     response = await bench.run("print(await workers.call('main', 'go'))", Workers())
-    told = response.text.split("\n")
-    assert told == ["./a.txt", "2 ./a.txt", "asks", "asks", "asks", "blocked", "blocked"]
+    shown = response.text.split("\n")
+    assert shown == ["./a.txt", "2 ./a.txt", "asks", "asks", "asks", "blocked", "blocked"]
     assert (bench.folder / "a.txt").exists()
 
 

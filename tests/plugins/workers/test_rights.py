@@ -115,7 +115,7 @@ async def test_a_class_path_and_tools_beside_the_file(bench, monkeypatch):
         ("connections: {disk: {allow: [read_flie]}}", "read_flie"),
     ],
 )
-async def test_what_a_worker_cannot_have_is_said_with_file_and_line(bench, head, message):
+async def test_what_a_worker_cannot_have_is_reported_with_file_and_line(bench, head, message):
     bench.worker("one", head)
     response = await bench.run("await workers.call('one', 'x')", disk(bench))
     assert not response.status
@@ -263,7 +263,7 @@ async def test_its_makers_budget_is_its_own(bench):
     bench.answers("make it", create(**spec))
     person, _ = asks()
     await bench.run("await workers.call('maker', 'make it')", on_confirm=person)
-    bench.said.clear()
+    bench.replies.clear()
     bench.answers("spend", "raise ValueError('no')", cost=0.6)
     response = await bench.run(
         "try:\n    await workers.call('new', 'spend')\nexcept ToolError as e:\n    print(e)",

@@ -352,12 +352,12 @@ class CalendarService:
         }
 
     def _tell(self, event: dict[str, Any], call: Call, what: str) -> None:
-        told = call.get("sendUpdates") or "none"
-        if told == "none":
+        message = call.get("sendUpdates") or "none"
+        if message == "none":
             return
         for person in event.get("attendees", []):
             inside = person["email"].endswith("@example.com")
-            if person["email"] != call.user and (told == "all" or not inside):
+            if person["email"] != call.user and (message == "all" or not inside):
                 self.mails.append((person["email"], what, event.get("summary", "")))
 
     def _shown(self, event: dict[str, Any], user: str, calendar: Calendar) -> dict[str, Any]:

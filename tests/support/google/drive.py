@@ -109,10 +109,10 @@ class DriveService:
     def shortcut(self, name: str, target: File, **more: Any) -> File:
         """A shortcut to a file."""
         file = self.add(name, f"{NATIVE}shortcut", **more)
-        told = {"targetId": target.id, "targetMimeType": target.data["mimeType"]}
+        message = {"targetId": target.id, "targetMimeType": target.data["mimeType"]}
         if "resourceKey" in target.data:
-            told["targetResourceKey"] = target.data["resourceKey"]
-        file.data["shortcutDetails"] = told
+            message["targetResourceKey"] = target.data["resourceKey"]
+        file.data["shortcutDetails"] = message
         return file
 
     def find(self, key: str) -> File:

@@ -226,15 +226,15 @@ class GoogleServer:
         token = self.logins.check(headers, method)
         user = token.user
         arguments = method.arguments(path, pairs)
-        told = {"headers": headers, "scopes": token.scopes}
+        shown = {"headers": headers, "scopes": token.scopes}
         if not upload:
             body = self._body(method, content, headers)
-            return self._run(method, Call(method.id, user, arguments, body, **told))
+            return self._run(method, Call(method.id, user, arguments, body, **shown))
         if given.get("uploadType") != "resumable":
             raise ApiError(
                 400, f"uploadType {given.get('uploadType')!r} is not served", "badRequest"
             )
-        return self._begin(method, Call(method.id, user, arguments, **told), content)
+        return self._begin(method, Call(method.id, user, arguments, **shown), content)
 
     def _body(self, method: Method, content: bytes, headers: Any) -> dict[str, Any]:
         if not content:

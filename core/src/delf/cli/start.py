@@ -17,7 +17,7 @@ _AGAIN_SECONDS = 0.02
 
 
 def main() -> int:
-    """The program's exit status."""
+    """Return the program's exit status."""
     # Hardly anything that a start makes is garbage: to look for some after each 700 objects, and
     # once more at the end, when the memory is given back anyway, is a quarter of a short run.
     gc.set_threshold(_OBJECTS)
@@ -48,7 +48,7 @@ def _run() -> int:
 
 
 def _interrupt_again(failure: sys.UnraisableHookArgs) -> Any:
-    """Repeat a Ctrl-C that Python would drop, as it does in finalizers and weak references.
+    """Repeat a Ctrl-C that Python would drop in finalizers and weak references.
 
     The import system uses weak references, so that an early Ctrl-C was lost now and then.
     """
@@ -61,7 +61,7 @@ def _interrupt_again(failure: sys.UnraisableHookArgs) -> Any:
 
 
 def _without_commands(words: list[str]) -> int:
-    """Tell the version, or the package that brings a command."""
+    """Print the version, or name the package that brings a command."""
     from delf import __version__
     from delf.packages.official import how_to_install, package_of
 

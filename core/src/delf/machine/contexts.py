@@ -45,8 +45,9 @@ def in_context(
 def awaited_in(context: Context, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     """Await a coroutine in a copy of a context, within the running asyncio task.
 
-    A task of its own would begin later than its caller expects, and cost more than the rest of a
-    call. So each step of the coroutine is run in the copy; cancellation reaches it as usual.
+    A new asyncio task would begin later than its caller expects, and cost more than the rest of a
+    call. So each step of the coroutine runs in the copy; cancellation reaches the coroutine as
+    usual.
 
     Args:
         context: Where the coroutine runs.

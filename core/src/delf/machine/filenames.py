@@ -1,4 +1,4 @@
-"""Names of output files: what stays inside the output folder on every system."""
+"""Names of output files that stay inside the output folder on every system."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 
 
 def check_file_name(name: object) -> str:
-    """A relative name that stays inside the output folder on every system, in one encoding.
+    """Check a relative name that must stay inside the output folder on every system.
 
     Letters with accents are composed, so that names that look the same are the same.
 
-    Refused are absolute names, ``..``, control and invisible characters (text that reads
-    backwards hides an ending), characters that look like a separator or a dot, names of
-    devices, parts that are too long to be a file's name, and those that programs take for settings
-    of theirs (``.bashrc``, ``.git/hooks/pre-commit``) or for options (``-rf``).
+    Refused are absolute names, ``..``, control and invisible characters (text that reads backwards
+    hides an ending), characters that look like a separator or a dot, names of devices, parts that
+    are too long for a file system, and names that programs take for settings (``.bashrc``,
+    ``.git/hooks/pre-commit``) or for options (``-rf``).
 
     Raises:
         ValueError: When it does not.
@@ -35,7 +35,7 @@ def check_file_name(name: object) -> str:
 
 
 def _is_plain(part: str) -> bool:
-    """Tell whether a part of a name is a file's name everywhere, and reads as what it is."""
+    """Return whether a part of a name is valid everywhere and looks like what it is."""
     if not part or part != part.strip() or part.endswith("."):
         return False
     if any(unicodedata.category(letter) in _INVISIBLE for letter in part):

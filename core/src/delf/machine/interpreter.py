@@ -1,4 +1,4 @@
-"""The Python that child processes run; the program itself may be none, as a frozen one."""
+"""The Python interpreter for child processes, if the program itself is frozen or embedded."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SECONDS: Final = 20.0
 def own_python() -> str:
     """Return the path of an interpreter of this process's version, for its child processes.
 
-    ``sys.executable`` is that interpreter in an ordinary process. In a program that was frozen
-    (PyInstaller, cx_Freeze, Nuitka) or that embeds Python it is the program, which would start
-    itself again and again; then a Python of the same version is looked for: the one that
-    ``DELF_PYTHON`` names, those of the installation, those on ``PATH``. Each of them is run once.
+    ``sys.executable`` is that interpreter in an ordinary process. In a frozen program (PyInstaller,
+    cx_Freeze, Nuitka) or an embedding program, ``sys.executable`` is the program, which would start
+    itself again and again. Then a Python of the same version is searched: the value of
+    ``DELF_PYTHON``, the installation's interpreters, then ``PATH``. Each candidate is run once.
 
     Raises:
         ConfigurationError: When there is no such Python.
@@ -37,7 +37,7 @@ def own_python() -> str:
 
 
 def is_frozen() -> bool:
-    """Tell whether the program was packed with its modules; Nuitka marks compiled modules."""
+    """Return whether the program was packed with its modules; Nuitka marks compiled modules."""
     main = sys.modules.get("__main__")
     return bool(getattr(sys, "frozen", False)) or hasattr(main, "__compiled__")
 
@@ -78,7 +78,7 @@ def _candidates(frozen: bool) -> Iterator[str]:
 
 
 def _is_python(path: str) -> bool:
-    """Run a program once, without the variables of the caller, to see what it is."""
+    """Run a program once, without the caller's variables, to see whether it is a Python."""
     try:
         done = subprocess.run(  # noqa: S603 - no shell
             [path, "-I", "-S", "-c", _PROBE],

@@ -1,8 +1,8 @@
-"""Keys that the user keeps on this machine: a command writes them, and every start reads them.
+"""Keys that the user keeps on this machine, written by a command and read at every start.
 
-They are variables, as ``ACME_API_KEY``, that count where neither the process nor a ``.env`` sets
-them. A value lies in the system's keyring where there is one, else in the file, which is the
-user's alone; the file always has the names.
+The keys are variables, such as ``ACME_API_KEY``, that count if neither the process nor a ``.env``
+sets them. A value is kept in the system's keyring if there is one, else in the file, which only the
+user can read; the file always has the names.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class KeptKeys:
 
     @classmethod
     def here(cls) -> KeptKeys:
-        """Return those of this user."""
+        """Return the kept keys of this user."""
         from platformdirs import user_config_path
 
         return cls(user_config_path("delf", appauthor=False) / "keys.json")
@@ -86,7 +86,7 @@ class KeptKeys:
         return "the system's keyring" if in_ring else str(self.file)
 
     def remove(self, name: str) -> bool:
-        """Remove a variable; False if it was not kept."""
+        """Remove a variable; return False if the variable was not kept."""
         kept = self._read()
         if name not in kept:
             return False
@@ -129,12 +129,12 @@ def own_variables() -> dict[str, str]:
 
 @cache
 def _warn(text: str) -> None:
-    """Say it once in a process."""
+    """Log a warning once in a process."""
     _log.warning("%s", text)
 
 
 def _keyring() -> Any:
-    """The keyring, if the package ``keyring`` is installed and finds a real one."""
+    """Return the keyring, if the package ``keyring`` is installed and finds a backend."""
     try:
         import keyring  # where it is installed, it is needed only for keys that lie in it
     except ImportError:
@@ -157,7 +157,7 @@ def _from_ring(ring: Any, name: str) -> str | None:
 
 
 def _into_ring(ring: Any, name: str, value: str) -> bool:
-    """Tell whether a keyring took a value; else it goes into the file."""
+    """Store a value in the keyring; return False if the file must keep the value."""
     try:
         ring.set_password(SERVICE, name, value)
         return ring.get_password(SERVICE, name) == value

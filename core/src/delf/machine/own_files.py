@@ -1,4 +1,4 @@
-"""Files that are the user's alone: what is in them was written by nobody else."""
+"""Files that only the user can write, so that nobody else wrote their content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_BYTES: Final = 16_000_000
 
 
 def is_own_folder(path: Path) -> bool:
-    """Tell whether a path is a folder of the user's, in which nobody else can write or read."""
+    """Return whether a path is a folder of the user's, in which nobody else can write or read."""
     try:
         found = path.lstat()
     except OSError:
@@ -27,7 +27,7 @@ def is_own_folder(path: Path) -> bool:
 
 
 def read_own(path: Path) -> bytes | None:
-    """The content of a file; None where there is none, or it is not the user's alone."""
+    """Return the content of a file; None if the file is missing or others could write it."""
     try:
         with os.fdopen(os.open(path, _READ), "rb") as file:
             found = os.fstat(file.fileno())
@@ -39,7 +39,7 @@ def read_own(path: Path) -> bytes | None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder with those above it, for its owner alone; folders that exist stay as they are.
+    """Make a folder and its parents for the owner alone; existing folders are unchanged.
 
     Raises:
         OSError: When it cannot be made.
@@ -51,10 +51,10 @@ def make_private_folder(folder: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Make an empty file for its owner alone, with its folder; a file that exists is not opened.
+    """Make an empty file for its owner alone, with its folder; an existing file is not opened.
 
-    A library that opens the file then, such as a database, keeps its mode, and gives it to the
-    files that it makes beside it.
+    A library that opens the file later, such as a database, keeps the mode and gives the same mode
+    to the files that it makes beside it.
 
     Raises:
         OSError: When it cannot be made.

@@ -1,4 +1,4 @@
-"""Threads of their own for what may take long, as a person does, and keeps nothing from ending."""
+"""Threads for blocking work that may take long and must not delay the end of the process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
     """Call something in a thread that no other work needs.
 
     Args:
-        function: What is called, in a copy of this context.
+        function: The function to call, in a copy of this context.
         name: The thread's.
 
     Returns:

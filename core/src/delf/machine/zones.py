@@ -1,4 +1,4 @@
-"""The time zone of the machine, for scripts that run where it is not known."""
+"""The time zone of the machine, for scripts in a sandbox that does not know the zone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Zone:
 
 
 def local_zone() -> Zone:
-    """The zone of this machine, or of the variable ``TZ``."""
+    """Return the zone of this machine, or of the variable ``TZ``."""
     return _zone(os.environ.get("TZ", ""))
 
 
@@ -52,7 +52,7 @@ def _file_of(given: str) -> Path | None:
 
 
 def _rule_in(path: Path) -> str:
-    """The rule at the end of a file of the time zone database."""
+    """Return the rule at the end of a file of the time zone database."""
     try:
         content = path.read_bytes()
         if not content.startswith(b"TZif") or content[4:5] < b"2":
@@ -68,7 +68,7 @@ def _name_of(path: Path) -> str:
 
 
 def _fixed(seconds: int) -> str:
-    """A rule that is the same all year."""
+    """Return a rule that is the same all year."""
     sign = "-" if seconds >= 0 else "+"
     hours, minutes = divmod(abs(seconds) // 60, 60)
     shown = f"{'+' if seconds >= 0 else '-'}{hours:02}{minutes:02}"

@@ -1,4 +1,4 @@
-"""Addresses of the public internet, told from all others."""
+"""Classification of IP addresses as public or not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LAST_32: Final = 0xFFFF_FFFF
 
 
 def is_public(address: Address) -> bool:
-    """Tell whether an address is one of the public internet, and leads to no other one."""
+    """Return whether an address is public, without an embedded private address."""
     if isinstance(address, ipaddress.IPv4Address):
         return address.is_global and not address.is_multicast and address not in _INNER_V4
     embedded = _embedded(address)
@@ -25,7 +25,7 @@ def is_public(address: Address) -> bool:
 
 
 def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that a packet to this one ends at."""
+    """Return the IPv4 address that a packet to this one ends at."""
     if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & _LAST_32)
     if address.teredo is not None:

@@ -1,7 +1,7 @@
 """Bodies of HTTP answers, inflated within a limit.
 
-A kilobyte that is compressed may become a megabyte, and one that is compressed twice a gigabyte,
-before anybody counts it. So plugins ask for :data:`ACCEPTED` only, and read what comes here.
+A compressed kilobyte may become a megabyte, and a doubly compressed kilobyte a gigabyte, before
+anybody counts bytes. So plugins send :data:`ACCEPTED` only, and read bodies with this module.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class BodyError(ValueError):
 
 
 class BodyTooLargeError(BodyError):
-    """A body has more bytes than it may, as it came or inflated."""
+    """A body exceeds the limit in bytes, as received or inflated."""
 
 
 class BodyEncodingError(BodyError):
-    """A body is compressed in a way that nobody asked for, or the compression is broken."""
+    """A body has an unrequested or corrupt compression."""
 
 
 async def read_body(response: httpx.Response, most: int) -> bytes:
-    """A whole body.
+    """Return a whole body.
 
     Args:
         response: The answer, whose body was not read.
@@ -53,7 +53,7 @@ async def read_body(response: httpx.Response, most: int) -> bytes:
 
 
 async def pieces(response: httpx.Response, most: int) -> AsyncGenerator[bytes]:
-    """A body while it comes; see :func:`read_body`."""
+    """Yield a body while it comes; see :func:`read_body`."""
     inflater = Inflater(response.headers, most)
     async for data in response.aiter_raw():
         for turn, piece in enumerate(inflater.feed(data), 1):
@@ -63,7 +63,7 @@ async def pieces(response: httpx.Response, most: int) -> AsyncGenerator[bytes]:
 
 
 class Inflater:
-    """Inflates a body as it comes, in pieces of at most 64 KiB.
+    """Inflate a body as it arrives, in pieces of at most 64 KiB.
 
     Args:
         headers: Of the answer, as httpx has them.
@@ -74,12 +74,12 @@ class Inflater:
     """
 
     def __init__(self, headers: Any, most: int) -> None:
-        told = headers.get_list("content-encoding", split_commas=True)
-        names = [name.strip().lower().removeprefix("x-") for name in told]
+        encodings = headers.get_list("content-encoding", split_commas=True)
+        names = [name.strip().lower().removeprefix("x-") for name in encodings]
         names = [name for name in names if name not in ("", "identity")]
         if len(names) > 1:
-            told = ", ".join(names)[:100]
-            raise BodyEncodingError(f"it is compressed as {told}: several times, unasked")
+            encodings = ", ".join(names)[:100]
+            raise BodyEncodingError(f"it is compressed as {encodings}: several times, unasked")
         if names and names[0] not in ("gzip", "deflate"):
             raise BodyEncodingError(f"it is compressed as {names[0][:40]}, which was not asked for")
         self._encoding = names[0] if names else None
@@ -88,7 +88,7 @@ class Inflater:
         self._came = self._made = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The pieces that these bytes make; each is made when it is asked for.
+        """Inflate bytes lazily, a piece at a time.
 
         Args:
             data: The next bytes of the body as it came.

@@ -1,4 +1,4 @@
-"""Warnings of what is away: one when it goes, and one with a count when it is back."""
+"""Warnings of outages: one at the beginning, and one with a count at the end."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 _telling: WeakValueDictionary[str, Outage] = WeakValueDictionary()
-"""For each thing that is away the outage that tells of it, while its owner lives."""
+"""For each service the outage that reports it, while the owner of the outage exists."""
 
 
 class Outage:
-    """Warns at the first failure, counts the others, and warns of their number once it is over.
+    """Warn at the first failure, count the others, and report the count at recovery.
 
-    Several parts of a process may need one thing, as a database. One of them tells that it is away;
-    the failures of the others are counted with its own.
+    Several parts of a process may need one service, such as a database. One of them reports the
+    outage; the failures of the others are added to its count.
 
     Args:
         log: Where to.
@@ -30,13 +30,13 @@ class Outage:
         self._of = of
         self._since = 0.0
         self.failures = 0
-        """Failures since it worked last."""
+        """Failures since the last success."""
         self.counted = 0
-        """Those of all parts, where this one tells of them."""
+        """Failures of all parts, if this outage reports for them."""
 
     @contextmanager
     def noted(self, *kinds: type[BaseException]) -> Generator[None]:
-        """Try something; a failure of one of these kinds is told and goes no further."""
+        """Run a block; record a failure of these kinds and suppress it."""
         try:
             yield
         except kinds as error:
@@ -45,7 +45,7 @@ class Outage:
             self.over()
 
     def failed(self, error: BaseException) -> None:
-        """It failed once more."""
+        """Record a failure."""
         self.failures += 1
         begins, teller = self.failures == 1, self
         if begins:
@@ -57,14 +57,14 @@ class Outage:
         self._log.log(level, "%s (failure %d): %s", self._what, self.failures, error)
 
     def over(self) -> None:
-        """It works."""
+        """Record a success; report the end of an outage."""
         if not self.failures:
             return
         seconds = time.monotonic() - self._since
         tells = self._of is None or _telling.get(self._of) is self
         if tells and self._of is not None:
             _telling.pop(self._of, None)
-        said = "works again after %d failures in %.0f s"
+        message = "works again after %d failures in %.0f s"
         level = logging.WARNING if tells else logging.DEBUG
-        self._log.log(level, f"%s: {said}", self._what, self.counted, seconds)
+        self._log.log(level, f"%s: {message}", self._what, self.counted, seconds)
         self.failures = 0

@@ -132,7 +132,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _means(entry: str, host: str, address: Any, port: int) -> bool:
-    """Tell whether an entry of ``NO_PROXY`` is about a host."""
+    """Return whether an entry of ``NO_PROXY`` is about a host."""
     if entry == "*":
         return True
     if "/" in entry or (entry.count(":") > 1 and not entry.startswith("[")):

@@ -12,23 +12,23 @@ FIRST_PAUSE: Final = 0.5
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that ``Retry-After`` asks to wait, or None where it asks for none.
+    """Return the seconds of a ``Retry-After`` header, or None without a usable header.
 
     Args:
         headers: Of an answer, with names in small letters or of any case.
     """
-    told = headers.get("retry-after", "").strip()
+    header = headers.get("retry-after", "").strip()
     # Seconds, or a date: RFC 9110 allows both.
-    if told.replace(".", "", 1).isdecimal():
-        return float(told)
+    if header.replace(".", "", 1).isdecimal():
+        return float(header)
     try:
-        return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
     except ValueError:
         return None
 
 
 def pause(attempt: int, longest: float = 32.0) -> float:
-    """Return the seconds before another attempt: more each time, never the same for two clients.
+    """Return the back-off before another attempt: longer each time, with jitter.
 
     Args:
         attempt: How many attempts came before, from 0.

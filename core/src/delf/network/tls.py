@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class CertificatesError(OSError):
-    """``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` names what holds no certificates."""
+    """``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` names a place without certificates."""
 
 
 def trusted() -> ssl.SSLContext:
-    """Return the context that httpx makes by itself, shared by all its clients; never change it.
+    """Return httpx's default TLS context, shared by all clients; never change it.
 
     Raises:
         CertificatesError: Naming the variable.

@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 NAMESAKE: Final = "delf"
-TOLD: Final = (
+WARNING: Final = (
     "another project's package 'delf' is installed beside delf-core; whichever came last has the "
     "command 'delf'"
 )
@@ -16,9 +16,9 @@ MENDED_BY: Final = (
 
 
 def is_beside(file: str) -> bool:
-    """Tell whether the other one is installed in the folder where this package is.
+    """Return whether the other package is installed in the folder of this one.
 
-    Only names are looked at, as this happens at each ``import delf``.
+    Only names are compared, because this runs at each ``import delf``.
 
     Args:
         file: The ``__init__.py`` of this package.

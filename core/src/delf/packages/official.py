@@ -1,7 +1,7 @@
-"""delf's own packages: which brings what, and how a package is installed.
+"""delf's own packages: the capabilities of each, and how to install a package.
 
-Code names no plugin: ``official.json`` does, and no other name is ever turned into an advice to
-install. The first package of a kind is the usual one.
+Code names no plugin: ``official.json`` does, and delf suggests no other name for installation. The
+first package of a kind is the default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 def packages(kind: str) -> dict[str, str]:
-    """The packages that bring a kind, by name.
+    """Return the packages that bring a kind, by name.
 
     Args:
         kind: A kind of spec; ``installer`` for the command
@@ -35,23 +35,23 @@ def packages(kind: str) -> dict[str, str]:
 
 
 def package_of(kind: str, name: str) -> str | None:
-    """The package that brings an official name, or None where it is not one."""
+    """Return the package that brings an official name, or None where it is not one."""
     return packages(kind).get(name)
 
 
 def package_bringing(name: str) -> str | None:
-    """The package that brings a capability or a public name, whatever its kind."""
+    """Return the package that brings a capability or a public name of any kind."""
     kinds = (kind for kind in _table() if kind not in (_MODELS, "installer", "library"))
     return next(filter(None, (package_of(kind, name) for kind in kinds)), None)
 
 
 def usual(kind: str) -> str:
-    """The name of a kind that most people want."""
+    """Return the name of a kind that most people want."""
     return next(iter(packages(kind)))
 
 
 def usual_model(model: str) -> str:
-    """The name of the kind of model that most people want for a model."""
+    """Return the name of the kind of model that most people want for a model."""
     from fnmatch import fnmatchcase
 
     names = _table()[_MODELS]
@@ -73,7 +73,7 @@ def kind_named_by(model: str) -> tuple[str, str] | None:
 
 
 def all_packages() -> frozenset[str]:
-    """The names of all packages that are delf's own, but for the core's."""
+    """Return the names of all packages that are delf's own, but for the core's."""
     kinds = (names for kind, names in _table().items() if kind != _MODELS)
     return frozenset(package for names in kinds for package in names.values())
 

@@ -1,9 +1,8 @@
-"""The specs by name, and the error for a name that means none.
+"""The specs by name, and the error for an unknown or disputed name.
 
-Nobody wins a dispute by itself: when two plugins give one name within a kind, that name cannot
-be used until the user prefers one, or one is uninstalled or blocked, while their other names
-work. The exception are the core's own names, which no plugin can take, or else one bad plugin
-would stop every task.
+When two plugins give one name within a kind, that name cannot be used until the user prefers a
+plugin, or one is uninstalled or blocked; their other names work. Names of the core cannot be taken,
+because one bad plugin would stop every task.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _CHOOSE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A spec and the plugin that it comes from."""
+    """A spec and its plugin."""
 
     spec: Spec
     plugin: Candidate
@@ -61,8 +60,8 @@ class Catalog:
     :class:`~delf.plugins.host.PluginHost` says more of its methods.
 
     Args:
-        loaded: What loading the plugins gave, in any order; it never matters.
-        prefer: Plugins or distributions whose names win where several give one, in order.
+        loaded: The results of loading, in any order.
+        prefer: Plugins or distributions whose names win a dispute, in order.
     """
 
     def __init__(self, loaded: Sequence[PluginRecord], prefer: Sequence[str] = ()) -> None:
@@ -81,7 +80,7 @@ class Catalog:
     def _with_disputes(
         self, record: PluginRecord, names: Mapping[str, list[Candidate]]
     ) -> PluginRecord:
-        """The record, in conflict where its own name or one of its specs' is another's, too."""
+        """Return the record, marked as in conflict if one of its names is disputed."""
         if record.state != "loaded":
             return record
         plugin = record.plugin
@@ -101,30 +100,30 @@ class Catalog:
         return replace(record, state="conflict", reason="; ".join(disputes))
 
     def usable(self, kind: str) -> list[Offer]:
-        """The specs of a kind whose names are not in dispute, ordered by name."""
+        """Return the specs of a kind whose names are undisputed, ordered by name."""
         found = (self._winner(offers) for (k, _), offers in self._offers.items() if k == kind)
         return [offer for offer in found if offer is not None]
 
     def owner(self, spec: Spec) -> Candidate | None:
-        """The plugin that a spec comes from."""
+        """Return the plugin that a spec comes from."""
         for offer in self._offers.get((spec.kind, spec.name), ()):
             if offer.spec == spec:
                 return offer.plugin
         return None
 
     def offered_by(self, plugin: str) -> tuple[Spec, ...]:
-        """All that a plugin offers, whether or not its names are in dispute."""
+        """Return all that a plugin offers, whether or not its names are in dispute."""
         everything = (offer for offers in self._offers.values() for offer in offers)
         return tuple(offer.spec for offer in everything if offer.plugin.name == plugin)
 
     def preferred(self, specs: Sequence[SpecT], what: str) -> SpecT:
-        """The one of several specs that the user prefers, or the only one; else an error."""
+        """Return the spec that the user prefers, or the only spec; raise for a dispute."""
         offers = [Offer(spec, owner) for spec in specs if (owner := self.owner(spec))]
         chosen = self._chosen(offers, what).spec
         return next(spec for spec in specs if spec == chosen)
 
     def _chosen(self, offers: Sequence[Offer], what: str) -> Offer:
-        """The winner of several, or an error that says who gives the thing, and how to choose."""
+        """Return the winning offer, or an error with the candidates and how to choose."""
         plugin = choose([offer.plugin for offer in offers], self._prefer, what)
         return next(offer for offer in offers if offer.plugin is plugin)
 
@@ -133,7 +132,7 @@ class Catalog:
         return next((offer for offer in offers if offer.plugin is plugin), None)
 
     def find(self, kind: str, name: str) -> Spec:
-        """The spec of this kind and name; an error says why there is none."""
+        """Return the spec of this kind and name; raise an error with the reason if none exists."""
         offers = self._offers.get((kind, name))
         if not offers:
             raise self._unknown(kind, name)
@@ -141,12 +140,12 @@ class Catalog:
 
     @cached_property
     def providers(self) -> Providers:
-        """The providers that plugins declare, those of a fallback last."""
+        """Return the providers that plugins declare, fallbacks last."""
         specs = sorted(self._specs(ModelSpec), key=lambda spec: spec.fallback)
         return Providers(provider for spec in specs for provider in spec.providers)
 
     def serving(self, model: LLMConfig, environ: Mapping[str, str]) -> ModelSpec:
-        """The spec that fits a model best: by its name, and by its address and provider."""
+        """Return the spec that fits a model best: by its name, and by its address and provider."""
         fits = [(_fit(spec, model, environ), spec) for spec in self._specs(ModelSpec)]
         most = max((fit for fit, _ in fits), default=-1.0)
         named = kind_named_by(model.model)
@@ -188,12 +187,12 @@ class Catalog:
 
 
 def choose(plugins: Sequence[Candidate], prefer: Sequence[str], what: str) -> Candidate:
-    """Return the plugin that gives something: the only one, or the one that the user prefers.
+    """Return the plugin that gives a name: the only plugin, or the preferred plugin.
 
     Args:
         plugins: The plugins that give it, at least one.
         prefer: Plugins or distributions that win, in order.
-        what: What they give, for the message.
+        what: The kind of the name, for the message.
 
     Raises:
         PluginError: When several give it and none is preferred.
@@ -229,11 +228,11 @@ def _listed(plugins: Iterable[Candidate]) -> str:
 
 
 def _fit(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:
-    """Measure the fit of a spec: the length of its longest pattern that fits, or -1.
+    """Measure the fit of a spec: the length of its longest matching pattern, or -1.
 
-    The plugin of a provider that is named comes first. One whose protocol other servers speak
-    comes between a fallback and what is said more exactly where there is an address, and after
-    all others where there is none.
+    The plugin of a named provider comes first. A plugin whose protocol other servers speak comes
+    between a fallback and a more exact match if an address is given, and after all others without
+    an address.
     """
     name = model.model
     fitting: list[float] = [len(p) for p in spec.serves if fnmatch.fnmatchcase(name, p)]
@@ -261,7 +260,7 @@ def _fit(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float
 def _meant(
     kind: str, name: str, package: str | None, records: Sequence[PluginRecord]
 ) -> PluginRecord | None:
-    """The unusable plugin that would bring a name, by the rules for names of plugins."""
+    """Return the unusable plugin that would bring a name, by the rules for names of plugins."""
     likely = (name, f"{package_prefix(kind)}{name}")
     for record in records:
         if record.usable:

@@ -1,7 +1,7 @@
-"""Finds plugins by the metadata of installed distributions; imports none of them.
+"""Discovery of plugins by the metadata of installed distributions; imports no plugin.
 
-``importlib.metadata.entry_points()`` is not used: it reads the files of all distributions
-in one go, so that a single malformed one, of any package, hides every plugin.
+``importlib.metadata.entry_points()`` is not used: it reads the files of all distributions at once,
+so that a single malformed file of any package hides every plugin.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Candidate:
         exports: Names that ``from delf import NAME`` gives, each with its ``module:attribute``.
         plugin: The plugin itself, where it was given in code.
         problem: Why the metadata cannot be used, if so.
-        blocked: Who blocked it, if somebody did.
+        blocked: What blocked the plugin, if anything.
     """
 
     name: str
@@ -60,9 +60,9 @@ class Candidate:
 
 
 def installed() -> Hashable:
-    """A value that is another one once something was installed or removed.
+    """Return a value that changes when a package is installed or removed.
 
-    Installers change folders where Python looks, and so their times.
+    Installers change folders on Python's path, and so the folders' modification times.
     """
     return tuple(sys.path), tuple(map(_changed, sys.path)), tuple(sys.meta_path)
 
@@ -75,7 +75,7 @@ def _changed(folder: str) -> int:
 
 
 def discover() -> tuple[Candidate, ...]:
-    """All installed plugins, ordered by name, then distribution."""
+    """Return all installed plugins, ordered by name, then distribution."""
     return _discover(installed())
 
 
@@ -98,13 +98,13 @@ def _discover(_installed: Hashable) -> tuple[Candidate, ...]:
 
 
 def in_code(plugins: Iterable[tuple[str, object]]) -> Iterator[Candidate]:
-    """Candidates for plugins that are not installed: tests, embedding programs."""
+    """Yield candidates for plugins that are not installed: tests, embedding programs."""
     for name, plugin in plugins:
         yield Candidate(name=name, target=getattr(plugin, "__name__", ""), plugin=plugin)
 
 
 def from_file(path: str) -> tuple[str, object]:
-    """A plugin in one file, which is not installed: its name and its module.
+    """Return a plugin in one file, which is not installed: its name and its module.
 
     The module is called as the file, so ``factory="tickets:Tickets"`` names what is in
     ``tickets.py``.
@@ -138,12 +138,12 @@ def from_file(path: str) -> tuple[str, object]:
 
 
 def normalise(name: str) -> str:
-    """A distribution's name in the form that compares equal however it is spelled."""
+    """Return a distribution's name in the form that compares equal however it is spelled."""
     return _SEPARATORS.sub("-", name).lower()
 
 
 def _read(distribution: Distribution) -> list[Candidate]:
-    """The plugins of one distribution; a defect in it becomes a candidate with a problem."""
+    """Return the plugins of one distribution; a defect in it becomes a candidate with a problem."""
     try:
         text = distribution.read_text("entry_points.txt") or ""
     except (OSError, ValueError):

@@ -28,7 +28,7 @@ def make(
     """Make the object of a spec.
 
     Args:
-        host: Whose spec it is.
+        host: The host of the spec.
         spec: The spec.
         options: Options by plugin name, from ``[plugins.NAME]``.
         offered: Given where the factory has a parameter of that name.
@@ -54,15 +54,16 @@ def make(
 
 
 def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Options as the types that a factory declares.
+    """Return options as the types that a factory declares.
 
     Args:
-        host: Whose spec it is.
+        host: The host of the spec.
         spec: The spec.
         given: The options.
 
     Raises:
-        ConfigurationError: For one that the factory does not take, or that does not fit its type.
+        ConfigurationError: If the factory does not take an option, or a value does not fit its
+            type.
         PluginError: When the factory cannot be imported.
     """
     factory, place = host.resolve(spec), _place(host, spec)
@@ -118,8 +119,8 @@ def _check_settings(settings: type[PluginSettings], given: Mapping[str, Any], pl
                 continue
             *outer, name = map(str, problem["loc"])
             if problem["type"] != "extra_forbidden":
-                said = problem["msg"].removeprefix("Value error, ")
-                raise ConfigurationError(f"{place} {'.'.join([*outer, name])}: {said}") from None
+                fault = problem["msg"].removeprefix("Value error, ")
+                raise ConfigurationError(f"{place} {'.'.join([*outer, name])}: {fault}") from None
             known = [] if outer else list(settings.model_fields)
             where = f"{place} {'.'.join(outer)}" if outer else place
             raise ConfigurationError(
@@ -146,16 +147,16 @@ def _fit(hint: Any, value: Any, place: str) -> Any:
 
 
 def check_made(kind: str, made: object, what: str) -> None:
-    """Refuse an object that cannot be one of its kind; None is left to whoever has no use for it.
+    """Raise for an object that does not fit its kind; None passes.
 
     Args:
         kind: As in :attr:`delf.specs.Spec.kind`.
         made: The object.
-        what: What it is to be, for the message.
+        what: The kind, for the message.
 
     Raises:
-        ConfigurationError: For a class in place of an object, and for one that lacks a member or
-            has a plain method where an async one is awaited.
+        ConfigurationError: If the object is a class, lacks a member, or has a plain method in place
+            of an async method.
     """
     if made is None:
         return

@@ -1,4 +1,4 @@
-"""``PluginHost``: the one object that knows the plugins; passed down, never global."""
+"""``PluginHost``: the registry of plugins, passed down as a value and never global."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PluginHost:
 
     Args:
         candidates: The plugins, in any order.
-        prefer: Plugins or distributions whose names win where several give one, in order.
+        prefer: Plugins or distributions whose names win a dispute, in order.
         environ: Variables, some of which may be addresses of models.
     """
 
@@ -69,7 +69,7 @@ class PluginHost:
         environ: Mapping[str, str] | None = None,
         extra: Iterable[tuple[str, object]] = (),
     ) -> Self:
-        """A host for all installed plugins.
+        """Return a host for all installed plugins.
 
         Reads metadata and imports no plugin.
 
@@ -99,7 +99,7 @@ class PluginHost:
         return tuple(dict.fromkeys(candidate.name for candidate in self._candidates))
 
     def specs(self, spec_class: type[SpecT]) -> tuple[SpecT, ...]:
-        """All specs of a kind, ordered by name, without names that are in dispute.
+        """Return all specs of a kind, ordered by name, without names that are in dispute.
 
         Args:
             spec_class: The kind, as ``ConnectionSpec``.
@@ -108,11 +108,11 @@ class PluginHost:
         return tuple(cast("SpecT", offer.spec) for offer in offers)
 
     def spec(self, spec_class: type[SpecT], name: str) -> SpecT:
-        """The spec of this kind and name.
+        """Return the spec of this kind and name.
 
         Args:
             spec_class: The kind, as ``ConnectionSpec``.
-            name: What the user wrote.
+            name: The name that the user wrote.
 
         Raises:
             PluginError: When the name is unknown (with a suggestion or the package to
@@ -127,7 +127,7 @@ class PluginHost:
         return self._loaded().providers
 
     def model_spec(self, model: str | LLMConfig) -> ModelSpec:
-        """The spec that serves a model: the one that fits its name, address and provider best.
+        """Return the spec that serves a model: the best match of name, address and provider.
 
         Args:
             model: The model, or its name, as ``provider/model`` or ``model``.
@@ -139,11 +139,11 @@ class PluginHost:
         return self._loaded().serving(config, self._environ)
 
     def preferred(self, specs: Sequence[SpecT], what: str) -> SpecT:
-        """The one of several specs that the user prefers, or the only one.
+        """Return the preferred spec of several, or the only spec.
 
         Args:
-            specs: Those that fit, at least one.
-            what: What they give, for the message.
+            specs: The specs that match, at least one.
+            what: The kind, for the message.
 
         Raises:
             PluginError: When several fit and none is preferred.
@@ -155,7 +155,8 @@ class PluginHost:
 
         Args:
             name: The public name.
-            needed_by: What needs it, for the message; its name when omitted.
+            needed_by: The feature that needs the name, for the message; the name itself when
+                omitted.
 
         Raises:
             AttributeError: When no plugin, installed or not, is known to give it.
@@ -184,23 +185,23 @@ class PluginHost:
             PluginError: When several plugins give it, or one gives something else.
         """
         made = self.exported(wanted.name, wanted.purpose)
-        lacking = [name for name in members(wanted.protocol) if not has(made, name)]
-        if lacking:
+        missing = [name for name in members(wanted.protocol) if not has(made, name)]
+        if missing:
             raise PluginError(
-                f"the service {wanted.name!r} has no {', '.join(lacking)}",
+                f"the service {wanted.name!r} has no {', '.join(missing)}",
                 hint=f"its author has to give a {wanted.protocol.__name__}",
             )
         return cast("P", made)
 
     def resolve(self, spec: Spec) -> Any:
-        """The object behind a spec's factory, imported on the first call.
+        """Return the object behind a spec's factory, imported on the first call.
 
         Args:
             spec: A spec of this host.
 
         Raises:
             PluginError: When it cannot be imported, naming the plugin.
-            DelfError: What the plugin itself raised to explain why it cannot be used.
+            DelfError: If the plugin raised it to explain why it cannot be used.
         """
         with self._lock:
             if spec in self._resolved:
@@ -215,7 +216,7 @@ class PluginHost:
             return value
 
     def project_files(self) -> list[Callable[[UntrustedFolder], Iterable[Path]]]:
-        """Return the functions that name files of a project, one for each spec that has one.
+        """Return the functions that name project files, one for each spec with such a function.
 
         Raises:
             PluginError: When one cannot be imported, naming the plugin.
@@ -252,12 +253,12 @@ class PluginHost:
         return self._loaded().offered_by(plugin)
 
     def plugin_of(self, spec: Spec) -> str | None:
-        """The name of the plugin that offers a spec: the key of its ``[plugins.NAME]``."""
+        """Return the name of the plugin that offers a spec: the key of its ``[plugins.NAME]``."""
         owner = self._loaded().owner(spec)
         return None if owner is None else owner.name
 
     def version_of(self, spec: Spec) -> str | None:
-        """The distribution that offers a spec, with its version; None for one given in code."""
+        """Return the distribution and version of a spec; None for a spec given in code."""
         owner = self._loaded().owner(spec)
         return None if owner is None or owner.distribution is None else owner.origin
 
@@ -275,7 +276,7 @@ class PluginHost:
         return self._loaded().records
 
     def report(self) -> list[dict[str, Any]]:
-        """The records as JSON-ready rows: what ``delf plugins`` shows."""
+        """Return the records as JSON-ready rows: what ``delf plugins`` shows."""
         return [record.to_dict() for record in self.records()]
 
     def _loaded(self) -> Catalog:
@@ -312,7 +313,7 @@ def _not_exported(name: str, needed_by: str, giving: Sequence[Candidate]) -> Exc
 
 
 def _blocked(candidate: Candidate, asked: Iterable[tuple[str, str]]) -> Candidate:
-    """A plugin with the first reason why it is blocked, if there is one."""
+    """Return a plugin with the first reason that blocks it, if any."""
     why = next((why for name, why in asked if _names(name, candidate)), None)
     return candidate if why is None else replace(candidate, blocked=why)
 

@@ -1,7 +1,6 @@
-"""Loads one plugin: imports its module and collects the specs that its hooks return.
+"""Loading of one plugin: import its module and collect the specs of its hooks.
 
-Whatever goes wrong in a plugin ends here, as a value. A plugin counts as a whole: when one
-hook fails, none of its specs are used.
+A failure of a plugin ends here, as a value. If one hook fails, no spec of the plugin is used.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _PROJECT: Final = "delf"
 
 
 class _BadPluginError(Exception):
-    """A plugin breaks the rules of hookspecs; the message says how."""
+    """A plugin violates the rules of hookspecs; the message has the violation."""
 
 
 class _Manager(pluggy.PluginManager):
@@ -45,14 +44,14 @@ class _Manager(pluggy.PluginManager):
 
 
 def new_manager() -> pluggy.PluginManager:
-    """A manager that knows delf's hooks and no plugin yet."""
+    """Return a manager that knows delf's hooks and no plugin yet."""
     manager = _Manager(_PROJECT)
     manager.add_hookspecs(hookspecs)
     return manager
 
 
 def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
-    """Import a plugin and ask its hooks, whatever it does; one that is unfit is not imported.
+    """Import a plugin and call its hooks, catching every failure; skip an unfit plugin.
 
     Args:
         candidate: The plugin.
@@ -89,9 +88,9 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
 
 
 def unfit(candidate: Candidate) -> tuple[State, str] | None:
-    """Return why a plugin is not even imported: blocked, broken, or of another plugin API.
+    """Return why a plugin is not imported: blocked, broken, or of another plugin API.
 
-    The packages that it requires, delf among them, are its installer's business.
+    The installer checks the plugin's required packages, including delf's version.
     """
     if candidate.blocked is not None:
         return "disabled", candidate.blocked
@@ -105,7 +104,7 @@ def unfit(candidate: Candidate) -> tuple[State, str] | None:
 
 
 def import_target(target: str) -> Any:
-    """The object that ``module`` or ``module:attribute.path`` names.
+    """Return the object that ``module`` or ``module:attribute.path`` names.
 
     Raises:
         ImportError: When there is no such module or attribute.
@@ -124,7 +123,7 @@ def import_target(target: str) -> Any:
 
 
 def explain(error: BaseException) -> str:
-    """An exception in one line: its type and the first line of its message."""
+    """Format an exception in one line: its type and the first line of its message."""
     text = str(error).strip().split("\n", 1)[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -176,7 +175,7 @@ def _ask(hook: str, function: Any) -> list[Spec]:
 
 
 def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
-    """The item as a spec; dataclasses do not check types themselves."""
+    """Return the item as a spec; dataclasses do not check types themselves."""
     if not isinstance(item, expected):
         given = item.__name__ if isinstance(item, type) else type(item).__name__
         raise _BadPluginError(f"{hook} returned a {given}, not a {expected.__name__}")
@@ -209,7 +208,7 @@ def _are_texts(value: Any) -> bool:
 
 
 def _oddities(plugin: object) -> Iterator[str]:
-    """Functions of its own that were surely meant as hooks and will not be called."""
+    """Yield functions that look like hooks but are not called."""
     home = getattr(plugin, "__name__", type(plugin).__module__)
     for name, member in inspect.getmembers(plugin, inspect.isroutine):
         marked: dict[str, Any] | None = getattr(member, f"{_PROJECT}_impl", None)

@@ -1,4 +1,4 @@
-"""Records of plugins: what each is, whether it can be used, and what it offers."""
+"""Records of plugins: identity, state and offered specs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from delf.records import dataclass
 from delf.specs import Spec
 
 State = Literal["loaded", "failed", "skipped", "disabled", "conflict"]
-"""``loaded``: all its names can be used. ``failed``: it is broken or incomplete. ``skipped``:
-it was made for another delf. ``disabled``: the user blocked it. ``conflict``: it was loaded,
-but shares a name with another plugin, and that name cannot be used."""
+"""``loaded``: all names can be used. ``failed``: broken or incomplete. ``skipped``: made for
+another delf. ``disabled``: the user blocked the plugin. ``conflict``: loaded, but a name is shared
+with another plugin and cannot be used.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +24,8 @@ class PluginRecord:
         plugin: The plugin as its distribution describes it.
         state: Whether it can be used.
         reason: Why the state is not ``loaded``.
-        specs: What it offers.
-        warnings: What its author should look at.
+        specs: The specs that the plugin offers.
+        warnings: Warnings for the plugin's author.
         load_ms: How long its import and hooks took; 0 when it was not imported.
     """
 
@@ -42,7 +43,7 @@ class PluginRecord:
 
     @property
     def distribution(self) -> str | None:
-        """The distribution that brings it; None for a plugin given in code."""
+        """The distribution of the plugin; None for a plugin given in code."""
         return self.plugin.distribution
 
     @property
@@ -52,7 +53,7 @@ class PluginRecord:
 
     @property
     def kinds(self) -> Mapping[str, tuple[str, ...]]:
-        """The names that it offers, by kind."""
+        """The offered names, by kind."""
         found: dict[str, tuple[str, ...]] = {}
         for spec in sorted(self.specs, key=lambda item: (item.kind, item.name)):
             found[spec.kind] = (*found.get(spec.kind, ()), spec.name)
@@ -60,10 +61,10 @@ class PluginRecord:
 
     @property
     def usable(self) -> bool:
-        """True if it was loaded, even with a name in dispute."""
+        """True if the plugin was loaded, even with a disputed name."""
         return self.state in ("loaded", "conflict")
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as JSON-ready data."""
+        """Return the record as JSON-ready data."""
         names = ("name", "state", "distribution", "version", "reason", "kinds", "warnings")
         return {name: getattr(self, name) for name in (*names, "load_ms")}

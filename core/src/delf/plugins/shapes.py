@@ -39,11 +39,11 @@ def optional_protocols(kind: str) -> Mapping[type, str]:
 
 
 def need(given: object, wanted: type, who: str) -> None:
-    """Refuse what a plugin gave in place of something else, before it fails in other words.
+    """Raise for an object of the wrong type, with a clear message.
 
     Args:
-        given: What it gave.
-        wanted: What it had to give.
+        given: The object.
+        wanted: The expected type.
         who: The plugin, for the message.
 
     Raises:
@@ -59,7 +59,7 @@ def need(given: object, wanted: type, who: str) -> None:
 
 
 def members(protocol: type) -> Iterator[str]:
-    """The names that a protocol declares, those of its bases first.
+    """Yield the names that a protocol declares, those of its bases first.
 
     Args:
         protocol: The protocol.
@@ -72,7 +72,7 @@ def members(protocol: type) -> Iterator[str]:
 
 
 def has(made: object, name: str) -> bool:
-    """Tell whether an object, or those of a class, have a member; one set in ``__init__`` counts.
+    """Return whether an object or its class has a member; attributes of ``__init__`` count.
 
     Args:
         made: The object, or its class.
@@ -101,18 +101,18 @@ def faults(kind: str, made: object) -> Iterator[str]:
     protocol = protocol_of(kind)
     if protocol is None:
         return
-    lacks = [name for name in members(protocol) if not has(made, name)]
-    if lacks and kind != "connection":  # it has its name and permissions once it is made
-        yield f"has no {', '.join(lacks)}"
-    told = (not_as_declared(each, made) for each in (protocol, *optional_protocols(kind)))
-    yield from dict.fromkeys(fault for found in told for fault in found)
+    missing = [name for name in members(protocol) if not has(made, name)]
+    if missing and kind != "connection":  # it has its name and permissions once it is made
+        yield f"has no {', '.join(missing)}"
+    problems = (not_as_declared(each, made) for each in (protocol, *optional_protocols(kind)))
+    yield from dict.fromkeys(fault for found in problems for fault in found)
 
 
 def not_as_declared(protocol: type, made: object) -> Iterator[str]:
-    """Methods that are async where a plain one belongs, or the other way round.
+    """Yield methods that are async in place of a plain method, or plain in place of async.
 
     Args:
-        protocol: Declares them; what is not there is passed over.
+        protocol: The protocol that declares the methods; missing methods are ignored.
         made: The object, or the class of such.
     """
     owner = made if isinstance(made, type) else type(made)

@@ -1,4 +1,4 @@
-"""An approval channel: someone who may say yes or no to a call."""
+"""Approval channels: ways to ask a person whether a call may be made."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Approved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edited:
-    """Yes, with other arguments; they pass the gate again."""
+    """Approval with changed arguments, which pass the gate again."""
 
     arguments: Mapping[str, Any]
 
@@ -60,8 +60,8 @@ class Rejected:
     """No, and why.
 
     Args:
-        reason: The script reads it, and the model that writes another one. Without a reason of a
-            person's own no other script is written: it could only ask the same again.
+        reason: A text for the script and the model that writes another script. Without a person's
+            reason no other script is written, because it could only ask the same again.
     """
 
     reason: str = NO_REASON
@@ -72,10 +72,10 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlreadyDone:
-    """No, for it did happen before: of a call that is ``outcome_unknown``.
+    """The statement that an interrupted call (``outcome_unknown``) did happen.
 
     Args:
-        result: What the call returned, which the script gets.
+        result: The result of the call, for the script.
         reason: A note for the journal.
     """
 
@@ -85,14 +85,14 @@ class AlreadyDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
-    """Nobody answered in time; counts as no."""
+    """No answer in time; counts as a rejection."""
 
     after_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decider:
-    """The person who decides.
+    """The person who decides a request.
 
     Args:
         name: Their name; of the local user, the way by which they decide.
@@ -112,7 +112,7 @@ Decision = Approved | Edited | Rejected | AlreadyDone | Expired
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedBy:
-    """A decision with the person who gave it, from a channel that knows people."""
+    """A decision with its person, from a channel that knows people."""
 
     decision: Decision
     who: Decider
@@ -120,24 +120,24 @@ class DecidedBy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberedDecision:
-    """A yes that lets later calls pass without a question, until it is revoked or its task ends.
+    """An approval for later calls without a question, until it is revoked or its task ends.
 
     Args:
         request_id: The request that was approved, which names the decision.
         task_id: Its task.
-        action: What was called.
+        action: The action that was called.
         arguments: With what a call passes; None where any arguments do.
         digest: Of such a call.
         action_digest: Of the action as it was then.
-        worker: Who asked, if a child task did that somebody does by name.
+        worker: The worker of the child task that asked, if any.
         has_reason: Whether the connection itself wanted a person to be asked.
-        by: Who approved it.
-        key: On whose behalf later tasks are that it holds for; None for the local user's.
+        by: The person who approved.
+        key: The owner of the later tasks that the approval holds for; None for the local user.
         project: The folder of their project; None where it is for its own task only.
         at: When, as Unix time.
         files_digest: The content of the files that a call with these arguments names.
-        flow_rules: What was shown to come from others and is let pass from then on, for the
-            action with any arguments; as the agent's setting of that name.
+        flow_rules: The data flows that were shown and approved, for the action with any arguments;
+            in the form of the agent's setting of that name.
     """
 
     request_id: str
@@ -186,7 +186,7 @@ class RememberedDecision:
 
     @classmethod
     def of_events(cls, asked: ApprovalRequested, decided: ApprovalDecided) -> Self | None:
-        """The same from a journal; None where nothing is to be remembered."""
+        """Return the remembered decision of events in a journal; None if nothing is remembered."""
         if decided.decision != "approved" or decided.remember == "no" or asked.outcome_unknown:
             return None
         approved = Approved(remember=decided.remember, covers=decided.covers)
@@ -194,10 +194,10 @@ class RememberedDecision:
         return cls.of(asked, approved, by=decided.by, at=decided.at, **where)
 
     def covers(self, request: ApprovalRequest) -> bool:
-        """Tell whether a call passes; whose task it is in is not looked at.
+        """Return whether a call is covered; the caller checks the task.
 
-        A decision for any arguments holds for what the connection itself asks about only if that
-        is what was approved.
+        A decision for any arguments covers a check of the connection only if that check was
+        approved.
         """
         same = (self.action, self.action_digest, self.worker)
         if same != (request.action, request.action_digest, request.worker):
@@ -208,12 +208,12 @@ class RememberedDecision:
 
 
 def flow_between(source: str, path: str, action: str, argument: str) -> tuple[str, str]:
-    """Name where a value is from and where it goes, as ``mail.read.sender`` and ``mail.send.to``.
+    """Name the source and the target of a value, as ``mail.read.sender`` and ``mail.send.to``.
 
     Args:
         source: The action with that result.
         path: Where in the result, as ``[3].sender``.
-        action: What is called.
+        action: The action that is called.
         argument: Where in its arguments, as ``to[0]``.
     """
     names = [part for part in re.split(r"[.\[\]]+|\d+", path) if part]
@@ -221,7 +221,7 @@ def flow_between(source: str, path: str, action: str, argument: str) -> tuple[st
 
 
 def _flows_of(asked: ApprovalRequest) -> tuple[str, ...]:
-    """The flows of others' words that a request showed, as rules."""
+    """Return the flows of others' words that a request showed, as rules."""
     found: list[str] = []
     for argument, origin in asked.origins.items():
         if asked.flow and origin["kind"] == "result" and origin["trust"] == "outside":
@@ -233,16 +233,16 @@ def _flows_of(asked: ApprovalRequest) -> tuple[str, ...]:
 
 @runtime_checkable
 class SupportsPresence(Protocol):
-    """A channel that knows beforehand whether it could ask anybody."""
+    """A channel that knows in advance whether anybody can be asked."""
 
     def can_ask(self) -> bool:
-        """Tell whether somebody could answer now, as far as it is known without asking."""
+        """Return whether somebody could answer now, as far as is known without asking."""
         ...
 
 
 class ApprovalChannel(Protocol):
-    """Asks somebody."""
+    """A way to ask a person for a decision."""
 
     async def decide(self, request: ApprovalRequest) -> Decision | DecidedBy | None:
-        """The decision, or None to leave it to the next channel."""
+        """Return the decision, or None to leave it to the next channel."""
         ...

@@ -34,7 +34,7 @@ class ConnectionLike(Protocol):
     is_function: bool
 
     async def actions(self) -> Sequence[Action]:
-        """All actions, allowed or not, in a stable order. May contact the service."""
+        """Return all actions, allowed or not, in a stable order. May contact the service."""
         ...
 
 
@@ -43,7 +43,7 @@ class SupportsContext(Protocol):
     """A connection with live facts for the prompt, such as a database's schema."""
 
     async def context(self, task: str) -> str | None:
-        """Facts that help to write a script for this task, or None.
+        """Return facts that help to write a script for this task, or None.
 
         Args:
             task: The user's task in plain words.
@@ -52,11 +52,11 @@ class SupportsContext(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """A task that a user gave, to be learned from; no declared secret is in it.
+class FinishedTask:
+    """A user's task for a connection to learn from, without declared secrets.
 
     Args:
-        task: What the user wants.
+        task: The user's task, in words.
         ask: Asks the agent's light model. It costs the agent's budget and no task's.
     """
 
@@ -66,15 +66,15 @@ class Heard:
 
 @runtime_checkable
 class SupportsLearning(Protocol):
-    """A connection that learns from what users ask for."""
+    """A connection that learns from users' tasks."""
 
-    async def learn(self, heard: Heard) -> None:
-        """Learn from a task, beside it. It is cancelled when the agent stops.
+    async def learn(self, finished: FinishedTask) -> None:
+        """Learn from a task in the background. Cancelled when the agent stops.
 
-        Neither its failure, which is logged, nor its delay concerns the task.
+        A failure is logged; neither failure nor delay affects the task.
 
         Args:
-            heard: The task.
+            finished: The task.
         """
         ...
 
@@ -94,16 +94,16 @@ class SupportsPluginContext(Protocol):
 
 @runtime_checkable
 class SupportsRenewal(Protocol):
-    """A connection whose actions may become others while an agent uses it."""
+    """A connection whose actions may change while an agent uses it."""
 
     def is_stale(self) -> bool:
-        """Tell whether ``actions()`` may give others than last time; asked before each task."""
+        """Return whether ``actions()`` may give others than last time; asked before each task."""
         ...
 
 
 @runtime_checkable
 class SupportsNotices(Protocol):
-    """A connection that has something to say about itself, as that it left an action out."""
+    """A connection with notices for the user, such as an action that was left out."""
 
     def notices(self) -> Sequence[str]:
         """Return notices for its user, a line each; asked after ``actions()``, for each task."""
@@ -112,10 +112,10 @@ class SupportsNotices(Protocol):
 
 @runtime_checkable
 class SupportsClose(Protocol):
-    """Something that holds resources. It can be used again after it was closed."""
+    """An object that holds resources, and can be used again after it was closed."""
 
     async def aclose(self) -> None:
-        """Free what is held. Safe to call twice."""
+        """Release all resources. Idempotent."""
         ...
 
 
@@ -141,11 +141,11 @@ class _Shown:
     """The part of a call that a person sees.
 
     Args:
-        preview: What would happen, as plain text of any number of lines: a diff, a list of
-            recipients. It says the same each time, unless something else would happen.
-        basis: What the preview was made from, such as a file's digest or a document's revision,
-            where that may change without a change of the preview. What would be done to something
-            else, or to something that has changed, has another basis.
+        preview: The effect of the call, as plain text of any number of lines: a diff, a list of
+            recipients. Equal for equal effects.
+        basis: The state that the preview was made from, such as a file's digest or a document's
+            revision, if that may change while the preview stays. A changed target has another
+            basis.
         files: The files that the call would send or read, by name, with their sizes in bytes.
     """
 
@@ -155,14 +155,14 @@ class _Shown:
 
     @property
     def digest(self) -> str | None:
-        """Of what is shown and what it was made from; None where nothing is."""
+        """The digest of the preview and its basis; None without a preview."""
         if self.preview is None and self.basis is None and not self.files:
             return None
         shown = [self.preview, self.basis, sorted(self.files.items())]
         return hashlib.sha256(dumps(shown)).hexdigest()
 
     def asking(self, reason: str) -> NeedsApproval:
-        """The same, with a reason to ask a person."""
+        """Return a copy that asks a person, with a reason."""
         shown: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(_Shown)}
         return NeedsApproval(reason=reason, **shown)
 
@@ -172,20 +172,20 @@ class Allowed(_Shown):
     """The connection has nothing to add: ``confirm`` decides whether a person is asked.
 
     Args:
-        preview: What a person sees if one is asked anyway.
-        basis: What the preview was made from.
+        preview: The text for a person, if one is asked for another reason.
+        basis: The state that the preview was made from.
         files: The files that the call would send or read.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedsApproval(_Shown):
-    """A person is to be asked, whatever ``confirm`` says.
+    """The verdict that a person must be asked, whatever ``confirm`` says.
 
     Args:
         reason: Why, in one line.
-        preview: What would happen.
-        basis: What the preview was made from.
+        preview: The effect of the call.
+        basis: The state that the preview was made from.
         files: The files that the call would send or read.
     """
 
@@ -194,7 +194,7 @@ class NeedsApproval(_Shown):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The call is not made, and nobody is asked. The script and the model read the message."""
+    """The verdict that refuses the call unasked. The script and the model read the message."""
 
     message: str
 
@@ -206,32 +206,32 @@ Verdict = Allowed | NeedsApproval | Refused
 class SupportsCheck(Protocol):
     """A connection that checks calls by their arguments, such as a shell with rules.
 
-    It can only add to what the user set: what ``allow`` leaves out is never checked, and what
-    ``confirm`` asks about is asked about even when it is :class:`Allowed`. A connection whose own
-    settings say which calls need a person takes ``confirm=False`` as its default.
+    A check can only tighten the user's settings: actions outside of ``allow`` are never checked,
+    and ``confirm`` asks even if the call is :class:`Allowed`. A connection whose own settings
+    decide which calls need a person has ``confirm=False`` as its default.
     """
 
     def check(self, call: ProposedCall) -> Verdict | Awaitable[Verdict]:
-        """Check a call before anybody is asked about it. It must change nothing.
+        """Check a call before anybody is asked, without side effects.
 
         A plain method runs in a thread. A failure refuses the call.
 
         Args:
-            call: The call. It is checked again once a person has approved it; where something
-                else would happen by then, the person is asked again. One that a person edited is
-                checked again, too, and asked about again where its basis is another.
+            call: The call. An approved call is checked again; if its effect has changed, the person
+                is asked again. An edited call is checked again, too, and needs approval again if
+                its basis has changed.
         """
         ...
 
 
 class SecretsKeeper(Protocol):
-    """Takes secrets out of what leaves an agent."""
+    """A redactor that removes secrets from everything that leaves an agent."""
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
         """Take these out, too, from now on. May be called in any thread.
 
         Args:
-            source: Whose they are; they take the place of those that it had before.
+            source: The owner of the secrets, whose earlier secrets they replace.
             secrets: The secrets as they are.
         """
         ...
@@ -242,16 +242,16 @@ class SupportsSecrets(Protocol):
     """A connection that gets secrets while it works, such as access tokens."""
 
     def tell_secrets(self, keeper: SecretsKeeper) -> None:
-        """Tell of the secrets that it has got, at once and whenever there is another.
+        """Pass current secrets to a keeper, and each later secret as it arrives.
 
         Args:
-            keeper: Who is told. It is forgotten when nothing else holds it.
+            keeper: The receiver, held by a weak reference.
         """
         ...
 
 
 class SetupAsk(Protocol):
-    """Asks a model while a connection is set up; what it costs is set-up cost."""
+    """A function that asks a model during set-up; its cost is set-up cost."""
 
     async def __call__(
         self, messages: Sequence[Message], llm: str | LLMConfig | None = None
@@ -271,7 +271,7 @@ class SetupAsk(Protocol):
 
 @runtime_checkable
 class SupportsSetup(ConnectionLike, Protocol):
-    """A connection that a model improves before it is used, such as an API's descriptions."""
+    """A connection that a model improves before use, such as an API's descriptions."""
 
     @property
     def needs_setup(self) -> bool:
@@ -279,10 +279,10 @@ class SupportsSetup(ConnectionLike, Protocol):
         ...
 
     async def setup(self, ask: SetupAsk) -> bool:
-        """Get ready, in an agent's first task. A failure is a warning in that task's trace.
+        """Set up the connection in an agent's first task. A failure is a warning of that task.
 
-        It is called again when that task is cancelled meanwhile, so what was paid for should
-        be kept as it comes.
+        The method is called again if that task is cancelled meanwhile, so paid results should be
+        kept as they arrive.
 
         Args:
             ask: Asks a model.

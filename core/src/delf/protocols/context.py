@@ -39,10 +39,10 @@ def _no_conversations(url: str | None) -> SharedJournal:
 
 @dataclass(frozen=True, kw_only=True)
 class PluginContext:
-    """Given to a factory of a memory store, a prefilter or an embedder, and to a connection.
+    """The context for a factory of a memory store, prefilter or embedder, and for a connection.
 
-    A factory asks for it by having a parameter that is named ``context``, a connection by a
-    method :meth:`~delf.protocols.connection.SupportsPluginContext.use_context`.
+    A factory asks for the context by a parameter named ``context``, a connection by a method
+    :meth:`~delf.protocols.connection.SupportsPluginContext.use_context`.
 
     Args:
         data_dir: Where data that outlive the agent belong, the user's data folder unless it is
@@ -54,9 +54,9 @@ class PluginContext:
         spellings: Gives every way to write a model's name, in small letters.
         embedder: Gives the embedder of a name, the agent's own for None; everybody who asks
             for one name gets the same object. Raises ``PluginError`` when there is none.
-        conversations: Opens the journal that keeps conversations, the agent's own for None, or
-            one by its file or URL; whoever opens it closes it. Raises ``PluginError`` when
-            there is none.
+        conversations: Opens the journal that keeps conversations: the agent's own for None, or one
+            by its file or URL. The caller closes the journal. Raises ``PluginError`` without a
+            journal.
     """
 
     data_dir: Path = field(default_factory=_data_dir)

@@ -16,13 +16,13 @@ class ChatMessage:
     """One message of a conversation.
 
     Args:
-        role: Who said it.
-        content: What was said.
+        role: The author.
+        content: The text.
         at: Unix time in seconds.
         task_id: The task that it belongs to.
         position: Its number in the conversation, from 1; 0 until it is kept.
-        trust: Of an answer: ``own`` if its task had read nothing that others wrote. What the user
-            said is always the user's own.
+        trust: Of an answer: ``own`` if its task had read nothing that others wrote. The user's own
+            text is always ``own``.
     """
 
     role: Role
@@ -34,17 +34,17 @@ class ChatMessage:
 
     @property
     def is_own(self) -> bool:
-        """True if nobody but the user can have influenced the message."""
+        """True if only the user can have influenced the message."""
         return self.role == "user" or self.trust == "own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationState:
-    """A conversation as it is now.
+    """The current state of a conversation.
 
     Args:
-        messages: The newest of those that the summary does not cover, the oldest first.
-        summary: What was said before.
+        messages: The newest messages that the summary does not cover, the oldest first.
+        summary: A summary of the earlier messages.
         summarized: The position of the last message that the summary covers.
         summary_trust: ``own`` if every message that the summary covers is the user's own.
         last: The position of the newest message. Positions have no gap after ``summarized``.
@@ -68,7 +68,7 @@ class ConversationRecord:
 
     Args:
         conversation: Its id.
-        messages: How many messages it has, those that a summary covers included.
+        messages: The number of messages, including summarised ones.
         updated_at: Unix time in seconds of the newest one.
         title: How its first message begins.
     """
@@ -82,16 +82,16 @@ class ConversationRecord:
 class ConversationStore(Protocol):
     """The conversations of one namespace, by their ids.
 
-    It may be used from several event loops, and other processes may write at the same time:
-    no message is lost, and what is appended together stays together.
+    A store may be used from several event loops, and other processes may write at the same time: no
+    message is lost, and messages of one ``append`` stay together.
     """
 
     async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
-        """Keep messages, next to each other; the position of the last one."""
+        """Append messages together; return the position of the last message."""
         ...
 
     async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
-        """A conversation; an empty one when there is none.
+        """Load a conversation; a missing conversation is empty.
 
         Args:
             conversation: Its id.
@@ -100,7 +100,7 @@ class ConversationStore(Protocol):
         ...
 
     async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
-        """The first messages after a position, in order, that are still kept."""
+        """Return the first messages after a position, in order, that are still kept."""
         ...
 
     async def summarize(
@@ -112,35 +112,35 @@ class ConversationStore(Protocol):
         instead_of: int,
         trust: Trust = "outside",
     ) -> bool:
-        """Set the summary; False, and nothing changes, if somebody else was quicker.
+        """Replace the summary; return False, unchanged, if another caller was faster.
 
         Args:
             conversation: Its id.
             summary: The text.
             upto: The position of the last message that it covers.
-            instead_of: That of the summary which it replaces.
+            instead_of: The position of the summary to replace.
             trust: ``own`` if every message that it covers is the user's own.
         """
         ...
 
     async def clear(self, conversation: str) -> None:
-        """Forget messages and summary. Positions go on after the last one."""
+        """Remove messages and summary. Positions continue after the last message."""
         ...
 
     async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
-        """The conversations that have messages, the newest first."""
+        """Return the conversations that have messages, the newest first."""
         ...
 
     async def prune(
         self, before: float | None, keep: int = 0, *, dry_run: bool = False
     ) -> Sequence[ConversationRecord]:
-        """Forget conversations as ``clear`` does; those that were, the oldest first.
+        """Remove conversations as ``clear`` does; return their ids, the oldest first.
 
-        One in which somebody says something meanwhile stays. What is left of conversations
-        that were forgotten a day ago is removed; then their positions begin again.
+        A conversation with a new message meanwhile stays. The remains of conversations that were
+        removed a day ago are deleted; then their positions begin again.
 
         Args:
-            before: Only those in which nothing was said since this Unix time; all when None.
+            before: Only conversations without a message since this Unix time; all when None.
             keep: How many of the newest stay in any case.
             dry_run: Only say which.
         """
@@ -148,7 +148,7 @@ class ConversationStore(Protocol):
 
 
 Summarise = Callable[["LLMConfig | None", str], Awaitable[str]]
-"""Asks a model, the agent's quick one when None, with its cost counted as the task's."""
+"""A function that asks a model, the agent's quick model for None; the cost is the task's."""
 
 Warn = Callable[[str], Awaitable[None]]
 """Records a warning."""
@@ -160,7 +160,7 @@ class History:
 
     Args:
         messages: The newest messages.
-        summary: What was said before these.
+        summary: A summary of the earlier messages.
         summary_trust: ``own`` if every message that the summary covers is the user's own.
     """
 
@@ -171,7 +171,7 @@ class History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptVariables:
-    """The variables that a task left for the next one.
+    """Variables that a task left for the next task of a conversation.
 
     Args:
         values: Plain data, by name.
@@ -191,20 +191,20 @@ class TaskConversation(Protocol):
         ...
 
     async def begin(self, summarise: Summarise, warn: Warn) -> History:
-        """Load what a task is shown; older messages may be summarised first.
+        """Load the history for a task; older messages may be summarised first.
 
         Raises:
-            DelfError: When it cannot be read: the task would not know what was said.
+            DelfError: If the history cannot be read.
         """
         ...
 
     async def keep(
         self, task: str, answer: str, task_id: str, *, trust: Trust, again: bool
     ) -> None:
-        """Add what was asked and its result, next to each other.
+        """Append a task and its result together.
 
         Args:
-            task: What was asked.
+            task: The user's task.
             answer: The result.
             task_id: The task.
             trust: ``own`` if the task had read nothing that others wrote, earlier turns included.

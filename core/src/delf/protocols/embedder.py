@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 EmbeddingKind = Literal["query", "passage"]
-"""The purpose of a text: to look for others, or to be found. Some models tell them apart."""
+"""The purpose of a text: as a query, or as a document to be found."""
 
 
 class Vectors(Protocol):
@@ -25,10 +25,10 @@ class Vectors(Protocol):
 
 
 class Embedder(Protocol):
-    """One embedding model. Memory and prefilters share it, and many tasks at once.
+    """One embedding model, shared by memory, prefilters and concurrent tasks.
 
-    Work that takes long belongs in a thread. What holds resources may have an
-    ``async def aclose(self)``, which is called once when the agent stops.
+    Long work belongs in a thread. An embedder with resources may have an ``async def
+    aclose(self)``, which is called once when the agent stops.
     """
 
     @property
@@ -38,18 +38,18 @@ class Embedder(Protocol):
 
     @property
     def dimension(self) -> int | None:
-        """The length of a vector; None while it is not known, never after the first texts."""
+        """The length of a vector; None until the first texts are embedded."""
         ...
 
     @property
     def batch_size(self) -> int:
-        """The most texts that it is given at once."""
+        """The largest batch of texts."""
         ...
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
-        """A vector of length 1 for each text, so that their dot product is their similarity.
+        """Return a normalised vector for each text, whose dot product is the similarity.
 
-        The zero vector stands for a text that says nothing.
+        The zero vector stands for an empty text.
 
         Args:
             texts: At most ``batch_size`` texts; the agent splits longer lists.
@@ -63,7 +63,7 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class SupportsLoading(Protocol):
-    """An embedder whose model is loaded first, which takes seconds."""
+    """An embedder whose model takes seconds to load."""
 
     @property
     def is_loaded(self) -> bool:
@@ -71,9 +71,9 @@ class SupportsLoading(Protocol):
         ...
 
     async def load(self) -> None:
-        """Load the model and wait for it; other callers wait for the same load.
+        """Load the model and wait; concurrent callers share the load.
 
-        A caller that is cancelled leaves the load to go on.
+        Cancelling a caller does not cancel the load.
 
         Raises:
             DelfError: When the model cannot be loaded.
@@ -83,10 +83,10 @@ class SupportsLoading(Protocol):
 
 @runtime_checkable
 class SupportsCheck(Protocol):
-    """An embedder that knows whether it could be used."""
+    """An embedder that can report whether it is usable."""
 
     async def check(self) -> None:
-        """Look whether what it needs is there, without loading it or asking a server.
+        """Check the requirements, without loading the model or a network request.
 
         Raises:
             DelfError: When it could not be used, with what to do about it.

@@ -26,12 +26,12 @@ from delf.terminal import hidden_characters, visible
 from delf.types import can_be_undone, effect_words
 
 Weight = Literal["danger", "caution", "information"]
-"""The weight of a fact, the heaviest first: it may do harm, it is unusual, it informs."""
+"""The weight of a fact, heaviest first: harmful, unusual, informative."""
 
 HAPPENED: Final = "it did happen"
-"""The answer to a request whose outcome is unknown that makes no call."""
+"""The answer to a request with unknown outcome that makes no call."""
 _LONG: Final = 80
-"""Characters of a text on one line from which on its length is told."""
+"""The number of characters on one line from which the length is shown."""
 _MOST_NAMED: Final = 5
 _CONTAINERS: Final = (Mapping, list, tuple, set, frozenset)
 _LINE_ENDS: Final = re.compile("\r\n|\r")
@@ -71,10 +71,10 @@ class FactKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One fact about a request, safe to show: what cannot be seen is an escape in each text.
+    """One fact about a request, safe to show: invisible characters are escaped in each text.
 
     Args:
-        kind: What it is about.
+        kind: The subject of the fact.
         weight: How much it matters.
         label: Its name, a few words; the name of an argument is its label.
         text: The fact itself, in full; of an argument the value, a text as it is and all else as
@@ -98,7 +98,7 @@ class Fact:
         return f"{self.label} ({self.note})" if self.note else self.label
 
     def data(self) -> dict[str, Any]:
-        """The fact as JSON-ready data."""
+        """Return the fact as JSON-ready data."""
         return asdict(self) | {"kind": self.kind.value}
 
 
@@ -124,7 +124,7 @@ def labels() -> Mapping[str, Label]:
 
 
 def facts_data(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> list[dict[str, Any]]:
-    """The facts of a request as JSON-ready data."""
+    """Return the facts of a request as JSON-ready data."""
     return [fact.data() for fact in facts(request, so_far)]
 
 
@@ -135,7 +135,7 @@ def plain_lines(found: Iterable[Fact], mark: str = "! ") -> Iterator[str]:
 
     Args:
         found: The facts of a request.
-        mark: Stands before what is dangerous or unusual.
+        mark: The prefix of dangerous or unusual facts.
     """
     for fact in found:
         first, *more = fact.text.split("\n")
@@ -149,7 +149,7 @@ def plain_lines(found: Iterable[Fact], mark: str = "! ") -> Iterator[str]:
 
 
 def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> ApprovalRequest:
-    """A request with other arguments, without what was said about values that are gone.
+    """Return a request with other arguments, without details of replaced values.
 
     Args:
         request: The request as it was made.
@@ -174,7 +174,7 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
 
 
 def value_text(value: Any) -> str:
-    """A value of an argument as a person reads it: a text as it is, all else as JSON."""
+    """Format an argument for a person: a text as it is, all else as JSON."""
     if isinstance(value, str):
         return value
     try:
@@ -184,7 +184,7 @@ def value_text(value: Any) -> str:
 
 
 def _readable(value: Any) -> Any:
-    """A value that JSON does not have, as people write it."""
+    """Format a value that JSON does not have."""
     if isinstance(value, (date, time)):
         return value.isoformat()
     if isinstance(value, (Decimal, UUID, PurePath)):
@@ -265,7 +265,7 @@ def _question(request: ApprovalRequest) -> str:
 
 
 def _flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
-    """Say whose words may be behind a call."""
+    """Describe the author of the words behind a call."""
     path, _, where = flow.partition(": ")
     origin = request.origins.get(path)
     if origin is None or origin["trust"] != "outside":
@@ -392,7 +392,7 @@ def _argument(
 
 
 def _size(value: Any, text: str = "") -> str:
-    """Tell how large a value is, where that cannot be seen at a glance."""
+    """Describe the size of a value, if it is not obvious."""
     if isinstance(value, (bytes, bytearray)):
         return f"{len(value):,} bytes"
     if isinstance(value, str):
@@ -404,7 +404,7 @@ def _size(value: Any, text: str = "") -> str:
 
 
 def _texts(name: str, value: Any) -> Iterator[str]:
-    """All texts in a value, with the name of its argument."""
+    """Yield all texts in a value, with the name of its argument."""
     yield name
     left, seen = [value], set[int]()
     while left:

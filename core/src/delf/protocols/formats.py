@@ -16,7 +16,7 @@ class InputFile:
     """A file that scripts may read.
 
     Args:
-        name: What scripts and the user call it.
+        name: The name for scripts and the user.
         path: Where it is on the host.
         visible: Where scripts find it.
     """
@@ -42,7 +42,7 @@ class InputFile:
 
     @property
     def size(self) -> int:
-        """Bytes, as it is now.
+        """The current size in bytes.
 
         Raises:
             OSError: When it is gone.
@@ -65,14 +65,14 @@ class FormatFactory(NamedTuple):
 
 
 class FileFormat(Protocol):
-    """Reads files that hold tables, for ``files.read``, ``files.query`` and ``files.list``.
+    """A reader of files with tables, for ``files.read``, ``files.query`` and ``files.list``.
 
     The factory is called in a child process that can read the file and write nothing, with limits
-    of time and memory. So both methods may take their time; nothing of the host is there.
+    of time and memory. So both methods may be slow; no data of the host is in that process.
     """
 
     async def parts(self, path: str) -> Sequence[str]:
-        """The names of a file's tables, such as the sheets of a workbook, in their order.
+        """Return the names of a file's tables, such as the sheets of a workbook, in their order.
 
         Args:
             path: Absolute, on the host.
@@ -83,7 +83,7 @@ class FileFormat(Protocol):
         ...
 
     async def read(self, path: str, part: str | None) -> list[dict[str, Any]]:
-        """The rows of one table.
+        """Return the rows of one table.
 
         Args:
             path: Absolute, on the host.
@@ -96,7 +96,7 @@ class FileFormat(Protocol):
 
 
 class Peek(NamedTuple):
-    """The beginning of a table as it stands in its file.
+    """The first rows of a table, unparsed.
 
     Args:
         rows: Rows that are not empty, with their numbers in the file, from 1.
@@ -115,7 +115,7 @@ class SupportsPeek(Protocol):
     """A format that can show how tables begin, for the prompt and for ``header=``."""
 
     async def peek(self, path: str, part: str | None, most: int | None) -> Peek:
-        """The first rows of one table, before any is taken for its header.
+        """Return the first rows of one table, before a header is chosen.
 
         Args:
             path: Absolute, on the host.
@@ -133,7 +133,7 @@ class SupportsWrite(Protocol):
     """A format that can make files, too."""
 
     async def write(self, parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
-        """A file's content.
+        """Return a file's content.
 
         Args:
             parts: The rows of each table by its name; the first row names the columns. Cells
@@ -155,7 +155,7 @@ class InstalledFormats(Protocol):
             ending: As ``.rows``.
 
         Raises:
-            PluginError: When two do, or the one that does is broken.
+            PluginError: If two plugins match, or the matching plugin is broken.
         """
         ...
 
@@ -169,7 +169,7 @@ class InstalledFormats(Protocol):
             The factory's place, for another process; None where no plugin reads such files.
 
         Raises:
-            PluginError: When two do, or the one that does is broken.
+            PluginError: If two plugins match, or the matching plugin is broken.
         """
         ...
 

@@ -78,7 +78,7 @@ class TaskRecord:
 
     @property
     def place(self) -> ListPlace:
-        """The task's place in a list of tasks: ``find`` goes on after it."""
+        """The task's place in a list of tasks, from which ``find`` continues."""
         return self.started_at, self.task_id
 
 
@@ -92,16 +92,15 @@ class Journal(Protocol):
     """Keeps events in order, once each, before anyone acts on them."""
 
     async def append(self, event: Event) -> None:
-        """Keep an event. When this returns, it is kept.
+        """Append an event. The event is stored when this returns.
 
-        Whoever waits may be cancelled: an event that was begun to be kept is kept all the
-        same, before those that are appended later. Whoever was cancelled appends the same event
-        once more to know: that changes nothing where it is kept already.
+        A cancelled caller leaves a begun append running, ahead of later appends. The caller appends
+        the same event again to be sure: a stored event is not stored twice.
         """
         ...
 
     async def read(self, task_id: str, after: int = 0) -> Sequence[Event]:
-        """A task's events with ``seq`` greater than ``after``, in order.
+        """Return a task's events with ``seq`` greater than ``after``, in order.
 
         Raises:
             UnknownTaskError: When no such task is known.
@@ -109,19 +108,19 @@ class Journal(Protocol):
         ...
 
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
-        """Events as they are appended, of one task or of all, from now on.
+        """Yield events as they are appended, of one task or of all, from now on.
 
-        What this journal is asked for after the call leaves no gap: what another process
-        appends is in a later ``read``, or comes here, or both.
+        A ``read`` of this journal after the call leaves no gap: an event of another process is in
+        the ``read``, in the subscription, or in both.
         """
         ...
 
     async def find(self, limit: int = 100) -> Sequence[TaskRecord]:
-        """The newest tasks first."""
+        """Return the newest tasks first."""
         ...
 
     async def aclose(self) -> None:
-        """Free what is held. Safe to call twice."""
+        """Release all resources. Idempotent."""
         ...
 
 
@@ -130,19 +129,19 @@ class SupportsJournal(Protocol):
     """An approval channel that answers through the journal, for other processes, too."""
 
     def use_journal(self, journal: Journal) -> None:
-        """Use it from now on. Called as the agent starts, before any request."""
+        """Use a journal from now on. Called as the agent starts, before any request."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A message of one process to the one that works on a task.
+    """A message between processes, to the process that works on a task.
 
     Args:
         position: Grows with each note.
         task_id: The task.
         at: Unix time in seconds.
-        kind: What it is about, as ``approval``.
+        kind: The subject, as ``approval``.
         data: Plain data.
     """
 
@@ -155,9 +154,9 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerhapsAlive:
-    """The process that worked on a task before, where nobody knows that it is gone.
+    """The previous process of a task, if its death is not certain.
 
-    It may be stopped, or cut off from the journal, and still be making the call that it began.
+    That process may be stopped or cut off from the journal, and still be making its call.
 
     Args:
         process: As ``pid 7 on host``.
@@ -187,12 +186,12 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
-    """A request for approval, as a journal knows it.
+    """A request for approval in a journal.
 
     Args:
-        requested: What was asked.
+        requested: The request.
         decided: How it was decided, if it was.
-        task: Its task; running only while a process that lives works on it.
+        task: The task; running only while a live process works on it.
         votes: While it waits for a second approval, the first one.
     """
 
@@ -214,8 +213,8 @@ class JournalSize:
 
     Args:
         place: Where it is, without a password.
-        bytes: What it takes there.
-        free_bytes: What of that holds nothing any more.
+        bytes: The size on disk.
+        free_bytes: The unused part of that size.
         events: How many events it has.
     """
 
@@ -227,22 +226,22 @@ class JournalSize:
 
 @runtime_checkable
 class SupportsRemembered(Protocol):
-    """A journal in which decisions are found that hold until they are revoked.
+    """A journal that finds decisions which hold until they are revoked.
 
-    They are those of ``ApprovalDecided`` with ``remember="until_revoked"``, as
-    :meth:`delf.protocols.approval.RememberedDecision.of` reads them.
+    These are the ``ApprovalDecided`` with ``remember="until_revoked"``, as
+    :meth:`delf.protocols.approval.RememberedDecision.of_events` reads them.
     """
 
     async def remembered(self) -> Sequence[RememberedDecision]:
-        """The decisions that hold, the oldest first; what any process has revoked is left out."""
+        """Return the decisions that hold, oldest first, without revoked ones."""
         ...
 
     async def revoke(self, request_id: str, by: str) -> RememberedDecision:
-        """Make a decision void, for every process. Once this returns, no call passes by it.
+        """Revoke a decision for every process. No call passes by it once this returns.
 
         Args:
             request_id: The request that was approved.
-            by: Who revokes it.
+            by: The person who revokes.
 
         Raises:
             UnknownRequestError: When no such decision holds.

@@ -20,10 +20,10 @@ class Fact:
 
 
 class MemoryStore(Protocol):
-    """Saves facts and finds those that matter for a task. Used by many tasks at once.
+    """A store of facts with a search for relevant facts, used by concurrent tasks.
 
-    It may have ``guidelines``, a text that says what is worth remembering: the model that
-    proposes facts after a task reads it.
+    A store may have ``guidelines``, a text about what is worth remembering: the model that proposes
+    facts after a task reads it.
     """
 
     async def save(self, facts: Sequence[str]) -> None:
@@ -35,10 +35,10 @@ class MemoryStore(Protocol):
         ...
 
     async def search(self, query: str, top_k: int = 5, threshold: float = 0.3) -> Sequence[Fact]:
-        """The facts nearest to a query, best first.
+        """Return the facts nearest to a query, best first.
 
         Args:
-            query: What is looked for, in plain words.
+            query: The search text, in plain words.
             top_k: How many at the most.
             threshold: The least similarity, from 0 to 1.
 
@@ -48,7 +48,7 @@ class MemoryStore(Protocol):
         ...
 
     async def list(self) -> Sequence[Fact]:
-        """All facts, oldest first."""
+        """Return all facts, oldest first."""
         ...
 
     async def delete(self, facts: Sequence[str]) -> int:
@@ -60,26 +60,26 @@ class MemoryStore(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Free what is held. Safe to call twice; used again, it is opened again."""
+        """Release all resources. Idempotent; a later use opens the store again."""
         ...
 
 
 @runtime_checkable
 class SupportsMemoryWarmUp(Protocol):
-    """A store that loads what it searches with, such as an embedding model."""
+    """A store that loads a model or index before it can search."""
 
     async def warm_up(self) -> None:
-        """Load it, and return when it is loaded or cannot be.
+        """Load the model, and return when it is loaded or has failed.
 
-        An agent calls this when it starts. A search in the meantime waits for nothing: it finds
-        what it can, and notes what is missing.
+        An agent calls this when it starts. A search in the meantime does not wait: it searches
+        without the model, and adds a note.
         """
         ...
 
 
 @runtime_checkable
 class SupportsStore(Protocol):
-    """Something for programs that has a store inside, such as a face without ``await``."""
+    """A wrapper around a store for programs, such as a synchronous interface."""
 
     @property
     def store(self) -> MemoryStore:
@@ -89,14 +89,14 @@ class SupportsStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoneTask:
-    """A task that was done, to be learned from; nothing in it holds a secret.
+    """A finished task to learn from, without secrets.
 
     Args:
-        task: What the user wanted.
-        answer: What the user got.
+        task: The user's task.
+        answer: The answer.
         known: The facts that were recalled for it.
         ask: Asks the agent's light model; its cost is the task's.
-        trust: Whose words the answer may hold; facts out of others' words say so.
+        trust: The authors of the words in the answer; facts from others' words are marked.
     """
 
     task: str

@@ -26,13 +26,13 @@ class ModelContext:
 
 
 class Model(Protocol):
-    """One model at one endpoint. Used by many tasks at once.
+    """One model at one endpoint, used by concurrent tasks.
 
-    Retries with back-off are the model's own business; what it raises is final.
+    The model retries with back-off by itself; its errors are final.
     """
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """The whole answer.
+        """Return the whole answer.
 
         Raises:
             EnvironmentKeyError: When the key is missing.
@@ -41,7 +41,7 @@ class Model(Protocol):
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """The answer in pieces as they come, then once as a whole, with its usage."""
+        """Return the answer in pieces as they come, then once as a whole, with its usage."""
         ...
 
     async def aclose(self) -> None:
@@ -51,14 +51,14 @@ class Model(Protocol):
 
 @runtime_checkable
 class SupportsPrice(Protocol):
-    """A model that knows its price before it is asked.
+    """A model that knows its price in advance, as a budget requires.
 
-    A budget is kept with it: a model that has this method and no price is not asked under one.
-    The cost of a model without this method is known from its replies only.
+    A model that has this method and no price is not asked under a budget. The cost of a model
+    without this method is known from its replies only.
     """
 
     async def price(self) -> Price | None:
-        """The price by the provider's list, or None where it is not in it. Asks nobody."""
+        """Return the price of the provider's list, or None, without a request."""
         ...
 
 
@@ -68,16 +68,16 @@ class SupportsTools(Protocol):
 
     @property
     def takes_tools(self) -> bool:
-        """True if a request's ``tools`` reach it. Asks nobody."""
+        """True if the model receives a request's ``tools``. Makes no request."""
         ...
 
 
 @runtime_checkable
 class SupportsRecording(Protocol):
-    """A factory of models that can also write down what another model answers."""
+    """A factory of models that can also record another model's answers."""
 
     def record(self, model: Model, path: str, clean: Callable[[str], str], /) -> Model:
-        """The model, with every exchange added to a file that the factory's models replay.
+        """Return the model, with every exchange added to a file that the factory's models replay.
 
         Args:
             model: The model that answers.
@@ -88,14 +88,14 @@ class SupportsRecording(Protocol):
 
 
 class ModelSession(Protocol):
-    """An open connection to a model that keeps what was said in it."""
+    """An open connection to a model that keeps the conversation."""
 
     def send(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """Say something new; the answer in pieces as they come, then once as a whole.
 
         Args:
-            request: Its messages are those that were not said in this session before; the rules
-                are among the first.
+            request: A request with only the new messages of this session; the system message is
+                among the first ones.
 
         Raises:
             DelfError: When the session is broken. The task goes on without it.
@@ -109,10 +109,10 @@ class ModelSession(Protocol):
 
 @runtime_checkable
 class SupportsSessions(Protocol):
-    """A model whose conversations can stay open, so that no turn sends it all again."""
+    """A model whose conversations can stay open, so that no turn sends the history again."""
 
     async def connect(self) -> ModelSession | None:
-        """A new session; None for a model of this kind that has none.
+        """Return a new session; None for a model of this kind that has none.
 
         Raises:
             DelfError: When none is available now.
@@ -125,16 +125,16 @@ class SupportsModelWarmUp(Protocol):
     """A model that can prepare for its first request while the task looks for its context."""
 
     async def warm_up(self) -> None:
-        """Prepare. What fails here is told by the request that needs it."""
+        """Prepare the model. A failure is reported by the request that needs it."""
         ...
 
 
 @runtime_checkable
 class SupportsModelCheck(Protocol):
-    """A model that knows whether it could be asked."""
+    """A model that can report whether it is usable."""
 
     async def check(self) -> None:
-        """Look whether what it needs is there, such as its key. Asks nobody.
+        """Check the requirements, such as a key, without a request.
 
         Raises:
             DelfError: When it could not be asked, with what to do about it.

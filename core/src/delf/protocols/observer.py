@@ -9,21 +9,21 @@ from delf.protocols.people import PersonChange
 
 
 class Observer(Protocol):
-    """Sees every event after it was journalled. A failing observer is dropped, not fatal."""
+    """A receiver of every journalled event. A failing observer is dropped; the task continues."""
 
     async def observe(self, event: Event) -> None:
-        """Take note of an event. Events of one task come in order."""
+        """Process an event. Events of one task come in order."""
         ...
 
     async def aclose(self) -> None:
-        """Flush and free what is held. Safe to call twice."""
+        """Flush and release all resources. Idempotent."""
         ...
 
 
 @runtime_checkable
 class SupportsPeopleChanges(Protocol):
-    """An observer that is also told when people and their rights change."""
+    """An observer that also receives changes of people and their rights."""
 
     async def observe_person(self, change: PersonChange) -> None:
-        """Take note that people, their keys or rights changed, or who decides in whose place."""
+        """Process a change of people, keys, rights or deputies."""
         ...

@@ -16,7 +16,7 @@ from delf.records import dataclass
 Right = Literal["read", "run", "decide", "delete"]
 RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
 Scope = Literal["own", "team", "all"]
-"""The tasks that are seen: one's own, those of people with whom one shares a team, or all."""
+"""The visible tasks: own tasks, tasks of people in a shared team, or all."""
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 NoticeChoice = Literal["asked", "reminded", "ended"]
 """Mails that a person chooses: a request that they may decide waits, it still waits after some
@@ -33,11 +33,11 @@ class PersonKey:
     """A key of a person; the key itself is not kept.
 
     Args:
-        label: What it is for, as ``laptop`` or ``ci``.
+        label: The purpose, as ``laptop`` or ``ci``.
         digest: SHA-256 of the key, as hexadecimal digits.
         made_at: When, as Unix time.
-        rights: What it may do, if not all that its person may.
-        scope: What it may see, if not all that its person may.
+        rights: The rights, if fewer than the person's.
+        scope: The visible tasks, if fewer than the person's.
         revoked_at: From when on it is none any more.
     """
 
@@ -51,14 +51,14 @@ class PersonKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Somebody who may use a server.
+    """A person who may use a server.
 
     Args:
-        name: By which decisions and tasks are told.
+        name: The name in decisions and tasks.
         uid: Made once and never again, so that a later person of this name is another one.
         made_at: When, as Unix time.
-        rights: What they may do.
-        scope: Whose tasks they see.
+        rights: The rights.
+        scope: The visible tasks.
         teams: The teams that they belong to; rules for approvals name them, too.
         mail: The person's mail address, which a login can use.
         keys: Their keys, the oldest first.
@@ -79,7 +79,7 @@ class Person:
 
     @property
     def holder(self) -> str:
-        """The owner of their tasks, as journals have it."""
+        """The owner name of the person's tasks in journals."""
         return f"{self.name}:{self.uid}"
 
 
@@ -101,7 +101,7 @@ def owners_seen(person: Person, people: Iterable[Person]) -> frozenset[str] | No
 
 
 def sees(person: Person, people: Iterable[Person], owner: str | None) -> bool:
-    """Tell whether a person's scope covers the tasks of an owner; None is the local user.
+    """Return whether a person's scope covers the tasks of an owner; None is the local user.
 
     Args:
         person: The person.
@@ -114,15 +114,15 @@ def sees(person: Person, people: Iterable[Person], owner: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonChange:
-    """A change of a person, for those who keep a record of it.
+    """A change of a person, for audit records.
 
     Args:
         at: When, as Unix time.
         name: The person.
-        what: What has changed.
-        by: Who changed it.
+        what: The changed part.
+        by: The person who made the change.
         via: From where, as ``page, 203.0.113.9``, or a command.
-        facts: What holds now: rights, scope and teams; the label of a key.
+        facts: The new state: rights, scope and teams; the label of a key.
     """
 
     at: float
@@ -136,7 +136,7 @@ class PersonChange:
     def between(
         cls, before: Person | None, after: Person, *, at: float, by: str, via: str
     ) -> PersonChange:
-        """The change between two forms of a person; ``before`` is None for somebody new."""
+        """Return the change from one version of a person to the next; ``before`` is None if new."""
         what, facts = _difference(before, after)
         return cls(at=at, name=after.name, what=what, by=by, via=via, facts=facts)
 
@@ -171,12 +171,12 @@ def check_name(name: str, what: str = "name") -> str:
 
 
 def check_apart(person: Person, people: Iterable[Person]) -> None:
-    """Refuse a person who could be taken for another one, or for a team.
+    """Raise for a person whose names collide with another person or a team.
 
-    Rules name people and teams alike, and a login knows a person by name or mail.
+    Rules name people and teams alike, and a login identifies a person by name or mail.
 
     Raises:
-        ConfigurationError: Naming what they share.
+        ConfigurationError: If names collide.
     """
     others = [other for other in people if other.name != person.name]
     theirs = {folded(word) for other in others for word in (other.name, other.mail) if word}
@@ -193,35 +193,35 @@ def check_apart(person: Person, people: Iterable[Person]) -> None:
 
 
 def folded(name: str) -> str:
-    """A name as it is compared: two that differ only in case or in forms of letters are one."""
+    """Normalise a name for comparison: case and Unicode forms are ignored."""
     return unicodedata.normalize("NFKC", name).casefold()
 
 
 def name_of_holder(holder: str | None) -> str:
-    """The name of a task's owner, as people read it."""
+    """Return the display name of a task's owner."""
     return LOCAL if holder is None else holder.rpartition(":")[0] or holder
 
 
 def digest_of(secret: str | bytes) -> str:
-    """The digest by which a key is known."""
+    """Return the digest by which a key is known."""
     data = secret.encode() if isinstance(secret, str) else secret
     return hashlib.sha256(data).hexdigest()
 
 
 def new_secret() -> str:
-    """A new key, as it is shown once."""
+    """Generate a key, which is shown once."""
     import secrets
 
     return f"{_SECRET}{secrets.token_urlsafe(32)}"
 
 
 def person_text(person: Person) -> str:
-    """A person as a journal keeps it."""
+    """Encode a person for a journal."""
     return json.dumps(asdict(person), sort_keys=True, separators=(",", ":"))
 
 
 def person_of(text: str) -> Person:
-    """The person that a journal kept; what a newer delf has added is left out."""
+    """Decode a person of a journal, ignoring unknown fields of a newer delf."""
     data = _known(Person, json.loads(text))
     keys = tuple(_key_of(_known(PersonKey, item)) for item in data.pop("keys", ()))
     for name in ("rights", "teams", "notices"):

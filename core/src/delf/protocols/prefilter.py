@@ -8,7 +8,7 @@ from typing import Any, Protocol, overload
 from delf.records import dataclass
 
 Ask = Callable[[str], Awaitable[str]]
-"""Asks the light model one question; its cost is counted."""
+"""A function that asks the light model one question; its cost is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +19,8 @@ class CatalogEntry:
         name: ``connection.method``.
         summary: A line about it.
         tags: Words that it is sorted under, if there are any.
-        parameters: Its parameters, each by its name and what it means.
-        values: Words that its parameters can be, and the keys of those that are records.
+        parameters: The parameters' names and descriptions.
+        values: Allowed words of parameters, and keys of record parameters.
         reads: Whether it only reads.
         description: All that is known about it.
     """
@@ -44,7 +44,7 @@ class Catalog(Sequence[CatalogEntry]):
     def __init__(self, entries: Iterable[CatalogEntry] = ()) -> None:
         self._entries = tuple(entries)
         self.kept: dict[str, Any] = {}
-        """Data that its readers keep with it, such as an index, by names of their own."""
+        """Cached data of its readers, such as an index, by name."""
 
     @overload
     def __getitem__(self, index: int) -> CatalogEntry: ...
@@ -64,20 +64,20 @@ class Catalog(Sequence[CatalogEntry]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The names that a prefilter chose, best first.
+    """The names that a prefilter selected, best first.
 
-    The model is shown them, and the actions that read the same resources, as far as the budget of
-    the prompt allows.
+    The model is shown these actions, and the actions that read the same resources, as far as the
+    budget of the prompt allows.
     """
 
     names: Sequence[str]
 
 
 class Prefilter(Protocol):
-    """Chooses from the catalog. What is not allowed was left out of it already."""
+    """A selection of actions from the catalog, which holds allowed actions only."""
 
     async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
-        """The actions that this task needs.
+        """Return the actions that this task needs.
 
         Raises:
             PrefilterError: When it cannot choose; the engine then chooses by words.
@@ -93,7 +93,7 @@ class Choice:
         name: The prefilter's.
         mode: The mode in which it works.
         forced: Whether it was asked for by name, so that a task cannot do without it.
-        made: Gives the prefilter, the same for all tasks; raises what it cannot be made for.
+        made: Returns the prefilter, the same for all tasks; raises if it cannot be made.
     """
 
     name: str

@@ -17,10 +17,10 @@ class TaskQueue(Protocol):
     """
 
     async def enqueue(self, task: TaskQueued) -> None:
-        """Let a runner do a task, which the journal gets next.
+        """Enqueue a task for a runner; the caller appends it to the journal next.
 
-        The same task twice is one task. A runner waits for the journal to have it, and gives
-        a task up that never comes there.
+        Idempotent for the same task. A runner waits for the journal to have the task, and abandons
+        a task that never appears.
 
         Raises:
             DelfError: When the queue cannot be reached; then it does not have the task.
@@ -28,12 +28,12 @@ class TaskQueue(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Free what is held. Safe to call twice."""
+        """Release all resources. Idempotent."""
         ...
 
 
 class MakesQueue(Protocol):
-    """Makes the queue of a project: what a plugin exports as ``task_queue``."""
+    """The factory of a project's queue, exported by a plugin as ``task_queue``."""
 
     def __call__(
         self,

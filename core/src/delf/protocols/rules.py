@@ -1,4 +1,4 @@
-"""Rules of a team: the people who may decide about an action, and how many of them."""
+"""Team rules: the people who may decide about an action, and the number of votes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 class ApprovalRule(BaseModel):
     """A table of ``[agent.approval_rules]``, for the actions whose names its key matches.
 
-    People and teams are named alike; ``local`` is the local user.
+    People and teams share one namespace; ``local`` is the local user.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,10 +43,10 @@ class ApprovalRule(BaseModel):
         return self.four_eyes or bool(self.two_of)
 
     def data(self) -> dict[str, Any]:
-        """The rule as events and interfaces have it: what is not usual in it."""
+        """Return the non-default parts of the rule, for events and interfaces."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> ApprovalRule | None:
-        """The rule of a request; None where none holds."""
+        """Return the rule of a request; None where none holds."""
         return cls.model_validate(dict(data)) if data else None

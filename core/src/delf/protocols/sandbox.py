@@ -14,16 +14,16 @@ from delf.types import Isolation
 MAX_SCRIPT: Final = 2**17
 """Letters of a script; the longest that models write have some ten thousand."""
 MAX_MESSAGE: Final = 4096
-"""Letters of what a sandbox tells of an error."""
+"""The most characters of an error message from a sandbox."""
 MAX_TEXT: Final = 20_000
-"""Letters of what a script hands on to the next."""
+"""The most characters of text that a script passes to the next script."""
 MAX_NAME: Final = 200
-"""Letters of a name that a sandbox tells."""
+"""The most characters of a name from a sandbox."""
 _MAX_VARIABLES: Final = 100
 
 
 def _cut(outcome: Any, **most: int) -> None:
-    """Keep what a sandbox tells within limits: it goes into prompts, events and logs.
+    """Truncate text of a sandbox before it goes into prompts, events and logs.
 
     Args:
         outcome: How a script ended, or a call.
@@ -35,13 +35,15 @@ def _cut(outcome: Any, **most: int) -> None:
             object.__setattr__(outcome, name, _short(value, letters))
     variables = cast("Mapping[object, object] | None", getattr(outcome, "variables", None))
     if variables:
-        told = islice(variables.items(), _MAX_VARIABLES)
-        kept = {_short(str(name), MAX_NAME): _short(str(kind), 2 * MAX_NAME) for name, kind in told}
+        first = islice(variables.items(), _MAX_VARIABLES)
+        kept = {
+            _short(str(name), MAX_NAME): _short(str(kind), 2 * MAX_NAME) for name, kind in first
+        }
         object.__setattr__(outcome, "variables", kept)
 
 
 def _short(text: str, most: int) -> str:
-    """A text that is not too long, and can be written as UTF-8."""
+    """Return a text that is not too long, and can be written as UTF-8."""
     short = text if len(text) <= most else f"{text[: most - 1]}…"
     try:
         short.encode()
@@ -52,18 +54,18 @@ def _short(text: str, most: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of one session. Each breach ends the script with a clear error.
+    """The limits of one session. A breach ends the script with a clear error.
 
-    A task has one session, and where a script ended that, another with what is left of its
-    processor time, output files and calls.
+    A task has one session; after a breach another session gets the remaining processor time, output
+    files and calls.
 
     Args:
         cpu_seconds: Processor time of the whole session.
         memory_bytes: Address space of the script's process.
         output_bytes: Text printed by one script.
-        file_bytes: One output file, and each file written to scratch space.
+        file_bytes: Size of one output file, and of each file written to scratch space.
         total_file_bytes: All output files of a session together.
-        frame_bytes: One message on the wire: a call's arguments or result.
+        frame_bytes: Size of one message on the wire: a call's arguments or result.
         open_files: File descriptors.
         processes: Processes beside the script's own.
         scratch_bytes: All files in scratch space together.
@@ -84,12 +86,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolNames:
-    """The names under which a script finds one connection.
+    """The names of one connection in a script.
 
     Args:
         name: The variable's name.
         methods: Its methods; empty when the connection itself is called.
-        changing: Those of them that change something; ``""`` when the connection itself does.
+        changing: The names that change something; ``""`` if the connection itself does.
     """
 
     name: str
@@ -102,11 +104,11 @@ class SessionSpec:
     """The specification of a session.
 
     Args:
-        tools: What the script can call.
-        modules: Top-level modules that it may import; harmless standard ones and those of the
-            libraries when None.
+        tools: The callable tools.
+        modules: Importable top-level modules; harmless standard modules and the libraries when
+            None.
         libraries: Third-party packages that it may import, by their distribution's name.
-        limits: What it may use.
+        limits: The limits of the session.
         files: Input files that it may read, as absolute paths of the host.
         row_files: Endings of output files that the host makes from rows, as ``.rows``.
         zone: The time zone of its clock.
@@ -123,7 +125,7 @@ class SessionSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest:
-    """A call that a script makes. Everything in it is the script's word, to be checked.
+    """A call that a script makes, unchecked: every field is the script's claim.
 
     Args:
         call_id: Its number in the session.
@@ -171,8 +173,8 @@ class Raised:
     Args:
         kind: The exception's name in the script: ``ToolError``, ``ToolException``,
             ``ToolNotAllowed``, ``ApprovalRejected`` or ``ToolArgumentError``.
-        message: What the script and the model read.
-        cause: What the tool raised, on the host.
+        message: The message for the script and the model.
+        cause: The exception of the tool on the host.
         can_retry: Whether another script could do better.
         http_status: The HTTP status of the answer that failed; the script reads it as ``status``.
     """
@@ -195,24 +197,21 @@ CallAnswer = Returned | Raised | ToolMessage
 
 
 class ScriptHost(Protocol):
-    """Functions that a session calls while a script runs.
-
-    All of it runs on the host's event loop.
-    """
+    """The functions that a session calls while a script runs, on the host's event loop."""
 
     async def call(self, request: CallRequest) -> CallAnswer:
         """Make a call on the script's behalf.
 
-        Cancelled when the sandbox is gone, or after :meth:`SupportsReplay.gave_up`.
+        Cancelled when the sandbox is gone, or after :meth:`SupportsReplay.abandon`.
         """
         ...
 
     def printed(self, text: str) -> None:
-        """The script printed."""
+        """Note that the script printed."""
         ...
 
     def wrote_file(self, name: str, data: bytes) -> None:
-        """The script handed over a whole output file.
+        """Note that the script handed over a whole output file.
 
         Raises:
             ValueError: When the name or the size is not acceptable; the session is broken.
@@ -220,7 +219,7 @@ class ScriptHost(Protocol):
         ...
 
     def wrote_rows(self, name: str, data: bytes) -> None:
-        """The script handed over the rows of a file that the host makes, in tagged JSON.
+        """Note that the script handed over the rows of a file that the host makes, in tagged JSON.
 
         Raises:
             ValueError: When the name or the rows are not acceptable; the session is broken.
@@ -230,13 +229,12 @@ class ScriptHost(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStart:
-    """The recorded values that make a script take the same course again.
+    """The recorded values that make a script repeat its course.
 
     Args:
-        seed: What all its chance is drawn from.
-        clock: What it sees on the clock at its first looks: Unix times in nanoseconds. After
-            them it sees the real time.
-        turns: When it got its answers, as :meth:`SupportsReplay.turns_taken` was told.
+        seed: The seed of all random numbers.
+        clock: The first clock reads: Unix times in nanoseconds. Later reads see the real time.
+        turns: The moments of its answers, as passed to :meth:`SupportsReplay.turns_taken`.
     """
 
     seed: str = ""
@@ -246,7 +244,7 @@ class ScriptStart:
 
 @runtime_checkable
 class SupportsReplay(Protocol):
-    """A :class:`ScriptHost` whose scripts can be run again; sessions that can make use of it."""
+    """A :class:`ScriptHost` that can replay scripts in sessions that support replay."""
 
     @property
     def script_start(self) -> ScriptStart:
@@ -254,7 +252,7 @@ class SupportsReplay(Protocol):
         ...
 
     def clock_read(self, readings: Sequence[int]) -> None:
-        """The script looked at the clock, beyond ``script_start.clock``; in its order."""
+        """Note that the script looked at the clock, beyond ``script_start.clock``; in its order."""
         ...
 
     def turns_taken(self, turns: Sequence[int]) -> None:
@@ -266,10 +264,10 @@ class SupportsReplay(Protocol):
         """
         ...
 
-    def gave_up(self, call_id: int) -> None:
-        """The script does not wait for a call any more, before the call is cancelled.
+    def abandon(self, call_id: int) -> None:
+        """Record that the script stopped waiting for a call, before the call is cancelled.
 
-        Also for one whose answer was sent and comes too late.
+        Also called for a call whose answer was sent too late.
         """
         ...
 
@@ -279,7 +277,7 @@ class Done:
     """The script came to its end.
 
     Args:
-        value: What it returned or left as its last expression, if it can be passed on.
+        value: The returned value or last expression, if it can be passed on.
         variables: The names alive afterwards, with their types.
     """
 
@@ -298,9 +296,9 @@ class Failed:
         kind: The exception's type.
         message: Its message.
         line: The failing line of the script, from 1.
-        source: That line's text.
+        source: The text of that line.
         variables: The names alive, with their types.
-        call_id: The call whose failure the exception is or was raised from, by the number of its
+        call_id: The call whose failure caused the exception, by the number of its
             :class:`CallRequest`.
     """
 
@@ -377,7 +375,7 @@ def check_script(code: str) -> LimitReached | None:
 
 
 class SandboxSession(Protocol):
-    """One confined interpreter, for one task. Variables live on between scripts."""
+    """One confined interpreter for one task. Variables persist between scripts."""
 
     @property
     def alive(self) -> bool:
@@ -385,34 +383,34 @@ class SandboxSession(Protocol):
         ...
 
     async def execute(self, code: str, host: ScriptHost) -> Outcome:
-        """Run a whole script. Cancelling this kills the session with all it started."""
+        """Run a whole script. Cancelling kills the session and everything it started."""
         ...
 
     async def aclose(self) -> None:
-        """Kill whatever still runs and free everything. Safe to call twice."""
+        """Kill running scripts and release all resources. Idempotent."""
         ...
 
 
 @runtime_checkable
 class SupportsUsage(Protocol):
-    """A session that knows what it took of the processor, so that a task's limit holds for all."""
+    """A session that reports its processor time, so that a task's limit covers all sessions."""
 
     @property
     def cpu_seconds(self) -> float:
-        """The processor time that it took in all; known once it is closed."""
+        """The total processor time in seconds; known once the session is closed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """The backend works here; ``detail`` says how well."""
+    """A working backend; ``detail`` has its quality."""
 
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """The backend does not work here, why, and what would make it."""
+    """A backend that does not work here, with the reason and a remedy."""
 
     reason: str
     hint: str = ""
@@ -427,11 +425,11 @@ class SandboxBackend(Protocol):
     isolation: Isolation
 
     async def available(self) -> Availability:
-        """Tell whether sessions can be opened on this machine. Never raises."""
+        """Return whether sessions can be opened on this machine. Never raises."""
         ...
 
     async def open(self, spec: SessionSpec) -> SandboxSession:
-        """A fresh session that no other task has used.
+        """Return a fresh session that no other task has used.
 
         Raises:
             SandboxUnavailableError: When it is not available.
@@ -453,7 +451,7 @@ class SandboxBackend(Protocol):
 
 @runtime_checkable
 class SupportsMeasures(Protocol):
-    """A backend that can say what of its confinement works here."""
+    """A backend that can measure which of its confinement works here."""
 
     async def measures(self) -> Mapping[str, bool]:
         """Return the measures that keep a script from the host, and whether each works here."""
@@ -462,11 +460,11 @@ class SupportsMeasures(Protocol):
 
 @runtime_checkable
 class SupportsLanguage(Protocol):
-    """A backend that knows which Python it runs, so that models write for that."""
+    """A backend that knows its Python version, for the prompt."""
 
     @property
     def language(self) -> str:
-        """As ``Python 3.12``; the same for every session."""
+        """The Python version, as ``Python 3.12``; the same for every session."""
         ...
 
 
@@ -475,7 +473,7 @@ class SupportsPreparation(Protocol):
     """A backend that makes something before its first session, such as an image."""
 
     async def prepare(self, libraries: tuple[str, ...]) -> None:
-        """Make it, if that was not done before. No task begins, and no model is asked, without it.
+        """Prepare the backend once. No task begins and no model is asked before.
 
         Args:
             libraries: Third-party packages that scripts may import.

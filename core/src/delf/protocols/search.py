@@ -1,4 +1,4 @@
-"""Search and figures: what a journal finds and counts among all tasks."""
+"""Search and figures over all tasks of a journal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Place = Literal["task", "script", "call", "answer", "error"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFilter:
-    """Conditions that a task has to meet; None stands for any.
+    """Conditions for tasks; None matches any.
 
     Args:
         text: Words that its task, its scripts, its calls with their arguments, its answer or an
@@ -31,7 +31,7 @@ class TaskFilter:
         since: The Unix time at which it started, or later.
         until: The Unix time before which it started.
         least_cost: The least cost of it in US dollars.
-        keys: Those on whose behalf it is done: one of these.
+        keys: The owners of the tasks.
     """
 
     text: str | None = None
@@ -52,7 +52,7 @@ class FoundTask:
 
     Args:
         task: The task.
-        person: The name of who asked; empty where nobody is named.
+        person: The name of the submitter; empty if unnamed.
         place: The place of the words, where words were asked for.
         seq: The number of the event in which they are.
         excerpt: The text around them.
@@ -76,7 +76,7 @@ class Figures:
         group: The day as ``2026-10-31``, or the name that the tasks have in common.
         tasks: How many tasks.
         failed: How many of them failed.
-        stopped: How many of them somebody stopped.
+        stopped: The number of tasks that somebody stopped.
         calls: How many calls of tools; by model, how many of the model.
         failed_calls: How many of these failed.
         questions: How many requests for approval.
@@ -84,7 +84,7 @@ class Figures:
         input_tokens: Tokens that models read, those from a cache among them.
         cached_tokens: Tokens that came from a cache.
         output_tokens: Tokens that models wrote.
-        cost_usd: The cost of all answers whose price is known.
+        cost_usd: The cost of all answers with a known price.
         unpriced: How many answers have no known price.
     """
 
@@ -105,12 +105,12 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A part of what was found, the newest tasks first.
+    """A page of search results, newest tasks first.
 
     Args:
         tasks: The tasks.
         more: True when there are older ones that meet the filter, too.
-        behind: How many events are not searched yet, as nobody has indexed them so far.
+        behind: The number of events that are not indexed yet.
     """
 
     tasks: Sequence[FoundTask] = field(default_factory=tuple[FoundTask, ...])

@@ -1,4 +1,4 @@
-"""``Service``: an object that one plugin gives to others, looked up by name with its type."""
+"""``Service``: a typed object that one plugin offers to others by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True)
 class Service(Generic[P]):
-    """A service by its public name, its protocol, and its purpose in words.
+    """A service by its public name, its protocol and its purpose.
 
     The user of a service declares it, and :meth:`delf.plugins.host.PluginHost.service` finds it
     among the exports of plugins.
@@ -19,7 +19,7 @@ class Service(Generic[P]):
     Args:
         name: The name of the entry point in the group ``delf.exports``.
         protocol: The protocol of the object.
-        purpose: What needs it, for the message where no plugin gives it.
+        purpose: The feature that needs the service, for the message if no plugin offers it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Sessions of people who are logged in to a server, kept for all of its processes."""
+"""Login sessions of people, shared by all processes of a server."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class SessionRecord:
 
     Args:
         digest: Of what the browser shows, which is not kept.
-        name: Whose it is.
+        name: The name of the person.
         began: Unix time in seconds.
         until: When it is over.
         holder: The owner of tasks that it stands for; another person of the name has another one.
         key: The digest of the key that was shown, if one was: the session ends with it.
         way: How its person logged in, as ``key`` or ``oidc``.
         client: The address from where.
-        browser: What the browser called itself.
+        browser: The browser's description of itself.
     """
 
     digest: str

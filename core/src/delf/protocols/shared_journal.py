@@ -1,4 +1,4 @@
-"""A journal that several processes share, and what such a journal need not be able to do."""
+"""A journal shared by several processes, and its optional methods."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ class Conditions(TypedDict, total=False):
 
 @runtime_checkable
 class SharedJournal(Journal, SupportsRemembered, Protocol):
-    """A journal that outlives its process and that several processes share.
+    """A persistent journal that several processes share.
 
-    Commands look through it, other processes answer and stop tasks through it, and it knows which
-    process works on a task. Claims can lapse while their process lives, as that of a stopped one:
-    the journal refuses the events of a task of a process that lost it, so that no call is begun.
+    Commands search it, other processes answer and stop tasks through it, and it knows which process
+    works on a task. A claim can lapse while its process is alive, for example suspended: the
+    journal then refuses that process's events of the task, so that no call is begun.
 
-    What a journal cannot do beyond that, it refuses: :class:`PartialJournal` has these methods.
+    :class:`PartialJournal` refuses the optional methods.
     """
 
     async def open(self) -> None:
-        """Open it for writing now rather than with the first event.
+        """Open the journal for writing now instead of with the first event.
 
         Raises:
             JournalUnavailableError: When it cannot be written.
@@ -64,7 +64,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
 
     @property
     def place(self) -> str:
-        """The place of it, for people; no login."""
+        """The place of the journal for people, without credentials."""
         ...
 
     async def find(
@@ -85,7 +85,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def resolve(self, text: str, keys: Collection[str] | None = None) -> str:
-        """The id that a text abbreviates.
+        """Return the id that a text abbreviates.
 
         Args:
             text: The beginning of an id, or a whole one.
@@ -100,18 +100,18 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     async def prune(
         self, older_than: float | Ages | None = None, keep: int = 0, *, dry_run: bool = False
     ) -> Pruned:
-        """Remove old tasks with all their events; never one that runs or waits for a runner.
+        """Remove old tasks with all events, except running and queued tasks.
 
         Args:
-            older_than: Only those that ended so many seconds ago; by state, only those in one
-                of these states.
+            older_than: Only tasks that ended so many seconds ago; by state, only tasks in one of
+                these states.
             keep: How many of the newest stay in any case.
             dry_run: Only say which.
         """
         ...
 
     async def remove(self, task_ids: Collection[str]) -> Pruned:
-        """Remove tasks with all their events; those that were there, and did not run.
+        """Remove tasks that do not run, with all events; return the removed ids.
 
         Args:
             task_ids: Their whole ids.
@@ -119,7 +119,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def task(self, task_id: str) -> TaskRecord:
-        """One task.
+        """Return one task.
 
         Raises:
             UnknownTaskError: When it is not known.
@@ -127,30 +127,31 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def claim(self, task_id: str) -> PerhapsAlive | None:
-        """Make a task on which nobody works any more the caller's own, to resume it.
+        """Claim a task that no process works on, to resume it.
 
         Returns:
             Who worked on it before, if that process may be alive.
 
         Raises:
             UnknownTaskError: When no such task is known.
-            DelfError: When a process that lives works on it, or another agent of this one.
+            DelfError: If a live process or another agent of this process works on it.
         """
         ...
 
     async def release(self, task_id: str) -> None:
-        """Let somebody claim a task, from the return on. One that is unknown is passed over."""
+        """Release the claim on a task. Unknown tasks are ignored."""
         ...
 
     def lease(self, seconds: float) -> None:
-        """Let others claim the tasks of this process where it says nothing for so long.
+        """Let other processes claim this process's tasks after a silence of so many seconds.
 
-        Before the first event; without it, a process of this machine keeps its tasks until it ends.
+        Call this before the first event; without a lease, a process of this machine keeps its tasks
+        until it ends.
         """
         ...
 
     async def post(self, task_id: str, kind: str, data: Mapping[str, Any]) -> int:
-        """Leave a note for the process that works on a task; its position.
+        """Append a note for the process that works on a task; return the position.
 
         Raises:
             UnknownTaskError: When no such task is known.
@@ -160,18 +161,18 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     def subscribe_notes(
         self, task_id: str | None = None, after: int | None = None
     ) -> AsyncIterator[Note]:
-        """Notes as any process leaves them, of one task or of all.
+        """Yield notes as any process posts them, of one task or of all.
 
         Args:
             task_id: Only this task's.
-            after: Those after this position that are there already come first; without it,
-                only those that are left from this call on. For those of other processes
-                this holds from the next answer of this journal on, as for ``subscribe``.
+            after: A position: existing notes after it come first; without it, only notes posted
+                from this call on. For notes of other processes this holds from the next answer of
+                this journal on, as for ``subscribe``.
         """
         ...
 
     async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
-        """The notes that are there, in order, for whoever was not there when they were left.
+        """Return the existing notes in order, for readers that start later.
 
         Args:
             task_id: Only this task's.
@@ -182,21 +183,21 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     async def find_requests(
         self, start: str = "", *, waiting: bool = False, limit: int = 1000
     ) -> Sequence[RequestRecord]:
-        """Requests for approval, the oldest first.
+        """Return requests for approval, the oldest first.
 
         Args:
-            start: Only those whose id begins so, with or without its ``req_``.
-            waiting: Only those that wait for an answer.
+            start: Only requests whose id has this prefix, with or without ``req_``.
+            waiting: Only pending requests.
             limit: How many at the most; the newest.
         """
         ...
 
     async def stop(self, task_id: str, by: str, via: str = "") -> bool:
-        """Ask whoever works on a task to stop it, and wait for that; end it where nobody does.
+        """Ask the owner of a task to stop it and wait; end a task without an owner.
 
         Args:
             task_id: The task.
-            by: Who wants it.
+            by: The person who stops the task.
             via: From where.
 
         Returns:
@@ -209,11 +210,11 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, StoppedBy]:
-        """Those of these tasks that somebody has asked to stop, with the name of who did."""
+        """Return the tasks that somebody asked to stop, with the person's name."""
         ...
 
     async def check(self) -> None:
-        """Read all of it; that takes seconds for gigabytes.
+        """Check the whole journal; takes seconds for gigabytes.
 
         Raises:
             DelfError: When some of it is damaged.
@@ -224,9 +225,9 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
 
     @property
     def keep(self) -> Ages:
-        """The time for which tasks stay; those of other states stay forever.
+        """The retention time of tasks by state; other states are kept forever.
 
-        Servers and runners remove older ones with ``prune`` from time to time.
+        Servers and runners remove older tasks with ``prune`` from time to time.
         """
         ...
 
@@ -235,7 +236,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def back_up(self, path: Path) -> None:
-        """Copy it into a new file, as it is at one moment.
+        """Copy a consistent snapshot of the journal into a new file.
 
         Raises:
             DelfError: When it cannot be copied.
@@ -243,7 +244,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def restore(self, path: Path) -> int:
-        """Fill this journal, which is empty, from what ``back_up`` wrote; the number of tasks.
+        """Fill this empty journal from a backup; return the number of tasks.
 
         Raises:
             DelfError: When it is not empty, or the file is not a backup.
@@ -251,7 +252,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     def read_all(self) -> AsyncIterator[Sequence[Event]]:
-        """The events of each task, the oldest first, all as they are at one moment."""
+        """Yield the events of each task in one consistent snapshot, oldest task first."""
         ...
 
     # -- tasks that failed and can go on -------------------------------------------------
@@ -265,7 +266,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
 
         Raises:
             UnknownTaskError: When no such task is known.
-            DelfError: When a process that lives works on it, or another agent of this one.
+            DelfError: If a live process or another agent of this process works on it.
         """
         ...
 
@@ -280,7 +281,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def search(self, wanted: TaskFilter, limit: int = 50, before: str | None = None) -> Found:
-        """The newest tasks that meet a filter.
+        """Return the newest tasks that meet a filter.
 
         Args:
             wanted: The filter.
@@ -295,7 +296,9 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     async def figures(
         self, by: FigureBy, wanted: TaskFilter, zone: str = "UTC"
     ) -> Sequence[Figures]:
-        """The figures of the tasks that meet a filter, by group; days without tasks are left out.
+        """Return the figures of the tasks that meet a filter, by group.
+
+        Days without tasks are left out.
 
         Args:
             by: The kind of group. Days are those on which tasks started.
@@ -310,7 +313,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     # -- the people of a server, and who is logged in ------------------------------------
 
     async def people(self) -> list[Person]:
-        """Everybody, by their names, those who were revoked, too."""
+        """Return everybody by name, revoked people included."""
         ...
 
     async def keep_person(self, person: Person, instead_of: Person | None) -> bool:
@@ -318,7 +321,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
 
         Args:
             person: As it is from now on.
-            instead_of: As it was known; None for somebody new.
+            instead_of: The previous version; None for a new person.
 
         Returns:
             False, and nothing changes, if somebody else was quicker.
@@ -326,7 +329,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def begin_login(self, session: SessionRecord) -> None:
-        """Keep a session; those that are over are forgotten."""
+        """Store a session; expired sessions are removed."""
         ...
 
     async def end_login(self, digest: str) -> None:
@@ -334,7 +337,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def logins(self, digests: Collection[str] | None = None) -> list[SessionRecord]:
-        """The sessions that are not over.
+        """Return the sessions that are not over.
 
         Args:
             digests: Only these.
@@ -344,21 +347,21 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     # -- conversations -------------------------------------------------------------------
 
     def conversations(self, namespace: str) -> ConversationStore:
-        """The conversations of a namespace. They are closed with the journal."""
+        """Return the conversations of a namespace, which are closed with the journal."""
         ...
 
     async def namespaces(self) -> Sequence[str]:
-        """The namespaces that have conversations, by their names.
+        """Return the namespaces that have conversations.
 
-        One whose conversations were all forgotten may be among them.
+        A namespace whose conversations were all removed may be included.
         """
         ...
 
 
 class PartialJournal:
-    """Refuses what a shared journal need not be able to do; a journal inherits from it.
+    """Base class that refuses the optional methods of a shared journal.
 
-    Every method that a journal can carry out replaces the one from here.
+    A journal overrides every method that it supports.
     """
 
     @property
@@ -367,7 +370,7 @@ class PartialJournal:
         return {}
 
     async def size(self) -> JournalSize:
-        """Refuse to tell its size."""
+        """Raise: this journal does not know its size."""
         self._refuse("tell its size")
 
     async def back_up(self, path: Path) -> None:

@@ -23,7 +23,7 @@ def state_of(
     interrupted: bool = False,
     waiting: Collection[str] = (),
 ) -> TaskState:
-    """Return the state of a task, the same for every place that shows or compares it.
+    """Return the state of a task, for every place that shows or compares it.
 
     Args:
         task: The events of the task from its first, or its record in a journal. A record does
@@ -55,11 +55,10 @@ def _of_record(record: TaskRecord, waiting: Collection[str]) -> TaskState:
 
 
 def stored_states(state: TaskState) -> tuple[TaskState, ...]:
-    """Return the states that the records of tasks in a state have in a journal.
+    """Return the stored states of records that may have a state.
 
-    A journal has tasks as running that wait for a person, or for a place in their process. So
-    whoever looks for tasks in a state looks among these records, and checks each with
-    :func:`state_of`.
+    A journal stores tasks that wait for a person, or for a place in their process, as running. A
+    search for a state therefore reads these records and checks each with :func:`state_of`.
     """
     match state:
         case TaskState.QUEUED:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from delf.types import Effect
 
 TOOLS_BUDGET: Final = 21_000
-"""The most characters of a prompt that tools take, unless an agent's ``tools_budget`` says so."""
+"""The default for ``tools_budget``: the most characters of tools in a prompt."""
 
 OnDelta = Callable[["ModelDelta"], None]
-"""Sees a piece of a model's answer as it comes. Of a recorded answer, the pieces are whole."""
+"""A listener for pieces of a model's answer. A recorded answer comes in whole pieces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +30,15 @@ class ToolDescription:
     """A tool that the model may be shown.
 
     Args:
-        name: What calls it: ``connection.method``, or the bare name of a function.
-        summary: One paragraph about it.
-        effect: What a call does to the world.
+        name: The name in calls: ``connection.method``, or the bare name of a function.
+        summary: A paragraph of description.
+        effect: The effect of a call.
         asks: Whether a person is asked before each call.
         make_schema: Makes :attr:`schema`.
-        parameters: What it takes, in order.
+        parameters: The parameters, in order.
         returns: The type of its result in stub notation.
         connection: The name of its connection; empty for a function.
-        about: What that is, in a line.
+        about: A line about the connection.
         tags: Words that it is sorted under.
         built_in: Whether it is always shown, as a reader of input files.
         full_types: Makes the parameters and the result with whole types, where those here were
@@ -62,12 +62,12 @@ class ToolDescription:
 
     @property
     def method(self) -> str:
-        """Its name without that of its connection."""
+        """The name without the connection's name."""
         return self.name.rpartition(".")[2]
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """Its arguments as a JSON Schema."""
+        """The arguments as a JSON Schema."""
         return self.make_schema()
 
     @property
@@ -78,12 +78,12 @@ class ToolDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolChoice:
-    """The tools of a task: those that the model is shown, and those that it can look for.
+    """The tools of a task: the tools shown to the model, and the searchable tools.
 
     Args:
-        shown: What the model is shown.
+        shown: The tools shown to the model.
         left_out: How many more may be called.
-        catalog: All of them, but for those that are built in.
+        catalog: All tools except built-in ones.
         describe: Describes one of the catalog by its name.
         budget: The most characters of a prompt that tools take.
     """
@@ -101,16 +101,16 @@ class ScriptResult:
 
     Args:
         outcome: How it ended.
-        printed: What it printed, without secrets.
+        printed: The printed text, without secrets.
         variables_alive: Whether the next script finds its variables.
         changes: Its calls that changed something, or may have, as lines of text.
         refused: Why the task cannot go on, when the script failed because the budget was used up.
         can_retry: Whether another script could do better. It could not where a call failed for a
             reason that stays, as a service that does not answer or a right that is missing.
-        cause: What a tool raised, where the script failed with that. A strategy that fails with
-            the script raises its error ``from`` this, so that programs see the reason.
-        is_silent: Whether it came to its end with nothing to show for: it printed nothing, left no
-            value, handed no file over and changed nothing.
+        cause: The exception of the tool that failed the script. A strategy that fails with the
+            script raises its error ``from`` this, so that programs see the reason.
+        is_silent: Whether the script ended without effect: it printed nothing, left no value, wrote
+            no file and changed nothing.
         returned: The results of the calls of a silent script, as lines of text: kinds and sizes.
         found_nothing: Whether it is silent, called tools, and all that they returned was empty.
         rejected: Whether it failed because approval was denied to a call, or to the script as a
@@ -132,11 +132,11 @@ class ScriptResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptCall:
-    """A call of a script that was found and whose arguments fit, as a guard sees it.
+    """A valid call of a script, as a guard sees it.
 
     Args:
         name: The tool, as in :class:`ToolDescription`.
-        effect: What it does to the world.
+        effect: The effect of the call.
         arguments: By name.
         built_in: Whether it is a tool of delf's own.
     """
@@ -148,10 +148,10 @@ class ScriptCall:
 
 
 class CallGuard(Protocol):
-    """A strategy's own rules for the calls of a script. They add to what holds for every call."""
+    """A strategy's additional rules for the calls of a script."""
 
     def begin(self) -> None:
-        """The script begins, perhaps again after its sandbox died: what was counted is void."""
+        """Reset all counts as a script begins, perhaps again after its sandbox died."""
         ...
 
     def begun(self, call: ScriptCall) -> Returned | None:
@@ -164,7 +164,7 @@ class CallGuard(Protocol):
         ...
 
     def judge(self, call: ScriptCall) -> Verdict:
-        """Judge a call, before its connection does; it may be asked several times about one."""
+        """Judge a call before its connection does; a call may be judged several times."""
         ...
 
     def ended(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
@@ -177,11 +177,11 @@ class CallGuard(Protocol):
 
 
 class StrategyHost(Protocol):
-    """All that a strategy may do for its task.
+    """The interface of a strategy to its task.
 
-    Whatever goes through it is counted, approved and journalled. A resumed task runs its strategy
-    from the beginning: what the journal holds is answered from there, and not done again. So a
-    strategy does the same again when it gets the same answers.
+    Everything through this interface is counted, approved and journalled. A resumed task runs its
+    strategy from the beginning: recorded answers are returned, not repeated. So a strategy must be
+    deterministic for the same answers.
     """
 
     @property
@@ -196,7 +196,7 @@ class StrategyHost(Protocol):
 
     @property
     def choice(self) -> ToolChoice:
-        """The same tools with those that are left out, for :func:`delf.tools.stubs.stubs_of`."""
+        """The same tools and the omitted ones, for :func:`delf.tools.stubs.stubs_of`."""
         ...
 
     @property
@@ -205,7 +205,7 @@ class StrategyHost(Protocol):
         ...
 
     @property
-    def lacks(self) -> str:
+    def unsupported(self) -> str:
         """The parts of Python that the sandbox lacks, in words for the model; empty for none."""
         ...
 
@@ -235,11 +235,11 @@ class StrategyHost(Protocol):
         ...
 
     def begin(self, rules: str) -> tuple[Message, ...]:
-        """The conversation's start: rules, what was said before, context and task.
+        """Return the start of the conversation: rules, history, context and task.
 
         Args:
-            rules: What the model is told about its work, with the tools. The same words for every
-                task with the same tools let providers keep what they have read.
+            rules: Instructions for the model about its work, with the tools. Equal instructions for
+                every task with the same tools let providers cache them.
         """
         ...
 
@@ -259,32 +259,32 @@ class StrategyHost(Protocol):
     ) -> ModelReply:
         """Ask the main model; counted in cost and budget.
 
-        The answer is whole, and holds nothing that the model only thought. One that broke off at
-        the limit of its length is asked for to its end, and is an error where that has none. With
-        ``on_delta`` or in a session, an answer that broke off is returned with its ``broken_by``:
-        then nothing of it may be used but what was begun already.
+        The answer is whole and without reasoning. An answer that was truncated at the limit of its
+        length is continued, and is an error if it has no end. With ``on_delta`` or in a session, a
+        truncated answer is returned with its ``broken_by``: use only the parts that were begun
+        already.
 
         Args:
-            messages: The whole conversation; in a session that was asked before, what is new.
-            tools: What the model may call in its answer, where it takes tools.
-            on_delta: Sees the answer's pieces as they come. It may begin calls with them: what the
-                model has written by then is journalled first. An answer that breaks off after its
-                first piece is then returned as far as it came, with ``cut`` as its
-                ``finish_reason``; so is one whose process died after a call of it was begun.
+            messages: The whole conversation; in a session that was asked before, the new messages.
+            tools: The tools that the model may call in its answer, if it supports tools.
+            on_delta: Receives the answer's pieces as they come, and may begin calls: the text so
+                far is journalled first. An answer that breaks off after its first piece is returned
+                as far as it came, with ``cut`` as its ``finish_reason``; so is an answer whose
+                process died after one of its calls was begun.
             session: Where it is asked, of :meth:`connect`, if not by a request of its own.
             continues: Whether the session has answered before.
 
         Raises:
-            BudgetExceededError: Before anything is spent.
+            BudgetExceededError: Before any cost.
             DelfError: When the model failed for good.
         """
         ...
 
     async def connect(self, *, needed: bool = False) -> ModelSession | None:
-        """A session that stays open, so that no turn sends it all again; whoever has it closes it.
+        """Open a session, so that no turn sends the history again; the caller closes it.
 
-        None where the model has none, and while a resumed task's answers come from the journal.
-        One may break: a strategy keeps all that was said, for another session or plain requests.
+        None if the model has no sessions, and while a resumed task's answers come from the journal.
+        A session may break: a strategy keeps the history, for another session or plain requests.
 
         Args:
             needed: Whether a model that has none is an error.
@@ -311,11 +311,11 @@ class StrategyHost(Protocol):
         ...
 
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
-        """Run a script in the task's sandbox, whose variables stay for the next one.
+        """Run a script in the task's sandbox, whose variables persist.
 
         Args:
             code: The script.
-            guard: Rules for its calls, beside those that hold for every call.
+            guard: Additional rules for the calls of the script.
 
         Raises:
             SandboxUnavailableError: When no sandbox is available.
@@ -323,7 +323,7 @@ class StrategyHost(Protocol):
         ...
 
     def strategy(self, name: str) -> Strategy:
-        """Another strategy, which can do a part of the task.
+        """Return another strategy, which can do a part of the task.
 
         Args:
             name: Its name.
@@ -334,23 +334,23 @@ class StrategyHost(Protocol):
         ...
 
     @property
-    def said(self) -> str:
-        """The answer so far: what was said, and what scripts printed, without secrets.
+    def output(self) -> str:
+        """The answer so far: the strategy's text and the scripts' output, without secrets.
 
-        What a script printed that failed counts until another one runs.
+        The output of a failed script counts until another script runs.
         """
         ...
 
     def say(self, text: str) -> None:
-        """Add to the answer; people see it at once."""
+        """Add to the answer; people see the text at once."""
         ...
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Let people see what goes on, and how long it takes."""
+        """Show a step and its duration to people."""
         ...
 
     async def note(self, topic: str, source: Callable[[], Awaitable[str]]) -> str:
-        """Take something from elsewhere that the journal keeps: a resumed task gets it again.
+        """Store outside data in the journal: a resumed task gets the same data again.
 
         Args:
             topic: The strategy's own word for it, as ``notification``. People see it with the text.
@@ -359,7 +359,7 @@ class StrategyHost(Protocol):
         ...
 
     async def warn(self, message: str) -> None:
-        """Tell people of something that they should look at, though the task goes on."""
+        """Warn people; the task continues."""
         ...
 
     @property
@@ -371,10 +371,10 @@ class StrategyHost(Protocol):
         ...
 
     def refuse(self, text: str) -> str | None:
-        """Return the fault of an answer, where the task wants one of a declared shape.
+        """Return the fault of an answer, if the task wants a declared shape.
 
-        A strategy asks before it ends, and lets the model fix what is wrong. An answer that is
-        refused is not said; one that is returned anyway fails the task.
+        A strategy asks before it ends, and lets the model fix the fault. A refused answer is not
+        shown; a refused answer that is returned anyway fails the task.
 
         Args:
             text: The answer.
@@ -390,10 +390,10 @@ class StrategyHost(Protocol):
 
 
 class Strategy(Protocol):
-    """Works a task until it is done."""
+    """A way to work on a task until it is done."""
 
     async def solve(self, host: StrategyHost) -> str:
-        """The answer's text.
+        """Return the answer's text.
 
         Raises:
             DelfError: When the task failed.
@@ -406,22 +406,22 @@ class SupportsCallsOnly(Strategy, Protocol):
     """A strategy that may do without scripts."""
 
     calls_only: bool
-    """True if its tasks run no script: no sandbox is opened for them, nor are people told of it."""
+    """True if its tasks run no script: no sandbox is opened or announced for them."""
 
 
 def runs_scripts(strategy: Strategy) -> bool:
-    """Tell whether tasks of a strategy may run scripts."""
+    """Return whether tasks of a strategy may run scripts."""
     return not (isinstance(strategy, SupportsCallsOnly) and strategy.calls_only)
 
 
 @runtime_checkable
 class SupportsOwnTools(Strategy, Protocol):
-    """A strategy with tools of its own, as one that finds tools which the model is not shown."""
+    """A strategy with tools of its own, such as a search for tools that the model is not shown."""
 
     def own_tools(self, choice: ToolChoice) -> Sequence[ConnectionLike]:
-        """Tools of a task for which a prefilter chose; always shown, and never asked about.
+        """Return tools of a task for which a prefilter chose; always shown, and never asked about.
 
         Args:
-            choice: What it chose.
+            choice: The strategy's choice.
         """
         ...

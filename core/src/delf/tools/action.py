@@ -1,4 +1,4 @@
-"""Actions: what a script can call. ``@action`` marks a connection's methods."""
+"""Actions: the callables of scripts. ``@action`` marks a connection's methods."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def strictest(effects: Iterable[Effect]) -> Effect:
-    """Of several effects the one that is asked about most.
+    """Return the strictest of several effects.
 
     Args:
         effects: At least one.
@@ -41,21 +41,21 @@ def strictest(effects: Iterable[Effect]) -> Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """One thing that a script can call.
+    """One callable of a connection.
 
     Args:
         name: The method's name in the script.
         permission: The unit of ``allow`` and ``confirm``; several methods may share one.
-        effect: What it does to the world.
+        effect: The effect of a call.
         summary: One paragraph for the model.
-        parameters: What it takes, in order.
+        parameters: The parameters, in order.
         returns: The type of its result in stub notation.
         validate: Converts arguments or raises ``ToolRefusedError``.
         call: Makes the call with validated arguments as keywords; plain or async.
-        handle_error: What happens to a ``ToolException``; see :func:`delf.tools.function.tool`.
+        handle_error: The treatment of a ``ToolException``; see :func:`delf.tools.function.tool`.
         schema: The arguments as a JSON schema, made on demand.
-        defaults: What arguments are that a call leaves out, as far as it is known: a call that
-            spells one out is the same call.
+        defaults: The known defaults of omitted arguments: a call that spells one out is the same
+            call.
         context: The parameter of ``call`` that gets the :class:`delf.tools.context.CallContext`.
         tags: Words that it is sorted under, for searching.
         description: All that is known about it, for searching; the model reads ``summary``.
@@ -70,7 +70,7 @@ class Action:
             nothing; all others decide. None for those whose names say so.
         egress: It sends its arguments out of the user's own services, though it only reads.
         author: The field of a record, or the parameter, with the author that the service vouches
-            for, as the sender of a message. None where it vouches for nobody.
+            for, such as the sender of a message. None if it vouches for nobody.
         full_types: Makes the parameters and the result with whole types, where those here were
             shortened; called when a prompt has room for them, or a script looks for them.
         returns_doc: The description of the result.
@@ -111,9 +111,9 @@ class Action:
 
     @property
     def digest(self) -> str:
-        """Of all that a person knows of it: an action with another one is another action.
+        """The digest of all that a person knows of the action: another digest is another action.
 
-        It is over name, effect, permission, description, parameters, schema and result, and over
+        It covers name, effect, permission, description, parameters, schema and result, and
         ``version``, if the connection gave one.
         """
         content: list[Any] = [
@@ -129,7 +129,7 @@ class Action:
         return hashlib.sha256(dumps(content)).hexdigest()
 
     def describe(self, *, verbose: bool = False) -> dict[str, Any]:
-        """The action as data for ``inspect``."""
+        """Return the action as data for ``inspect``."""
         result: dict[str, Any] = {"name": self.name, "effect": self.effect}
         if self.permission != self.name:
             result["permission"] = self.permission
@@ -229,11 +229,11 @@ def action(
 
 
 def actions_of(owner: type, instance: object | None = None, where: str = "") -> list[Action]:
-    """The marked methods of a class as actions, base classes first, in order of definition.
+    """Return the marked methods of a class as actions, base classes first, in order of definition.
 
     Args:
         owner: The class.
-        instance: What the methods are bound to; None for a look without credentials.
+        instance: The object the methods are bound to; None to list actions without credentials.
         where: The connection's name, for messages.
 
     Raises:
@@ -285,21 +285,21 @@ def action_from_function(
     tags: tuple[str, ...] = (),
     flow: Mapping[str, Any] | None = None,
 ) -> Action:
-    """An action from a function's signature and docstring.
+    """Return an action from a function's signature and docstring.
 
     Args:
         function: Where signature and docstring are read.
-        call: What is called; the function itself when omitted.
+        call: The function to call; the function itself when omitted.
         name: The name in scripts; the function's when omitted.
         permission: The unit of permission; the name when omitted.
-        effect: What it does to the world.
+        effect: The effect of a call.
         summary: One paragraph; the docstring's first when omitted.
-        handle_error: What happens to a ``ToolException``.
+        handle_error: The treatment of a ``ToolException``.
         where: How messages call it.
         skip_first: The function is a method.
         resumes: As in :class:`Action`.
         tags: As in :class:`Action`.
-        flow: What :func:`check_flow` gave.
+        flow: The result of :func:`check_flow`.
 
     Raises:
         ToolDefinitionError: When a script could not call it, or ``sinks`` or ``contents`` names
@@ -347,7 +347,7 @@ def check_flow(
     egress: bool,
     author: str | None,
 ) -> dict[str, Any]:
-    """The fields of an :class:`Action` that say whose words it brings, and where its own go.
+    """Return the fields of an :class:`Action` about authors of results and targets of arguments.
 
     Args:
         where: How messages call it.
@@ -386,7 +386,7 @@ def check_flow(
 
 
 def permission_names(actions: Sequence[Action]) -> tuple[str, ...]:
-    """The names that ``allow`` and ``confirm`` may use: units of permission and methods."""
+    """Return the names that ``allow`` and ``confirm`` may use: units of permission and methods."""
     names: dict[str, None] = {}
     for item in actions:
         names.setdefault(item.permission)

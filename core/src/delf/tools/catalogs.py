@@ -19,7 +19,7 @@ _SUREST: Final = 4
 """The actions before the plain changes of the resources that a task names."""
 _PLAIN: Final = 3
 _FEW: Final = 3
-"""Steps of a word or two, as *and pause it*, have so many actions, after the first ten."""
+"""Short steps, such as *and pause it*, get so many actions after the first ten."""
 _NAME: Final = 2.0
 _TAGS: Final = 1.0
 _SUMMARY: Final = 2.0
@@ -29,13 +29,13 @@ _DESCRIPTION: Final = 0.5
 
 
 def search(catalog: Catalog, words: str, limit: int = 20) -> tuple[CatalogEntry, ...]:
-    """The actions that fit some words, best first; names and parameters count, too.
+    """Return the actions that fit some words, best first; names and parameters count, too.
 
     The first search makes an index of all actions, which the catalog keeps.
 
     Args:
         catalog: The actions.
-        words: What is looked for, as plain words.
+        words: The search words.
         limit: The most actions.
     """
     return tuple(catalog[number] for number in places(catalog, words, limit))
@@ -52,11 +52,11 @@ def shares(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[int, flo
 
 
 def best_first(catalog: Catalog, task: str) -> list[str]:
-    """The names of all actions: those that fit the steps of a task best, then the others.
+    """Return the names of all actions, the best matches of the task's steps first.
 
     Args:
         catalog: The actions.
-        task: What the user wants, in plain words.
+        task: The user's task, in plain words.
     """
     best = in_turn([places(catalog, step, _RANKED) for step in steps_of(task)])
     plain = in_turn([_plain_changes(catalog, step) for step in steps_of(task)])
@@ -67,23 +67,23 @@ def best_first(catalog: Catalog, task: str) -> list[str]:
 
 
 def _plain_changes(catalog: Catalog, step: str) -> list[int]:
-    """The actions that create, update or delete what a step names, as it asks for; a few.
+    """Return the actions that create, update or delete what a step names, as it asks for; a few.
 
     Whoever marks a task as done needs ``update_task``, of which the step has one word.
     """
     kinds = kinds_of_change(step)
-    said = {word: place for place, word in reversed([*enumerate(map(stem, words_of(step)))])}
+    places = {word: place for place, word in reversed([*enumerate(map(stem, words_of(step)))])}
     found: list[tuple[int, int, int]] = []
     for number, entry in enumerate(catalog if kinds else ()):
         change = None if entry.reads else plain_change(entry.name)
-        if change is not None and change.kind in kinds and change.nouns <= said.keys():
-            place = min(said[noun] for noun in change.nouns)
+        if change is not None and change.kind in kinds and change.nouns <= places.keys():
+            place = min(places[noun] for noun in change.nouns)
             found.append((place, -len(change.nouns), number))
     return [number for *_, number in sorted(found)[:_PLAIN]]
 
 
 def in_turn(rankings: Sequence[Sequence[int]]) -> list[int]:
-    """The best of each ranking, then the second of each, and so on, each once.
+    """Return the best of each ranking, then the second of each, and so on, each once.
 
     Args:
         rankings: Places in a catalog.

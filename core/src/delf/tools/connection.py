@@ -37,7 +37,10 @@ class _Inspect:
         self, instance: Connection | None, owner: type[Connection]
     ) -> Callable[..., dict[str, Any]]:
         def inspect(*, verbose: bool = False) -> dict[str, Any]:
-            """The actions that can be called as data: names, or with ``verbose`` everything."""
+            """Return the actions that can be called as data.
+
+            Names, or with ``verbose`` everything.
+            """
             name = instance.name if instance is not None else owner.type_name()
             allow = None if instance is None else instance.allow
             actions = [a for a in actions_of(owner, instance, name) if is_allowed(allow, a)]
@@ -83,7 +86,7 @@ class _KeptSecrets:
 
 
 class ConnectionOptions(TypedDict, total=False):
-    """The keywords that every connection takes; one of its own has its settings besides."""
+    """The keywords that every connection takes besides its own settings."""
 
     name: str | None
     allow: Permission
@@ -138,11 +141,11 @@ class Connection:
         self._check_actions()
 
     def keep_secret(self, secret: str) -> None:
-        """Have a secret taken out of all that leaves the agents that use this connection.
+        """Redact a secret in all that leaves the agents that use this connection.
 
-        For what no setting holds, such as an access token that a service gave. Call it before
-        the secret is used; what left before cannot be called back. It may be called in any
-        thread. The last 32 secrets of a connection count, so that tokens may be renewed forever.
+        Use this for secrets that no setting holds, such as an access token from a service. Call it
+        before the secret is used; earlier output cannot be redacted. Thread-safe. The last 32
+        secrets of a connection count, so that tokens may be renewed forever.
 
         Args:
             secret: The secret as it is. It counts from 6 characters on.
@@ -155,15 +158,15 @@ class Connection:
 
     @classmethod
     def type_name(cls) -> str:
-        """The name of this type of connection: the class's name in lower case."""
+        """Return the name of this type of connection: the class's name in lower case."""
         return cls.__name__.lower()
 
     async def actions(self) -> Sequence[Action]:
-        """All actions. A dynamic connection overrides this and makes them itself."""
+        """Return all actions. A dynamic connection overrides this and makes them itself."""
         return actions_of(type(self), self, self.name)
 
     def _named(self, first: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The argument that stands without its name, with it."""
+        """Return a positional argument with its name."""
         if not first:
             return {}
         names = [] if self.Settings is None else list(self.Settings.model_fields)

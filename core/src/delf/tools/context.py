@@ -1,4 +1,4 @@
-"""``CallContext``: what an action may know of the task that calls it, and child tasks."""
+"""``CallContext``: the task behind a call as an action sees it, and child tasks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Connect(Protocol):
         """The connection, a :class:`delf.protocols.connection.ConnectionLike`.
 
         Args:
-            name: What scripts call it; without a kind, one that ``delf.toml`` names, or a type.
+            name: The name in scripts; without a kind, a name in ``delf.toml``, or a type.
             kind: The name of a type, or the path of a class, as ``mycompany.tools.Database``.
             settings: As in ``[connections.NAME]``, ``allow`` and ``confirm`` included. Relative
                 paths count from the project's folder.
@@ -47,23 +47,23 @@ class Connect(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildTask:
-    """A task that an action has done for it; what is None is as in the parent.
+    """A child task that an action delegates; None inherits from the parent.
 
     Args:
-        task: What to do, in plain words.
+        task: The task, in plain words.
         tools: Connections and functions.
         llm: The model.
         system_prompt: Instructions for the model.
         files: Paths of input files.
         timeout: Seconds. The parent's own time ends the child, too.
-        worker: Who does it, by name: people who are asked are told.
+        worker: The name of the worker that does it, shown to people who are asked.
         budget_usd: The most that it and its own children may cost, within the agent's budget.
         retry_count: How often a failed script is fixed.
         rerun_count: How many further passes a script may ask for.
         strategy: How it becomes tool calls.
-        check: Says what is wrong with an answer, which then goes back to the model; None if
-            nothing is. It is given the answer's text, and must be quick.
-        output: What its answer has to be, if it is not text: a type, or a JSON Schema.
+        check: Returns the fault of an answer, which then goes back to the model; None if the answer
+            is good. Receives the answer's text, and must be quick.
+        output: The type of the answer, if it is not text: a type, or a JSON Schema.
     """
 
     task: str
@@ -90,8 +90,8 @@ class ChildResult:
         text: Its answer; what was printed so far where it failed.
         status: Whether it succeeded.
         error: Why it did not.
-        hint: What to do about it, where that is known.
-        cost_usd: What it cost; None where a price is not known. The parent's cost includes it.
+        hint: What to do next, if known.
+        cost_usd: The cost; None if a price is unknown. The parent's cost includes it.
         files: Its output files: paths by name.
         value: The answer as plain data, where ``output`` wanted data.
         at_limit: Whether it failed at its timeout or budget.
@@ -124,27 +124,27 @@ class ChildResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """The task behind a call. An action gets it by a parameter of this type.
+    """The task behind a call, which an action receives by a parameter of this type.
 
     Neither the model nor the script sees that parameter.
 
     Args:
         task_id: The task.
-        task: What it is to do, in plain words.
+        task: The task, in plain words.
         call_id: The call's number in the task.
         connection: The name of the connection that is called.
         folder: The folder of the agent's project, or the working folder.
         depth: 0 in a task of the user, 1 in a child of it.
-        worker: Who does the task, by name, if it is a worker's; None in a task of the user.
+        worker: The name of the worker that does the task; None in a task of the user.
         input_files: Where the task's input files are, by name.
         llm: The model of the task.
         vision_llm: Its model for images and documents.
         strategy: How the task becomes tool calls.
         tools: The task's connections, by name.
         connect: Makes further connections.
-        basis: What the preview was made from that a person has approved, as the connection's
-            ``check`` gave it; None where nobody was shown anything. An action that finds another
-            one does nothing, and says so.
+        basis: The basis of the preview that a person approved, as the connection's ``check`` gave
+            it; None if nobody was shown a preview. An action that finds another basis does nothing,
+            and says so.
     """
 
     task_id: str
@@ -176,14 +176,14 @@ class CallContext:
         return self._output_files()
 
     def read_file(self, name: str, most: int, *, read: Callable[[], bytes] | None = None) -> bytes:
-        """Read a file that the call names. Blocks: call it in a thread.
+        """Read a file that the call names. Blocks: call this method in a thread.
 
         All reads of one call return the same bytes, from its ``check`` on: what a person was asked
         about is what is used, whatever happens to the file meanwhile. A request for approval is
         bound to these bytes.
 
         Args:
-            name: What scripts call the file: an input file, or one that the task has written.
+            name: The name of the file in scripts: an input file, or one that the task has written.
             most: The most bytes that it may have.
             read: Reads a file that is none of the task's, such as one of another connection.
 
@@ -194,13 +194,13 @@ class CallContext:
         return self._read_file(name, most, read)
 
     def say(self, text: str) -> None:
-        """Let people see at once how a long call goes, as the output of a command.
+        """Show the progress of a long call to people, such as the output of a command.
 
-        It is in the journal and in the trace, without secrets; the script does not see it. May be
-        called in any thread.
+        The text is in the journal and in the trace, without secrets; the script does not see it.
+        Thread-safe.
 
         Args:
-            text: What there is to say, or the next piece of it.
+            text: The message, or the next piece of it.
         """
         if _running_loop() is self._loop:
             self._say(text)
@@ -208,10 +208,9 @@ class CallContext:
             self._loop.call_soon_threadsafe(self._say, text)
 
     def add_output_file(self, name: str, data: bytes) -> None:
-        """Hand a file to the task's output, as a script does with ``add_to_output_files``.
+        """Add a file to the task's output, as ``add_to_output_files`` does in a script.
 
-        It is written in the background, and there before the next call is made. May be called in
-        any thread.
+        The file is written in the background, before the next call is made. Thread-safe.
 
         Args:
             name: A relative name; a file of the task with that name is replaced.
@@ -233,20 +232,20 @@ class CallContext:
         timeout: float | None = None,
         **more: Any,
     ) -> ChildResult:
-        """Have a child task done, and wait for it.
+        """Run a child task, and wait for it.
 
-        It shares budget, approvals and journal with its parent, asks the same people, appears in
-        the parent's trace, and is cancelled with the call. After a crash, an action whose child
-        had begun is called again, without a question, as the parent is resumed: the same
-        ``delegate`` then goes on with the child or gives its recorded result. So whatever else
-        such an action does must be safe to do twice.
+        The child shares budget, approvals and journal with its parent, asks the same people,
+        appears in the parent's trace, and is cancelled with the call. After a crash, an action
+        whose child had begun is called again, without a question, as the parent is resumed: the
+        same ``delegate`` then continues the child or returns its recorded result. So all other work
+        of such an action must be idempotent.
 
         Args:
-            task: What to do, in plain words.
-            tools: Connections and functions; those of the agent when omitted.
+            task: The task, in plain words.
+            tools: Connections and functions; the agent's when omitted.
             llm: The model; the agent's when omitted.
             system_prompt: Instructions for the model; the agent's when omitted.
-            files: Paths of input files; those of the agent when omitted.
+            files: Paths of input files; the agent's when omitted.
             timeout: Seconds; as many as the parent has in all when omitted.
             more: Further fields of :class:`ChildTask`.
 
@@ -281,7 +280,7 @@ class CallContext:
                 its ``broken_by`` is ``length``; without it, it is asked for to its end.
 
         Raises:
-            BudgetExceededError: Before anything is spent.
+            BudgetExceededError: Before any cost.
             DelfError: When the model failed for good, or its answer broke off.
         """
         return await self._ask(messages, llm, settings or {})
@@ -297,9 +296,9 @@ class CallContext:
         """Ask a person in the midst of the call, in the way of the task's approvals.
 
         Args:
-            question: What is asked, in plain words.
-            arguments: What would be used; a person may change it.
-            name: What the question is called, after the connection's name.
+            question: The question, in plain words.
+            arguments: The values to use; a person may change them.
+            name: The name of the question, after the connection's name.
             fit: Checks what a person changed, and gives it as it is used; raises
                 ``ToolRefusedError`` for what cannot be.
 
@@ -316,10 +315,10 @@ def read_once(
     most: int,
     read: Callable[[], bytes] | None = None,
 ) -> bytes:
-    """Read a file for a call, unless the call has read it before.
+    """Read a file for a call, at most once.
 
     Args:
-        kept: What the call has read so far, by name.
+        kept: The files that the call has read so far, by name.
         known: The task's files by name.
         name: The file.
         most: The most bytes that it may have.

@@ -51,18 +51,18 @@ def read_docstring(doc: str) -> Docstring:
             parameters |= _items(lines)
         elif section in _RETURNS:
             returns += lines
-    told = _told(returns)
+    returned = _returns_text(returns)
     for field in _fields(summary):
         if field["kind"] in ("param", "parameter", "arg", "argument") and field["about"]:
             parameters[field["about"].split()[-1]] = " ".join(field["text"].split())
         elif field["kind"] in ("return", "returns"):
-            told = " ".join(field["text"].split())
+            returned = " ".join(field["text"].split())
     kept = _before_fields(summary)
-    return Docstring("\n".join(kept).strip(), parameters, told)
+    return Docstring("\n".join(kept).strip(), parameters, returned)
 
 
 def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """The parts of a docstring, each with its name in lower case; the first has none."""
+    """Yield the parts of a docstring, each with its name in lower case; the first has none."""
     name, part, number = "", list[str](), 0
     while number < len(lines):
         line = lines[number]
@@ -97,13 +97,13 @@ def _header(lines: list[str], number: int) -> tuple[str, int]:
 
 
 def _is_numpy(part: list[str]) -> bool:
-    """Tell whether a section has its items at the margin, as NumPy's have."""
+    """Return whether a section has its items at the margin, as NumPy's have."""
     first = next((line for line in part if line.strip()), None)
     return first is None or not first.startswith((" ", "\t"))
 
 
 def _items(lines: list[str]) -> dict[str, str]:
-    """The parameters of a section with their descriptions."""
+    """Return the parameters of a section with their descriptions."""
     found: dict[str, str] = {}
     current = ""
     margin = _margin(lines)
@@ -119,8 +119,8 @@ def _items(lines: list[str]) -> dict[str, str]:
     return found
 
 
-def _told(lines: list[str]) -> str:
-    """The text of a section about the result, without the type before it."""
+def _returns_text(lines: list[str]) -> str:
+    """Return the text of a section about the result, without the type before it."""
     if lines and _margin(lines) == 0:  # NumPy's: the type, then its description
         body = [line.strip() for line in lines if line.startswith((" ", "\t"))]
         return " ".join(" ".join(body or lines).split())

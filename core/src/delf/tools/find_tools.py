@@ -14,7 +14,7 @@ from delf.tools.stubs import FIND_TOOLS, Detail, render_stubs, whole_size
 
 _MOST: Final = 10
 _FOUND: Final = Detail(800, 800, 3_000)
-"""The room of each tool that was found by words; one that was named is shown whole."""
+"""The most characters of each tool found by words; a tool found by name is shown whole."""
 
 
 def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
@@ -43,7 +43,7 @@ def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
 
 
 def _named(choice: ToolChoice, words: str) -> list[ToolDescription]:
-    """The tools that a text consists of, by their names with or without the connection."""
+    """Return the tools that a text consists of, by their names with or without the connection."""
     wanted = {word.partition("(")[0].strip("`'\"") for word in words.replace(",", " ").split()}
     found = [
         entry.name

@@ -1,9 +1,8 @@
-"""Tools of other frameworks, known by their shape: no package of theirs is imported.
+"""Adapters for tools of other frameworks, detected by shape: none of their packages is imported.
 
 LangChain's ``BaseTool``, smolagents' ``Tool``, pydantic-ai's ``Tool`` and toolsets, llm's ``Tool``
-and ``Toolbox``, cogency's ``Tool``, and functions with a schema of chat completions. Their
-authors said nothing of effects, so that each call counts as one that cannot be undone, and a
-person is asked.
+and ``Toolbox``, cogency's ``Tool``, and functions with a schema of chat completions. They declare
+no effects, so that each call counts as irreversible and needs approval.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _ONE_TEXT: Final[Mapping[str, Any]] = {
 
 
 def foreign_functions(item: Any) -> list[Callable[..., Any]] | None:
-    """The functions behind another framework's tool or toolset; None for anything else.
+    """Return the functions behind another framework's tool or toolset; None for anything else.
 
     Args:
         item: Something from ``tools``.
@@ -129,7 +128,7 @@ def _pydantic_ai(item: Any) -> Callable[..., Any] | None:
 
 
 def _abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
-    """A pydantic-ai toolset that only says in a run what its tools are, as a filtered one.
+    """Refuse a pydantic-ai toolset that lists its tools only in a run, such as a filtered one.
 
     Raises:
         ToolDefinitionError: When it does not say so, or a tool takes the run.
@@ -160,9 +159,9 @@ def _of_toolset(toolset: Any, name: str, tool: Any, run: Any) -> Callable[..., A
         given = tool.args_validator.validate_python(arguments)
         return await toolset.call_tool(name, given, run, tool)
 
-    told = tool.tool_def
-    schema = told.parameters_json_schema
-    return _function(name, told.description or "", schema, call, holds=True)
+    definition = tool.tool_def
+    schema = definition.parameters_json_schema
+    return _function(name, definition.description or "", schema, call, holds=True)
 
 
 def _takes_context(name: str) -> ToolDefinitionError:
@@ -195,15 +194,15 @@ def _cogency(item: Any) -> Callable[..., Any] | None:
     async def call(**arguments: Any) -> Any:
         result = await work(**arguments)
         if result.error:
-            told = (str(part) for part in (result.outcome, result.content) if part)
-            raise ToolException("\n".join(told))
+            texts = (str(part) for part in (result.outcome, result.content) if part)
+            raise ToolException("\n".join(texts))
         return result.outcome if result.content is None else result.content
 
     return _function(item.name, item.description, schema, call)
 
 
 def _json_schema(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A parameter of cogency."""
+    """Return a parameter of cogency."""
     words = {
         "min": "minimum",
         "max": "maximum",
@@ -233,7 +232,7 @@ def _toolset(item: Any) -> list[Callable[..., Any]] | None:
 
 
 def _with_schema(pair: tuple[Any, ...]) -> list[Callable[..., Any]] | None:
-    """A function and its schema of chat completions, in either order."""
+    """Return a function and its schema of chat completions, in either order."""
     functions = [part for part in pair if callable(part)]
     schemas = [cast("Mapping[str, Any]", part) for part in pair if isinstance(part, Mapping)]
     if len(pair) != 2 or len(functions) != 1 or len(schemas) != 1:
@@ -251,14 +250,14 @@ def _is_named(item: Any) -> bool:
 
 
 def _schema_of(given: Any) -> Mapping[str, Any]:
-    """A JSON Schema that may be a pydantic model."""
+    """Return a JSON Schema that may be a pydantic model."""
     make = getattr(given, "model_json_schema", None)
     found = make() if callable(make) else given
     return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
 
 
 def _known_type(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A parameter of smolagents, whose ``any``, ``image`` and ``audio`` are not types of JSON."""
+    """Return a known type for smolagents' ``any``, ``image`` and ``audio``, which JSON lacks."""
     kind = part.get("type")
     known = {key: value for key, value in part.items() if key not in ("type", "nullable")}
     return {**known, "type": kind} if kind in _TYPES else known
@@ -272,11 +271,11 @@ def _function(
     *,
     holds: bool = False,
 ) -> Callable[..., Any]:
-    """A function with the name, the words and the parameters of a tool.
+    """Return a function with the name, the words and the parameters of a tool.
 
     Args:
         name: The tool's.
-        description: What the model reads.
+        description: The description for the model.
         schema: A JSON Schema of its arguments.
         work: Is called with them, by keywords.
         holds: Whether it refuses by itself what does not fit the schema.
@@ -291,7 +290,7 @@ def _function(
     docs: list[str] = []
     for given, own in names.items():
         hint = _type(parts[own], schema)
-        if not holds and not _is_said(parts[own], schema):
+        if not holds and not _is_covered(parts[own], schema):
             hint = _checked(hint, own, schema, name)
         if own not in needed:
             hint = Union[hint, None]  # noqa: UP007 - of a value
@@ -321,7 +320,7 @@ def _function(
 
 
 def _checked(hint: Any, own: str, schema: Mapping[str, Any], tool: str) -> Any:
-    """The type of a parameter of whose schema a type cannot say all: the schema checks it."""
+    """Return the type of a parameter whose schema says more than a type: the schema checks it."""
     from pydantic import AfterValidator
 
     from delf.tools.json_schema import Checker, Fault
@@ -337,8 +336,8 @@ def _checked(hint: Any, own: str, schema: Mapping[str, Any], tool: str) -> Any:
     return Annotated[hint, AfterValidator(check)]
 
 
-def _is_said(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
-    """Tell whether :func:`_type` says all of a schema."""
+def _is_covered(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
+    """Return whether :func:`_type` covers a schema completely."""
     if not isinstance(part, Mapping):
         return part is not False
     schema = cast("Mapping[str, Any]", part)
@@ -346,22 +345,22 @@ def _is_said(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
         return False
     further = {key for key in schema.keys() - _WORDS if _FREE.get(key) != schema[key]}
     if further & _CHOICES:
-        return len(further) == 1 and _is_said_choice(schema, root, depth)
+        return len(further) == 1 and _is_covered_choice(schema, root, depth)
     kind = schema.get("type")
     kinds = cast("list[str]", [kind] if isinstance(kind, str) else kind or [])
     limits = {key for each in kinds for key in _LIMITS.get(each, {})}
     return (
         further <= limits | {"items"}
         and all(_is_number(schema[key]) for key in further & limits)
-        and _is_said(schema.get("items"), root, depth + 1)
+        and _is_covered(schema.get("items"), root, depth + 1)
     )
 
 
-def _is_said_choice(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> bool:
+def _is_covered_choice(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> bool:
     if "$ref" in schema:
-        return _is_said(_target(str(schema["$ref"]), root), root, depth + 1)
+        return _is_covered(_target(str(schema["$ref"]), root), root, depth + 1)
     if "anyOf" in schema:
-        return all(_is_said(each, root, depth + 1) for each in schema["anyOf"])
+        return all(_is_covered(each, root, depth + 1) for each in schema["anyOf"])
     values = schema["enum"] if "enum" in schema else [schema["const"]]
     return len(values) <= _MOST_VALUES and all(map(_is_literal, values))
 
@@ -382,14 +381,14 @@ def _target(ref: str, root: Mapping[str, Any]) -> Any:
 
 
 def _name(text: str) -> str:
-    """A name of Python's for any other."""
+    """Return a name of Python's for any other."""
     name = re.sub(r"\W+", "_", text).strip("_") or "tool"
     name = f"_{name}" if name[0].isdigit() else name
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
 def _type(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
-    """The type that a JSON Schema describes, as far as a signature can say it."""
+    """Convert a JSON Schema to a type, as far as a signature can express the schema."""
     if not isinstance(part, Mapping) or depth > _DEEPEST:
         return Any
     schema = cast("Mapping[str, Any]", part)

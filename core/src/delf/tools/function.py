@@ -25,7 +25,7 @@ HandleError = bool | str | Callable[[Exception], str] | None
 class Tool(Generic[P, R]):
     """A function that scripts can call by its name; still callable as before in Python.
 
-    Made by :func:`tool`. As a connection it has one action, named like itself.
+    Made by :func:`tool`. As a connection, a tool has one action with its own name.
     """
 
     is_function = True
@@ -41,15 +41,15 @@ class Tool(Generic[P, R]):
         self.confirm: Permission = confirm
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, as if it were no tool."""
+        """Call the function itself, bypassing the tool."""
         return self.function(*args, **kwargs)
 
     async def actions(self) -> Sequence[Action]:
-        """The one action."""
+        """Return the only action."""
         return (self.action,)
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
-        """The tool as data; with ``verbose`` its description and parameters."""
+        """Return the tool as data; with ``verbose`` its description and parameters."""
         return describe_actions(self.name, self.summary, (self.action,), verbose=verbose)
 
     def __repr__(self) -> str:
@@ -92,11 +92,11 @@ def tool(
     Args:
         function: A plain or async function with type hints and a docstring.
         name: Its name in scripts; the function's when omitted.
-        description: What the model reads; the docstring's first paragraph when omitted.
-        handle_error: What a call gives when the function raises ``ToolException``. It is
-            raised in the script as a ``ToolError``, so that no script takes a refusal for a
-            success; ``"text"`` returns the message as text, another text returns that one, and
-            a callable gets the exception and returns the text.
+        description: The description for the model; the docstring's first paragraph when omitted.
+        handle_error: The result of a call whose function raises ``ToolException``. By default the
+            script gets a ``ToolError``, so that no script takes a failure for a success; ``"text"``
+            returns the message, another text is returned itself, and a callable gets the exception
+            and returns the text.
         confirm: Whether a person is asked before each call.
         effect: A level of :data:`delf.types.Effect`; decides how a call that was
             interrupted is settled when a task is resumed.
@@ -144,7 +144,7 @@ def _handler(given: HandleError) -> str | Callable[[Exception], str] | None:
 
 
 def _named(partial: functools.partial[Any]) -> functools.partial[Any]:
-    """A partial with the name, text and hints of its function; what it gives is not a parameter."""
+    """Copy name, text and hints of a function to its partial; bound arguments are no parameters."""
     made: Any = functools.partial(partial.func, *partial.args, **partial.keywords)
     function = inspect.unwrap(partial.func)
     for name in ("__name__", "__qualname__", "__doc__", "__module__", "__globals__"):
@@ -183,7 +183,7 @@ def _check(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
 
 
 def _check_kind(target: Callable[..., Any]) -> None:
-    """Refuse what a script could not call, or not know how."""
+    """Raise for a kind of function that scripts cannot call."""
     name = target.__name__
     function = inspect.unwrap(target)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -194,7 +194,7 @@ def _check_kind(target: Callable[..., Any]) -> None:
         parameters = inspect.signature(target).parameters.values()
         hints = typing.get_type_hints(target)
     except (NameError, TypeError, ValueError, AttributeError):
-        return  # said better where the whole signature is read
+        return  # reported better where the whole signature is read
     warn_of_bare(name, [i.name for i in parameters if i.name not in hints and _is_named(i)])
     for item, hint in hints.items():
         if item != "return" and _has_callable(hint):
@@ -205,7 +205,7 @@ def _check_kind(target: Callable[..., Any]) -> None:
 
 
 def _is_named(item: inspect.Parameter) -> bool:
-    """Others are refused for their kind."""
+    """Return others are refused for their kind."""
     return item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)
 
 
@@ -218,10 +218,10 @@ def _has_callable(hint: Any) -> bool:
 
 
 def as_connections(items: Iterable[Any]) -> tuple[ConnectionLike, ...]:
-    """All of ``tools`` as connections; a toolset of another framework is several.
+    """Return all of ``tools`` as connections; a toolset of another framework is several.
 
     Raises:
-        ToolDefinitionError: For what is none.
+        ToolDefinitionError: If an object is not a tool.
     """
     found: list[ConnectionLike] = []
     for item in items:
@@ -231,7 +231,7 @@ def as_connections(items: Iterable[Any]) -> tuple[ConnectionLike, ...]:
 
 
 def as_connection(item: Any) -> ConnectionLike:
-    """Something from ``tools`` as a connection; plain functions become tools.
+    """Return something from ``tools`` as a connection; plain functions become tools.
 
     Raises:
         ToolDefinitionError: When it is neither.

@@ -81,7 +81,7 @@ class _Place(NamedTuple):
 
 
 def type_text(hint: Any, *, given: bool = False) -> str:
-    """A type in compact stub notation, as ``list[{"id": int, ?"name": str}]``.
+    """Return a type in compact stub notation, as ``list[{"id": int, ?"name": str}]``.
 
     Records (TypedDict, named tuple, dataclass, model of pydantic, class of attrs) are written as
     their fields, as deep as there is room; enums as the Literal of their values.
@@ -101,7 +101,7 @@ def type_text(hint: Any, *, given: bool = False) -> str:
 
 
 def doc_of(hint: Any) -> str:
-    """The description and the limits in an ``Annotated`` type.
+    """Return the description and the limits in an ``Annotated`` type.
 
     Args:
         hint: As ``Annotated[int, "the number of rows", Field(le=100)]``.
@@ -118,7 +118,9 @@ def doc_of(hint: Any) -> str:
 
 
 def notes_of(hint: Any, *, given: bool = False) -> str:
-    """The descriptions of the fields of a type, as ``items.price: in cents; note: optional``.
+    """Return the descriptions of the fields of a type, as ``items.price: in cents.
+
+    Note: optional``.
 
     Args:
         hint: The type.
@@ -130,7 +132,10 @@ def notes_of(hint: Any, *, given: bool = False) -> str:
 
 
 def plain_default(value: Any) -> Any:
-    """A default as a script would write it: enums as their values, also inside lists and dicts."""
+    """Return a default as a script would write it.
+
+    Enums as their values, also inside lists and dicts.
+    """
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, dict):
@@ -142,7 +147,7 @@ def plain_default(value: Any) -> Any:
 
 
 def record_fields(owner: object, *, given: bool) -> list[RecordField] | None:
-    """The fields of a record type; None for any other type.
+    """Return the fields of a record type; None for any other type.
 
     Args:
         owner: A class.
@@ -173,7 +178,7 @@ def record_fields(owner: object, *, given: bool) -> list[RecordField] | None:
 
 
 def _attribute_names(hint: Any) -> Sequence[str]:
-    """The fields of a class of attrs or msgspec."""
+    """Return the fields of a class of attrs or msgspec."""
     attributes: Sequence[Any] = getattr(hint, "__attrs_attrs__", ())
     return [item.name for item in attributes] or getattr(hint, "__struct_fields__", ())
 
@@ -200,7 +205,7 @@ def _named_tuple_fields(hint: Any, *, given: bool) -> list[RecordField]:
 
 
 def _model_fields(hint: Any, *, given: bool) -> list[RecordField]:
-    """The fields of a pydantic model, under the names by which it is filled, or dumped."""
+    """Return the fields of a pydantic model, under the names by which it is filled, or dumped."""
     config: Mapping[str, Any] = getattr(hint, "model_config", {})
     fields: list[RecordField] = []
     for name, field in cast("dict[str, Any]", hint.model_fields).items():
@@ -224,7 +229,7 @@ def _model_fields(hint: Any, *, given: bool) -> list[RecordField]:
 
 
 def _alias(field: Any) -> str | None:
-    """The name of a field in what is given; of several the first."""
+    """Return the name of a field in what is given; of several the first."""
     alias = field.validation_alias if field.validation_alias is not None else field.alias
     for choice in getattr(alias, "choices", (alias,)):
         if isinstance(choice, str):
@@ -254,7 +259,7 @@ def _text(hint: Any, place: _Place) -> str:
 
 
 def _alias_value(hint: Any) -> Any:
-    """The type behind a ``type`` statement."""
+    """Return the type behind a ``type`` statement."""
     return hint.__value__ if type(hint).__name__ == "TypeAliasType" else None
 
 
@@ -297,7 +302,7 @@ def _literal_text(values: Sequence[Any]) -> str:
 
 
 def _class_text(hint: type[Any], place: _Place, whole: Any = None) -> str:
-    """A class as text; ``whole`` is the type with its arguments, if it has any."""
+    """Return a class as text; ``whole`` is the type with its arguments, if it has any."""
     if issubclass(hint, enum.Enum):
         return _literal_text(tuple(hint))
     if hint.__module__.partition(".")[0] in _LIBRARIES and not place.given:
@@ -333,7 +338,7 @@ def _root_of(hint: Any) -> Any:
 
 
 def _bindings(hint: Any) -> dict[Any, Any]:
-    """The types that stand for the type variables of a class and of its bases."""
+    """Return the types that stand for the type variables of a class and of its bases."""
     origin = typing.get_origin(hint) or hint
     variables = getattr(origin, "__parameters__", ())
     if not isinstance(origin, type) or not isinstance(variables, tuple):
@@ -346,7 +351,7 @@ def _bindings(hint: Any) -> dict[Any, Any]:
 
 
 def _notes(hint: Any, place: _Place, path: str) -> Iterator[tuple[str, str]]:
-    """The descriptions in a type, each after the keys that lead to it."""
+    """Yield the descriptions in a type, each after the keys that lead to it."""
     while typing.get_origin(hint) is typing.Annotated or _is_qualifier(typing.get_origin(hint)):
         hint = typing.get_args(hint)[0]
     if isinstance(hint, typing.TypeVar):
@@ -374,7 +379,7 @@ def _notes(hint: Any, place: _Place, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _hints_of(owner: Any) -> dict[str, Any]:
-    """The annotations of a class; none where they cannot be resolved."""
+    """Return the annotations of a class; none where they cannot be resolved."""
     try:
         return typing.get_type_hints(owner, include_extras=True)
     except (NameError, TypeError, AttributeError):
@@ -399,7 +404,7 @@ def _qualifiers(hint: Any) -> Iterator[str]:
 
 
 def _unqualified(hint: Any) -> Any:
-    """A type without ``Required``, ``ReadOnly`` and the like; ``Annotated`` stays."""
+    """Return a type without ``Required``, ``ReadOnly`` and the like; ``Annotated`` stays."""
     while _is_qualifier(typing.get_origin(hint)):
         hint = typing.get_args(hint)[0]
     return hint
@@ -410,14 +415,14 @@ def _is_needed(field: dataclasses.Field[Any]) -> bool:
 
 
 def _texts_of(item: Any) -> list[str]:
-    """The texts of one part of ``Annotated``: itself, its description, its limits."""
+    """Return the texts of one part of ``Annotated``: itself, its description, its limits."""
     if isinstance(item, str):
         return [item]
     documentation = getattr(item, "documentation", None)  # typing_extensions.Doc
     description = getattr(item, "description", None)
     limits = [_limits_of(part) for part in (item, *_parts(getattr(item, "metadata", ())))]
-    told = [text for text in (documentation, description) if isinstance(text, str)]
-    return [*told, *filter(None, limits)]
+    texts = [text for text in (documentation, description) if isinstance(text, str)]
+    return [*texts, *filter(None, limits)]
 
 
 def _parts(given: Any) -> Sequence[Any]:
@@ -434,9 +439,9 @@ def _limits_of(item: Any) -> str:
 
 
 def _described(metadata: Mapping[Any, Any]) -> str:
-    """The description in the metadata of a dataclass's field, under the usual names."""
-    told = (metadata.get(name) for name in ("description", "doc", "help"))
-    return next((text for text in told if isinstance(text, str)), "")
+    """Return the description in the metadata of a dataclass's field, under the usual names."""
+    texts = (metadata.get(name) for name in ("description", "doc", "help"))
+    return next((text for text in texts if isinstance(text, str)), "")
 
 
 def _joined(*texts: str) -> str:

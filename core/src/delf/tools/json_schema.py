@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 1_000_000
 """The largest schema, as JSON."""
 MAX_PARTS: Final = 20_000
-"""The most schemas within one."""
+"""The most subschemas of a schema."""
 # Counting takes seconds for a million values, such as the rows of an answer.
 _CHEAP: Final = 50
 """A schema of so few parts, none of which holds itself, is checked without counting before."""
@@ -30,11 +30,13 @@ _STEPS_EACH: Final = 50
 _PATTERN_STEPS: Final = 100
 _VALUES_A_STEP: Final = 20
 _BACKTRACKS: Final = 10_000
-"""Attempts of a pattern at one text, after which the library gives it up."""
+"""The most backtracking steps of a pattern on one text."""
 _HEAVY: Final = 2000
-"""Schemas that look at one part; a keyword of what is unevaluated looks with all of them again."""
+"""The most schemas that look at one part; ``unevaluated`` keywords count all of them again."""
 _LARGE: Final = 10_000
-"""Parts of a value whose faults are not all looked for: each takes its time to be written."""
+"""The size of a value from which only the first fault is searched, because formatting faults is
+slow.
+"""
 _MESSAGE: Final = 400
 _LISTED: Final = 1_200
 """Characters of a message that lists the values or the keys that would be right."""
@@ -68,7 +70,7 @@ class Fault(NamedTuple):
 
     Args:
         path: Where in it, from the outside in.
-        message: What is wrong there, in one line.
+        message: The fault, in one line.
         unchecked: Whether all that is wrong is that it cannot be checked.
     """
 
@@ -82,15 +84,15 @@ class Fault(NamedTuple):
 
 
 class Checker:
-    """Checks values against one schema.
+    """Validate values against one schema.
 
-    References lead to places of the schema itself: ``#`` or ``#/a/path``. How many steps a value
-    takes is counted before it is checked, since schemas that choose among each other can double
-    them with each level. Patterns give up after a number of attempts.
+    References lead to places of the schema itself: ``#`` or ``#/a/path``. The number of steps is
+    limited in advance, because schemas that choose among each other can double the steps with each
+    level. Patterns stop after a number of attempts.
 
     Args:
         schema: The schema.
-        where: What it belongs to, for messages.
+        where: The owner of the schema, for messages.
 
     Raises:
         ToolDefinitionError: When the schema is too large, is none, or leads out of itself.
@@ -109,7 +111,7 @@ class Checker:
             raise ToolDefinitionError(f"{where}: its schema cannot be used: {text}") from None
 
     def fault(self, value: Any) -> Fault | None:
-        """The first thing that is wrong with a value; None where it fits.
+        """Return the first fault of a value; None for a valid value.
 
         Args:
             value: Plain data, as JSON has it.
@@ -117,7 +119,7 @@ class Checker:
         return next(iter(self.faults(value, 1)), None)
 
     def faults(self, value: Any, most: int) -> list[Fault]:
-        """List the faults of a value; of a large one the first fault only.
+        """List the faults of a value; for a large value only the first.
 
         Args:
             value: Plain data, as JSON has it.
@@ -138,8 +140,8 @@ class Checker:
         except jsonschema_rs.ValidationError as error:
             return [_fault(error, self._root)]
         except (ValueError, TypeError, RecursionError, OverflowError) as error:
-            told = f"it cannot be checked: {clean(str(error), _MESSAGE)}"
-            return [Fault((), told, unchecked=True)]
+            problem = f"it cannot be checked: {clean(str(error), _MESSAGE)}"
+            return [Fault((), problem, unchecked=True)]
         return []
 
     # -- the schema ---------------------------------------------------------------------
@@ -212,12 +214,12 @@ class Checker:
 
 
 def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
-    """The fault; of several alternatives that do not fit, of the one that fits furthest."""
+    """Return the fault; of several alternatives, the fault of the closest alternative."""
     branches: list[list[Any]] = getattr(error.kind, "context", None) or []
     inner = [error for branch in branches for error in branch]
     if not inner:
-        told = _allowed(error, root)
-        message = clean(error.message, _MESSAGE) if told is None else clean(told, _LISTED)
+        problem = _allowed(error, root)
+        message = clean(error.message, _MESSAGE) if problem is None else clean(problem, _LISTED)
         return Fault(tuple(error.instance_path), message)
     # Whoever gives a value does not mean that there is none.
     inner = [e for e in inner if not e.message.endswith('is not of type "null"')] or inner
@@ -226,8 +228,8 @@ def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
     alike = [e for e in inner if e.instance_path == place and _likeness(e) == _likeness(best)]
     if len(alike) == 1:
         return _fault(best, root)
-    told = dict.fromkeys(error.message for error in alike)
-    return Fault(tuple(place), clean("; or ".join(told), _MESSAGE))
+    problem = dict.fromkeys(error.message for error in alike)
+    return Fault(tuple(place), clean("; or ".join(problem), _MESSAGE))
 
 
 def _allowed(error: Any, root: Mapping[str, Any]) -> str | None:
@@ -250,7 +252,7 @@ def _allowed(error: Any, root: Mapping[str, Any]) -> str | None:
 
 
 def _keys_at(root: Mapping[str, Any], path: Iterable[str | int]) -> list[str]:
-    """The properties of the schema in which a word of it stands."""
+    """Return the properties of the subschema that a JSON pointer leads to."""
     node: Any = root
     for part in list(path)[:-1]:
         if isinstance(node, list) and isinstance(part, int):
@@ -277,7 +279,7 @@ class _Here:
         self._known: dict[int, int | None] = {}
 
     def weight(self, schema: dict[str, Any]) -> int:
-        """Their number, where one that is reached in several ways counts as often.
+        """Count the schemas; a schema that is reached in several ways counts several times.
 
         Raises:
             ValueError: When the schema is among them itself, so that there is no end.
@@ -310,7 +312,7 @@ class _Steps:
         self._known: dict[tuple[int, int], int] = {}
 
     def of(self, schema: Any, value: Any) -> int:
-        """The steps of a schema with a value."""
+        """Return the steps of a schema with a value."""
         if not isinstance(schema, dict):
             return 1
         found = cast("dict[str, Any]", schema)
@@ -361,7 +363,7 @@ class _Steps:
 
 
 def _parts_here(found: dict[str, Any], target: Target) -> Iterator[Any]:
-    """The schemas within one that look at the same part of a value."""
+    """Yield the schemas within one that look at the same part of a value."""
     if isinstance(found.get("$ref"), str):
         yield target(found["$ref"])
     yield from (found[name] for name in _HERE if name in found)
@@ -372,7 +374,7 @@ def _parts_here(found: dict[str, Any], target: Target) -> Iterator[Any]:
 
 
 def at(root: Any, ref: str) -> Any:
-    """The place of a document that a reference leads to.
+    """Return the place of a document that a reference leads to.
 
     Args:
         root: The document.
@@ -396,9 +398,9 @@ def at(root: Any, ref: str) -> Any:
 
 
 def _check_pattern(pattern: object) -> None:
-    """Refuse a pattern that repeats nothing so often that a single look takes minutes.
+    """Refuse a pattern whose empty repeats take minutes to match.
 
-    The engine limits what a compiled pattern holds; repeats of nothing hold nothing.
+    The engine limits the size of a compiled pattern, but repeats of nothing have no size.
 
     Raises:
         ValueError: For such a one.
@@ -444,7 +446,7 @@ def _mapped(value: Any) -> dict[str, Any]:
 
 
 def clean(text: object, limit: int = 120) -> str:
-    """Text of a service as one short line that cannot pretend to be anything else."""
+    """Reduce text of a service to one short line without control characters."""
     if not isinstance(text, str):
         return ""
     text = text[: limit * 8]

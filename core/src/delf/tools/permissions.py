@@ -16,7 +16,7 @@ from delf.types import Permission
 
 
 def check_permission(value: Any, which: str, where: str) -> Permission:
-    """A value for ``allow`` or ``confirm`` in its canonical form.
+    """Return a value for ``allow`` or ``confirm`` in its canonical form.
 
     Args:
         value: None, a bool, a name or a sequence of names.
@@ -89,17 +89,17 @@ def check_permission_names(
 
 
 def is_allowed(allow: Permission, action: Action) -> bool:
-    """Tell whether an action may be used at all. None and True allow all, False none."""
+    """Return whether an action may be used at all. None and True allow all, False none."""
     if allow is None or isinstance(allow, bool):
         return allow is not False
     return _named(allow, action)
 
 
 def needs_confirmation(confirm: Permission, action: Action) -> bool:
-    """Tell whether a person is asked first.
+    """Return whether a call needs confirmation.
 
-    None decides by effect: everything but ``read`` is asked for. True asks for all, False
-    for none, names for exactly those.
+    None decides by effect: everything but ``read`` is asked for. True asks for all, False for none,
+    names for exactly those names.
     """
     if confirm is None:
         return action.effect != "read"

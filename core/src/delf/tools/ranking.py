@@ -1,4 +1,4 @@
-"""Ranks texts by words: which of many actions fit what somebody is looking for."""
+"""Rank texts by words: find the actions that match a search."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RUN: Final = re.compile(
 )
 """Thai, Lao, Burmese, Khmer, Japanese, Chinese, and Korean, which joins its particles to words."""
 _STEMMING: Final = threading.Lock()
-"""Held while the stemmer works: it keeps the word in itself."""
+"""A lock for the stemmer, which keeps the word in itself."""
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
 _STOP: Final = frozenset(
     {"a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "have", "in", "into"}
@@ -33,7 +33,7 @@ _STOP: Final = frozenset(
 )
 
 _SAME: Final = 0.5
-"""The weight of a word that means the same as one that is looked for."""
+"""The weight of a synonym."""
 _ALIKE: Final = {
     word: tuple(other for other in group if other != word)
     for group in (
@@ -49,7 +49,7 @@ _ALIKE: Final = {
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text or a name, singular and plural as one, without those that say nothing.
+    """Split a text or name into words, normalised to singular, without stop words.
 
     Where words are written without blanks between them, each two letters count as a word.
 
@@ -62,7 +62,7 @@ def words_of(text: str) -> list[str]:
 
 
 def parts_of(word: str) -> list[str]:
-    """A word in two letters each, where it is of a script without blanks; else itself.
+    """Split a word of a script without blanks into pairs of letters; else return the word.
 
     Args:
         word: Letters and digits alone.
@@ -79,7 +79,7 @@ def _pairs(run: str) -> list[str]:
 
 
 def is_pair(word: str) -> bool:
-    """Tell whether a word is two letters of a script without blanks.
+    """Return whether a word is two letters of a script without blanks.
 
     Args:
         word: Of :func:`words_of`.
@@ -88,7 +88,7 @@ def is_pair(word: str) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """A name as words: ``get_userList`` as ``get user List``."""
+    """Return a name as words: ``get_userList`` as ``get user List``."""
     return _CAMEL.sub(" ", name).replace("_", " ").replace(".", " ")
 
 
@@ -121,18 +121,18 @@ def named_by(text: str) -> Callable[[str], bool]:
     Args:
         text: Plain words, such as a task.
     """
-    said = frozenset(map(stem, words_of(text)))
+    stems = frozenset(map(stem, words_of(text)))
 
     @functools.cache
     def is_named(name: str) -> bool:
         words = frozenset(map(stem, words_of(name)))
-        return bool(words) and len(words - said) <= (len(words) >= _LONG)
+        return bool(words) and len(words - stems) <= (len(words) >= _LONG)
 
     return is_named
 
 
 def singular(word: str) -> str:
-    """Return the singular of an English word, as far as its ending tells.
+    """Return the singular of an English word, judged by its ending.
 
     Args:
         word: In lower case.
@@ -145,16 +145,19 @@ def singular(word: str) -> str:
 
 
 def _terms(text: str) -> dict[str, float]:
-    """The words of a text and their stems, each of weight 1; a stem is not taken for a word."""
+    """Return the words of a text and their stems, each of weight 1.
+
+    A stem is not taken for a word.
+    """
     words = dict.fromkeys(words_of(text), 1.0)
     return words | dict.fromkeys([f"{stem(word)}~" for word in words], 1.0)
 
 
 class Ranking:
-    """An index of texts, made once and asked many times.
+    """An index of texts, made once and searched many times.
 
-    A word and its stem are two terms of half the weight each: another form of a word counts half.
-    A thing of whose name all words are looked for counts half as much again.
+    A word and its stem are two terms of half the weight each: another form of a word counts half. A
+    text whose name contains every search word counts half as much again.
 
     Args:
         texts: For each thing its texts with their weights; a word that a name holds says more
@@ -172,7 +175,7 @@ class Ranking:
         for number, fields in enumerate(texts):
             weights: dict[str, float] = {}
             for text, weight in fields:
-                for word in _terms(text):  # said again is not said louder
+                for word in _terms(text):  # repeating a word does not raise its weight
                     weights[word] = weights.get(word, 0.0) + weight
             for word, weight in weights.items():
                 self._postings.setdefault(word, {})[number] = weight
@@ -192,22 +195,22 @@ class Ranking:
         self._unknown = max(self._most.values(), default=1.0)
 
     def find(self, words: str, limit: int = 20) -> list[int]:
-        """The numbers of the things that fit best, best first; equals in their own order.
+        """Return the numbers of the things that fit best, best first; equals in their own order.
 
         Args:
-            words: What is looked for, as plain words.
+            words: The search words.
             limit: The most numbers.
         """
         return [number for number, _ in self.shares(words, limit)]
 
     def shares(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
-        """Return the results of :meth:`find`, each with its share of a perfect fit.
+        """Return the results of :meth:`find`, each with its share of a perfect score.
 
-        A word that no text has counts as the one that says most: 1 means that all of them are
-        there, where they count most.
+        A word that no text has counts as the rarest word: 1 means that all words are found where
+        they count most.
 
         Args:
-            words: What is looked for, as plain words.
+            words: The search words.
             limit: The most numbers.
         """
         found = _terms(words)
@@ -226,5 +229,5 @@ class Ranking:
         return [(number, scores[number] / perfect) for number in best]
 
     def _counts(self, word: str) -> float:
-        """The most that a word can count."""
+        """Return the most that a word can count."""
         return self._most.get(word, self._unknown)

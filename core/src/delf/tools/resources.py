@@ -39,7 +39,7 @@ _MOST_SIBLINGS: Final = 3
 
 
 def looks_only(name: str) -> bool:
-    """Tell whether an action's name says that it only reads: it has a verb of looking, no other.
+    """Return whether an action's name has a read verb and no other verb.
 
     Args:
         name: Such as ``tickets.search`` or ``read_flow_runs``.
@@ -48,7 +48,7 @@ def looks_only(name: str) -> bool:
 
 
 def changes(name: str) -> bool:
-    """Tell whether an action's name has a verb of changing, as ``create`` or ``delete``.
+    """Return whether an action's name has a verb of changing, as ``create`` or ``delete``.
 
     Args:
         name: Such as ``tickets.close``.
@@ -121,7 +121,7 @@ def kinds_of_change(step: str) -> frozenset[str]:
 
 
 def with_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:
-    """Names of actions, each followed by those that read the same resource, each once.
+    """Yield names of actions, each followed by its resource's read actions, without repeats.
 
     Whoever closes a ticket has to find it first: ``close_ticket`` is followed by ``get_ticket``
     and ``list_tickets``.
@@ -153,7 +153,7 @@ class _Readers(NamedTuple):
 
 
 def _readers(catalog: Sequence[CatalogEntry]) -> Mapping[str, Sequence[_Readers]]:
-    """The resources that are read, by the rarest of their nouns."""
+    """Return the resources that are read, by the rarest of their nouns."""
     groups: dict[frozenset[str], list[str]] = {}
     for entry in sorted(catalog, key=lambda entry: len(entry.name)):
         if (entry.reads or looks_only(entry.name)) and not is_count(entry.name):
@@ -168,7 +168,7 @@ def _readers(catalog: Sequence[CatalogEntry]) -> Mapping[str, Sequence[_Readers]
 
 
 def is_count(name: str) -> bool:
-    """Tell whether an action only counts, so that it does not find what another one needs.
+    """Return whether an action only counts, so that it cannot find a resource.
 
     Args:
         name: ``connection.method``.
@@ -177,7 +177,7 @@ def is_count(name: str) -> bool:
 
 
 def is_own(parameter: str, name: str) -> bool:
-    """Tell whether a parameter is about the resource of its action: ``flow_runs`` of its runs.
+    """Return whether a parameter is about the resource of its action: ``flow_runs`` of its runs.
 
     Args:
         parameter: The parameter's name.
@@ -189,7 +189,7 @@ def is_own(parameter: str, name: str) -> bool:
 
 @functools.lru_cache(20_000)
 def _nouns(name: str) -> frozenset[str]:
-    """The stems of what an action is about, and its connection; no verbs of looking."""
+    """Return the stems of an action's resource and connection, without read verbs."""
     connection, _, method = name.rpartition(".")
     words = [word for word in _words(method) if word not in _LOOKS and word not in _SMALL]
     return frozenset([*map(stem, words), *([f"{connection}."] if connection else [])])

@@ -38,7 +38,7 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
     """Name the records that at least two tools give, alone or in a list.
 
     Args:
-        tools: Those that are shown.
+        tools: The shown tools.
     """
     givers: dict[str, list[ToolDescription]] = {}
     for tool in tools:
@@ -65,7 +65,7 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
 
 
 def _name(tools: Iterable[ToolDescription], taken: set[str]) -> str:
-    """Name a record after what the tools are about that give it."""
+    """Name a record after the subject of the tools that return it."""
     words = min((nouns_of(tool.name) for tool in tools), key=len)
     name = "".join(word.capitalize() for word in words) or "Result"
     base, number = name, 2

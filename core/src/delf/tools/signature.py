@@ -36,7 +36,7 @@ class Parameter:
         name: Its name.
         type_text: Its type in stub notation.
         default_text: Its default in stub notation, or None when it is required.
-        doc: What the docstring says about it.
+        doc: The description from the docstring.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Parameter:
 
     @property
     def required(self) -> bool:
-        """True if a call must give it."""
+        """True if a call must pass the parameter."""
         return self.default_text is None
 
     def __str__(self) -> str:
@@ -102,13 +102,13 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
         raise ToolDefinitionError(f"{where} takes the call's context twice")
     listed = [item for item in listed if item.name not in contexts]
     doc = inspect.getdoc(function) or ""
-    told = read_docstring(doc)
+    parsed = read_docstring(doc)
     parameters: list[Parameter] = []
     for item in listed:
         _check_parameter(item, where)
         default = None if item.default is item.empty else _default_text(item.default)
         hint = hints.get(item.name, Any)
-        texts = (told.parameters.get(item.name, ""), doc_of(hint), notes_of(hint, given=True))
+        texts = (parsed.parameters.get(item.name, ""), doc_of(hint), notes_of(hint, given=True))
         parameters.append(
             Parameter(
                 name=item.name,
@@ -121,8 +121,8 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
     return Signature(
         parameters=tuple(parameters),
         returns=type_text(result),
-        returns_doc=_joined(told.returns, doc_of(result), notes_of(result)),
-        summary=" ".join(told.summary.split("\n\n", 1)[0].split()),
+        returns_doc=_joined(parsed.returns, doc_of(result), notes_of(result)),
+        summary=" ".join(parsed.summary.split("\n\n", 1)[0].split()),
         doc=doc,
         hints={item.name: hints.get(item.name, Any) for item in listed},
         defaults={i.name: i.default for i in listed if i.default is not i.empty},
@@ -131,7 +131,7 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
 
 
 def warn_of_bare(where: str, bare: Sequence[str]) -> None:
-    """Say which parameters take anything, as they do not say what they must be."""
+    """Warn of parameters that accept anything, because they have no type hint."""
     if bare:
         _log.warning(
             "%s does not say what %s must be: a script may give anything; add type hints",
@@ -141,7 +141,7 @@ def warn_of_bare(where: str, bare: Sequence[str]) -> None:
 
 
 def check_hints(where: str, bare: Sequence[str]) -> None:
-    """Refuse parameters that do not say what they must be."""
+    """Raise for parameters without a type hint."""
     if bare:
         kind = "CallContext" if bare[0] in ("context", "ctx") else "str"
         raise ToolDefinitionError(
@@ -183,7 +183,7 @@ class ArgumentValidator:
 
     Args:
         where: The action's name, for messages.
-        signature: What it takes.
+        signature: The parameters.
     """
 
     def __init__(self, where: str, signature: Signature) -> None:
@@ -194,7 +194,7 @@ class ArgumentValidator:
         self._schema: dict[str, Any] | None = None
 
     def build(self) -> type[BaseModel]:
-        """The pydantic model behind the validator.
+        """Return the pydantic model behind the validator.
 
         Raises:
             ToolDefinitionError: When a parameter's type cannot be validated.
@@ -208,7 +208,7 @@ class ArgumentValidator:
         """Find out whether the defaults fit their types.
 
         Raises:
-            ToolDefinitionError: For one that does not.
+            ToolDefinitionError: If a default does not fit its type.
         """
         from pydantic import TypeAdapter, ValidationError
 
@@ -227,9 +227,9 @@ class ArgumentValidator:
                 ) from None
 
     def json_schema(self) -> dict[str, Any]:
-        """The arguments as a JSON schema; made once, which takes milliseconds.
+        """Return the arguments as a JSON schema; computed once, which takes milliseconds.
 
-        One of a type that JSON does not know at all, such as a class, says nothing.
+        A type that JSON does not know, such as a class, has an empty schema.
         """
         if self._schema is None:
             from pydantic.errors import PydanticInvalidForJsonSchema
@@ -241,7 +241,7 @@ class ArgumentValidator:
         return copy.deepcopy(self._schema)
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Converted arguments; what was not given stays away, so that defaults apply.
+        """Convert arguments; omitted arguments stay omitted, so that defaults apply.
 
         Raises:
             ToolRefusedError: Naming each argument that does not fit and the right signature.
@@ -304,7 +304,7 @@ def _expected(parameter: Parameter) -> str:
 
 
 def check_name(name: str, what: str) -> str:
-    """A name that a script can use as a variable.
+    """Return a name that a script can use as a variable.
 
     Raises:
         ToolDefinitionError: When it is not a Python identifier.

@@ -15,7 +15,7 @@ _TELLING: Final = 3
 
 
 def steps_of(task: str) -> list[str]:
-    """The task itself, then each part of it of three words that say something, at most twelve.
+    """Return the task itself, then each part with three or more significant words, at most twelve.
 
     Args:
         task: The task in plain words.
@@ -25,7 +25,7 @@ def steps_of(task: str) -> list[str]:
 
 
 def short_steps_of(task: str) -> list[str]:
-    """The parts of a task that say something in one or two words, at most twelve.
+    """Return the parts of a task with one or two significant words, at most twelve.
 
     Args:
         task: The task in plain words.

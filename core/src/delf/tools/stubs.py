@@ -1,8 +1,8 @@
 """Tools as typed Python stubs, compact and in a stable order.
 
-All tools are shown whole while they fit a budget of characters; the text is then the same for
-every task. Where they do not fit, the stubs of the chosen tools share the budget with the names of
-the others: their types lose depth, but never what the task names.
+All tools are shown whole while they fit a budget of characters; the text is then the same for every
+task. Otherwise the stubs of the chosen tools share the budget with the names of the others: their
+types lose depth, but keep every name that the task mentions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from delf.tools.type_texts import Named, shorten
 
 FIND_TOOLS: Final = "find_tools"
 _RESULT_NAMES: Final = 16
-"""The keys of a record in a result that are shown at least; further ones only if there is room."""
+"""The minimum of a result's keys to show; further keys only if there is room."""
 _NAMES_SHARE: Final = 0.4
 """The share of the budget that names of further tools may take."""
 _ABOUT: Final = "# and about"
@@ -41,9 +41,9 @@ class Detail(NamedTuple):
         other: Characters of the type of any other parameter.
         result: Characters of the type of the result.
         summary: Characters of the summary.
-        docs: Whether all parameters are explained; else those that are required or named.
+        docs: Whether all parameters are explained; else only required or named ones.
         stub: Characters of a stub, beyond which its types are :data:`_TIGHT`.
-        values: The most values of an enumeration, beside those that the task names.
+        values: The most values of an enumeration, beside values that the task names.
     """
 
     argument: int
@@ -68,11 +68,11 @@ _DETAILS: Final = (WHOLE, Detail(1_200, 1_200, 1_200), Detail(600, 300, 600), LE
 
 
 def stubs_of(choice: ToolChoice, task: str) -> str:
-    """The tools of a task as a prompt shows them.
+    """Return the tools of a task as a prompt shows them.
 
     Args:
-        choice: What the model may see, and what is left out.
-        task: What the user wants, in plain words.
+        choice: The tools to show, and the omitted tools.
+        task: The user's task, in plain words.
     """
     room = choice.budget
     own = [tool for tool in choice.shown if not tool.built_in]
@@ -91,14 +91,14 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
 
 
 def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]:
-    """The names of the tools whose stubs fit the budget, in the order of their use.
+    """Return the names of the tools whose stubs fit the budget, in the order of their use.
 
-    Each is followed by the actions that read the same resource.
+    Each name is followed by the actions that read the same resource.
 
     Args:
         choice: All tools, of which none is left out.
         ranked: Their names, best first.
-        task: What the user wants, in plain words.
+        task: The user's task, in plain words.
     """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     if whole_size(by_name.values(), choice.budget) <= choice.budget:
@@ -130,7 +130,7 @@ def _taken(
     *,
     is_listed: bool,
 ) -> tuple[list[ToolDescription], dict[str, ToolDescription]]:
-    """The tools that are left, and those whose stubs fit the room beside the kept ones."""
+    """Return the remaining tools, and the tools whose stubs fit beside the kept ones."""
     seen = {text for tool in kept.values() for text in (tool.connection, tool.returns)}
     more: dict[str, ToolDescription] = {}
     left: list[ToolDescription] = []
@@ -156,10 +156,10 @@ def _taken(
 def render_stubs(
     tools: Iterable[ToolDescription], detail: Detail = WHOLE, named: Named | None = None
 ) -> str:
-    """The stubs of some actions, grouped by connection in the order given.
+    """Return the stubs of some actions, grouped by connection in the order given.
 
     Args:
-        tools: What the model may see.
+        tools: The tools to show.
         detail: The room of each.
         named: Tells which keys and values a task names; they are never cut.
     """
@@ -167,7 +167,7 @@ def render_stubs(
 
 
 def _firsts(choice: ToolChoice, named: Named, task: str) -> frozenset[str]:
-    """The actions that fit a task best, as many as have room with whole types."""
+    """Return the actions that fit a task best, as many as have room with whole types."""
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     room = choice.budget * _FIRSTS_SHARE
     found: set[str] = set()
@@ -210,7 +210,7 @@ def _size(
 def _lines(
     tools: Sequence[ToolDescription], detail: Detail, named: Named, firsts: Collection[str] = ()
 ) -> Iterable[str]:
-    """The stubs, of functions first, then of each connection below its head."""
+    """Yield the stubs, of functions first, then of each connection below its head."""
     results = named_results(tools)
     whole = {
         result.name
@@ -243,13 +243,13 @@ def _definition(result: Result, detail: Detail, named: Named) -> str:
 
 
 def names_of(names: Iterable[str], budget: int) -> str:
-    """The names of tools that are not shown, as comments, a line for each resource.
+    """Return the names of tools that are not shown, as comments, a line for each resource.
 
     Where they take more than their share of the budget, large groups are only counted.
 
     Args:
         names: Of the tools, in their order.
-        budget: That of all tools.
+        budget: The budget of all tools.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     for name in names:
@@ -320,7 +320,7 @@ def _text(tool: ToolDescription, detail: Detail, named: Named, results: Results)
 def _parameter(
     parameter: Parameter, detail: Detail, named: Named, action: str, is_about: bool
 ) -> str:
-    """A parameter; of what the action is about, as a body's only record, the keys are told."""
+    """Return a parameter; the only record of a body is shown with its keys."""
     is_wanted = (
         parameter.required
         or (is_about and detail != _TIGHT)

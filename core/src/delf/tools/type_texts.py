@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 Named = Callable[[str], bool]
-"""Tells whether a task names a key or a value."""
+"""Returns whether a task names a key or a value."""
 
 _KEY: Final = re.compile(r'\??"(?:[^"\\]|\\.)*": ?')
 _STRING: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
@@ -17,11 +17,11 @@ _ITEMS: Final = "*"
 _MORE: Final = "..."
 _DEEPEST: Final = 12
 _FORMS: Final = ((_DEEPEST, 80), (4, 60), (3, 60), (2, 60), (1, 60))
-"""Depths of records, and the number of names in each, from the whole to what is always told."""
+"""Depths of records and number of names in each, from the whole to the minimum."""
 
 
 def values_in(text: str) -> list[str]:
-    """The keys of records and the values of ``Literal`` in a type, for searching.
+    """Return the keys of records and the values of ``Literal`` in a type, for searching.
 
     Args:
         text: A type in stub notation.
@@ -66,8 +66,8 @@ _WHOLE: Final = _Form(1_000, 1_000_000, 1_000_000)
 def shorten(text: str, limit: int, named: Named, names: int = 60, values: int = 12) -> str:
     """Shorten a type: inner records become ``dict`` first, then further keys become dots.
 
-    The keys of the outermost records stay, up to ``names`` of them, even where that is longer
-    than the limit. A key or a value that the task names stays wherever it is.
+    The keys of the outermost records stay, up to ``names`` of them, even beyond the limit. Keys and
+    values that the task names always stay.
 
     Args:
         text: A type in stub notation.
@@ -92,7 +92,7 @@ def shorten(text: str, limit: int, named: Named, names: int = 60, values: int = 
 
 
 def with_none(text: str, places: Iterable[Sequence[str]]) -> str:
-    """Add ``| None`` to a type at some places, as answers have shown it.
+    """Add ``| None`` to a type at the places where answers had None.
 
     Args:
         text: A type in stub notation.
@@ -129,7 +129,7 @@ def _with_none(parts: _Parts, place: Sequence[str]) -> _Parts:
 
 
 def _with_none_inside(parts: _Parts, place: Sequence[str]) -> _Parts:
-    """Add it to the items of the first list."""
+    """Add ``| None`` to the items of the first list."""
     begin = next((n for n, p in enumerate(parts) if isinstance(p, str) and _LIST in p), None)
     if begin is None:
         return parts
@@ -154,7 +154,7 @@ def _nothing(_name: str) -> bool:
 
 
 class _Reader:
-    """Reads one type.
+    """A parser of one type.
 
     Args:
         text: The type.
@@ -165,7 +165,7 @@ class _Reader:
         self._at: int = 0
 
     def parts(self, ends: str, level: int = 0) -> _Parts:
-        """Read up to one of some characters, or to the end.
+        """Parse up to any of some characters, or to the end.
 
         Raises:
             ValueError: When brackets do not match, or are nested too deeply.
@@ -211,12 +211,12 @@ class _Reader:
             if head is not None:
                 self._at = head.end()
             parts = self.parts(f",{close}", level + 1)
-            told = "" if head is None else head[0]
-            key = told.strip("?: ") if told else str(parts[0])
-            if not told and parts == (_MORE,):
+            name = "" if head is None else head[0]
+            key = name.strip("?: ") if name else str(parts[0])
+            if not name and parts == (_MORE,):
                 is_cut = True
             else:
-                items.append(_Item(key.strip("\"'"), told, parts))
+                items.append(_Item(key.strip("\"'"), name, parts))
             self._at += 1
             if self._text[self._at - 1] == close:
                 return _Group(not is_literal, tuple(items), is_cut)
@@ -247,7 +247,7 @@ def _group_text(group: _Group, form: _Form, named: Named) -> str:
 
 
 def _is_named(item: _Item, named: Named) -> bool:
-    """Tell whether the task names an item, or something within it."""
+    """Return whether the task names an item or a part of it."""
     if named(item.key):
         return True
     groups = [part for part in item.parts if isinstance(part, _Group)]

@@ -21,7 +21,7 @@ _QUALIFIERS: Final = (typing.Required, typing.NotRequired, typing_extensions.Rea
 
 
 def validatable(hint: Any) -> Any:
-    """A type in which pydantic takes all that a stub offers.
+    """Return a type in which pydantic takes all that a stub offers.
 
     Args:
         hint: A resolved type hint.
@@ -34,7 +34,7 @@ _TAKES_ALL: Final = sys.version_info >= (3, 12)
 
 
 def _by_value(hint: Any, members: tuple[Any, ...]) -> Any:
-    """A ``Literal``, with enum members found by their values."""
+    """Return a ``Literal``, with enum members found by their values."""
     found = {each.value: each for each in members if isinstance(each, enum.Enum)}
     if not found:
         return hint
@@ -48,7 +48,7 @@ def _by_value(hint: Any, members: tuple[Any, ...]) -> Any:
 
 
 def _translate(hint: Any, done: dict[Any, Any]) -> Any:
-    """One type; ``done`` holds the records that were translated already."""
+    """Return one type; ``done`` holds the records that were translated already."""
     if not _TAKES_ALL and isinstance(hint, type) and typing.is_typeddict(hint):
         return _translate_record(hint, done)
     origin, args = typing.get_origin(hint), typing.get_args(hint)

@@ -1,1 +1,1 @@
-"""Trust of a folder: its files, and what the person decided about them."""
+"""Trust in a folder: its files, and the user's decisions about them."""

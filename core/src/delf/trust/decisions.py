@@ -1,7 +1,7 @@
-"""Trust of a folder: what its files say has no effect before the person trusted them once.
+"""Trust in a folder: its files have no effect before the user trusts them.
 
-What was trusted is remembered outside of the folder, as digests, in the user's state folder. It is
-bound to the folder's real path, and holds for what the files said then: a change is asked about.
+Trusted files are remembered outside of the folder, as digests, in the user's state folder, bound to
+the real path and the contents of the files: a change needs trust again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 from delf.errors import ConfigurationError, FolderNotTrustedError
 from delf.machine.own_files import is_own_folder, read_own, write_own
 from delf.records import dataclass
-from delf.trust.folders import CONFIG_FILE, parse_toml, said
+from delf.trust.folders import CONFIG_FILE, parse_toml, values_by_path
 
 VARIABLE: Final = "DELF_TRUST"
 """The variable of the process that names folders to be trusted as they are."""
@@ -27,7 +27,7 @@ VARIABLE: Final = "DELF_TRUST"
 Items = Mapping[str, Mapping[str, str]]
 """The contents of a folder's files: by file, then by key.
 
-A file that is taken as a whole has one key, the empty one, with its digest.
+A file without keys has one empty key with the digest of the file.
 """
 
 _FORMAT: Final = 1
@@ -35,11 +35,11 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Something that a folder says, and did not say when it was trusted.
+    """A statement of a folder that is new since the folder was trusted.
 
     Args:
         file: The file's path in the folder.
-        key: What in it; empty for the file as a whole.
+        key: The key in the file; empty for the whole file.
         kind: ``new``, ``changed`` or ``gone``.
     """
 
@@ -55,7 +55,7 @@ class Trusted:
     Args:
         root: The folder's real path.
         at: When it was trusted last, in seconds since 1970.
-        salt: What digests of this folder begin with.
+        salt: The prefix of all digests of this folder.
         digests: By file and key.
     """
 
@@ -65,7 +65,7 @@ class Trusted:
     digests: Mapping[str, Mapping[str, str]] = field(repr=False)
 
     def changes(self, items: Items) -> Iterator[Change]:
-        """Yield the changes since then. A file that is gone is no change: it has no effect."""
+        """Yield the changes since then. A removed file is no change, because it has no effect."""
         for file, parts in items.items():
             known = self.digests.get(file)
             if known is None:
@@ -111,14 +111,14 @@ class Trust:
         return cls(vouched=tuple(path.resolve() for path in (*named, *map(Path, folders))))
 
     def check(self, root: Path, items: Items) -> None:
-        """Refuse what a folder says unless it is trusted.
+        """Raise unless the contents of a folder are trusted.
 
         Args:
             root: The folder.
-            items: What it says, or a part of that.
+            items: The contents, or a part of them.
 
         Raises:
-            FolderNotTrustedError: Saying what is new.
+            FolderNotTrustedError: With the new contents.
         """
         real = root.resolve()
         if not items or any(real.is_relative_to(folder) for folder in self.vouched):
@@ -131,11 +131,11 @@ class Trust:
         raise FolderNotTrustedError(real, tuple(files), changed=known is not None)
 
     def keep(self, root: Path, items: Items) -> None:
-        """Let a folder stay trusted after delf itself changed it, for the person.
+        """Keep a folder trusted after delf itself changed a file for the user.
 
         Args:
             root: The folder.
-            items: What was changed.
+            items: The changed contents.
 
         Raises:
             ConfigurationError: When it cannot be kept.
@@ -146,11 +146,11 @@ class Trust:
 
 
 def part_of(path: Path, content: bytes, root: Path) -> Items:
-    """A file as what its folder says; nothing of one that lies elsewhere.
+    """Return a file as contents of its folder; nothing for a file elsewhere.
 
     Args:
         path: The file.
-        content: What it holds.
+        content: The content of the file.
         root: The folder.
 
     Raises:
@@ -171,17 +171,17 @@ def whole(content: bytes) -> Mapping[str, str]:
 
 
 def items_of(name: str, text: str) -> Mapping[str, str]:
-    """Return the content of a file that delf wrote itself, as it is read later.
+    """Return the contents of a file that delf wrote, in the form of a later read.
 
     Args:
         name: Its path in the folder.
-        text: What it holds.
+        text: The content of the file.
     """
-    return said(parse_toml(text)) if name == CONFIG_FILE else whole(text.encode())
+    return values_by_path(parse_toml(text)) if name == CONFIG_FILE else whole(text.encode())
 
 
 def store() -> Path:
-    """The folder of what is remembered."""
+    """Return the folder of trust records."""
     from platformdirs import user_state_path
 
     return user_state_path("delf", appauthor=False) / "trust"
@@ -207,11 +207,11 @@ def all_trusted() -> list[Trusted]:
 
 
 def remember(root: Path, items: Items) -> None:
-    """Trust what a folder says; what else is remembered of it stays.
+    """Trust contents of a folder, keeping earlier trust.
 
     Args:
         root: The folder.
-        items: What it says, or a part of that.
+        items: The contents, or a part of them.
 
     Raises:
         ConfigurationError: When it cannot be kept.
@@ -272,19 +272,19 @@ def _digest(salt: str, file: str, key: str, value: str) -> str:
 
 
 def _may_hold(folder: Path, root: Path) -> bool:
-    """Tell whether a record there can be the person's: not one that the folder brought along."""
+    """Return whether a record belongs to the user, not to the folder itself."""
     inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
     return not inside and is_own_folder(folder)
 
 
 def _read(path: Path) -> Trusted | None:
-    """A record; None for what is none, or is not the person's alone."""
+    """Read a record; None if it is invalid or writable by others."""
     try:
-        told: Any = json.loads(read_own(path) or b"")
-        if told["format"] != _FORMAT:
+        stored: Any = json.loads(read_own(path) or b"")
+        if stored["format"] != _FORMAT:
             return None
-        root, digests = Path(told["root"]), {k: dict(v) for k, v in told["digests"].items()}
-        record = Trusted(root=root, at=float(told["at"]), salt=told["salt"], digests=digests)
+        root, digests = Path(stored["root"]), {k: dict(v) for k, v in stored["digests"].items()}
+        record = Trusted(root=root, at=float(stored["at"]), salt=stored["salt"], digests=digests)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return record if _file(path.parent, root) == path else None

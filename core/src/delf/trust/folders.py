@@ -1,4 +1,4 @@
-"""The files of a project's folder: where they are, and how they are read while nobody trusts them.
+"""The files of a project's folder, and how to read them before they are trusted.
 
 A folder may be a stranger's: a file in it can be a pipe that never ends, a link to a secret
 elsewhere, or a gigabyte.
@@ -39,9 +39,9 @@ _FLAGS: Final = (
 
 
 def working_folder() -> Path:
-    """The working directory; of one that was removed, a path at which nothing can be.
+    """Return the working directory; if it was removed, a path where no file can be.
 
-    A service goes on after the folder of its release was removed.
+    A service keeps running after the folder of its release was removed.
     """
     try:
         return Path.cwd()
@@ -50,11 +50,11 @@ def working_folder() -> Path:
 
 
 def project_folder(start: Path) -> Path:
-    """The nearest folder with a ``delf.toml``, from a folder upwards; else that folder itself.
+    """Return the nearest folder with a ``delf.toml``, from a folder upwards; else the folder.
 
-    Nothing above the root of the repository is looked at. Outside of a repository the search
-    ends where folders belong to somebody else. It never reaches the home folder, or what is
-    above it: a ``delf.toml`` there counts only for who works there.
+    The search ends at the root of the repository; outside of a repository it ends where folders
+    belong to another user. It never reaches the home folder or above: a ``delf.toml`` there counts
+    only for work in that folder.
 
     Args:
         start: Where the search begins.
@@ -95,7 +95,7 @@ def _home() -> Path | None:
 
 
 def is_file(path: Path) -> bool:
-    """Tell whether a path is a regular file, or a link to one, even an unreadable one."""
+    """Return whether a path is a regular file or a link to one, even if unreadable."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError):
@@ -103,7 +103,7 @@ def is_file(path: Path) -> bool:
 
 
 def read_file(path: Path, within: Path, most: int = MOST_BYTES) -> bytes | None:
-    """The content of a file of a folder; None where there is no such regular file.
+    """Return the content of a file of a folder; None where there is no such regular file.
 
     Args:
         path: The file.
@@ -134,7 +134,7 @@ def read_file(path: Path, within: Path, most: int = MOST_BYTES) -> bytes | None:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """A TOML document.
+    """Return a TOML document.
 
     Raises:
         ValueError: When it is none, or nested as no person writes it.
@@ -153,7 +153,7 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise ValueError("it is nested too deeply (at end of document)") from None
 
 
-def said(document: Mapping[str, Any]) -> dict[str, str]:
+def values_by_path(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the values of a TOML document by their keys, independent of its layout."""
     return {
         path_text(path): json.dumps(value, sort_keys=True, default=repr, ensure_ascii=False)
@@ -162,7 +162,7 @@ def said(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def leaves(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every value of a document with its keys; a list is one value, and so is an empty table."""
+    """Yield every value of a document with its keys; lists and empty tables are values."""
     left: list[tuple[tuple[str, ...], Any]] = [((), document)]
     while left:
         path, value = left.pop()
@@ -174,7 +174,7 @@ def leaves(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]
 
 
 def path_text(path: tuple[str, ...]) -> str:
-    """Keys as TOML writes them: no two paths have one text."""
+    """Format keys as TOML does, unambiguously."""
     bare = (key.replace("_", "a").replace("-", "a") for key in path)
     fits = [text.isascii() and text.isalnum() for text in bare]
     return ".".join(key if fit else json.dumps(key) for key, fit in zip(path, fits, strict=True))
@@ -195,7 +195,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class UntrustedFolder:
-    """A project's folder that nobody has to trust yet, for plugins that look for their files.
+    """An untrusted project folder, for plugins that look for their files.
 
     Args:
         root: The folder's real path.
@@ -206,7 +206,7 @@ class UntrustedFolder:
     document: Mapping[str, Any] = field(repr=False)
 
     def named(self, text: str) -> Path | None:
-        """Return the path in the folder that a text names; None for one that leads out of it."""
+        """Resolve a path within the folder; None for a path that leads out of it."""
         if not text or len(text) > _LONGEST_PATH or not text.isprintable() or "://" in text:
             return None
         path = Path(os.path.normpath(self.root / os.path.expanduser(text)))  # noqa: PTH111

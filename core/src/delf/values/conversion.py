@@ -1,7 +1,7 @@
 """Values of data libraries as plain data: one set of rules for results, arguments and files.
 
-The same file runs on the host and inside every sandbox, so it uses the standard library only,
-and knows a library by the module of its types. ``docs/values.md`` says what happens to each type.
+The same file runs on the host and inside every sandbox, so it uses the standard library only, and
+detects a library by the module of a type. ``docs/values.md`` describes the conversion of each type.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ class Table(NamedTuple):
     rows: Iterator[list[Any]]
 
 
-def plain(value: Any, told: dict[str, None] | None = None) -> Any:
-    """A value whose every part is plain data: numbers, text, bytes, dates, lists and dicts.
+def plain(value: Any, notes: dict[str, None] | None = None) -> Any:
+    """Convert a value to plain data: numbers, text, bytes, dates, lists and dicts.
 
-    A table becomes a list of dicts. What no rule covers becomes its text.
+    A table becomes a list of dicts. A value that no rule covers becomes its text.
 
     Args:
         value: Any value.
-        told: Gets the names of the types that became texts.
+        notes: Gets the names of the types that became texts.
     """
-    names: dict[str, None] = {} if told is None else told
+    names: dict[str, None] = {} if notes is None else notes
 
     def text(part: Any) -> Any:
         names[kind_name(part)] = None
@@ -67,15 +67,15 @@ def plain(value: Any, told: dict[str, None] | None = None) -> Any:
 
 
 def plain_or_as_is(value: Any) -> Any:
-    """As :func:`plain`, but what no rule covers stays as it is, so that the wire refuses it."""
+    """Convert like :func:`plain`, but keep uncovered values, so that the wire refuses them."""
     return _at_any_depth(value, lambda part: part)
 
 
 def table_of(value: Any) -> Table | None:
-    """A value as a table, if it is one of a data library, or one of its columns with an index.
+    """Convert a table or indexed column of a data library.
 
-    An index that has a name, or that is more than the numbers of the rows, becomes columns.
-    Columns of several levels get one name. A missing cell is None, NaN included.
+    An index that has a name, or that is more than row numbers, becomes columns. Columns of several
+    levels get one name. A missing cell, NaN included, is None.
 
     Args:
         value: Any value.
@@ -135,7 +135,7 @@ _LISTS: Final = (list, tuple, range, collections.deque, KeysView, ValuesView, It
 
 
 def fields_of(value: Any) -> dict[str, Any] | None:
-    """The fields of a dataclass, a model of pydantic, an object of attrs, or a database's row."""
+    """Return the fields of a dataclass, pydantic model, attrs object or database row."""
     kind = cast("Any", type(value))
     if isinstance(value, type) or kind in PLAIN:
         return None
@@ -196,7 +196,7 @@ _NOT_ONE: Final[Any] = object()
 
 
 def _library(value: Any) -> str | None:
-    """The data library whose type a value has, a subclass included."""
+    """Return the data library of a value's type, subclasses included."""
     for base in type(value).__mro__[:-1]:
         root = base.__module__.partition(".")[0]
         if root in _LIBRARIES:
@@ -205,7 +205,7 @@ def _library(value: Any) -> str | None:
 
 
 def _of_library(value: Any, text: Text) -> Any:
-    """A value of a data library as plain data."""
+    """Return a value of a data library as plain data."""
     library = _library(value)
     if library is None:
         return _NOT_ONE
@@ -277,7 +277,7 @@ def _by_columns(
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """The names, those that are there twice with a number.
+    """Return the names, numbering duplicates.
 
     Args:
         names: Of columns.
@@ -294,7 +294,7 @@ def unique_names(names: Iterable[str]) -> list[str]:
 
 
 def _flat(name: Any) -> str:
-    """The name of a column as one text; the levels of several are joined."""
+    """Join the levels of a column's name."""
     if isinstance(name, tuple):
         parts = [_flat(part) for part in cast("tuple[Any, ...]", name)]
         return "_".join(part for part in parts if part)
@@ -306,7 +306,7 @@ def _flat(name: Any) -> str:
 
 
 def _cell(value: Any, text: Text) -> Any:
-    """A cell of a table, where NaN is a missing value."""
+    """Return a cell of a table, where NaN is a missing value."""
     kind = cast("Any", type(value))
     if kind is float:
         return value if value == value else None  # noqa: PLR0124 - NaN
@@ -339,7 +339,7 @@ def _pandas(frame: Any, text: Text) -> Table:
 
 
 def _only_numbers(index: Any) -> bool:
-    """Tell whether an index says no more than the numbers of the rows."""
+    """Return whether an index has only row numbers."""
     return (
         kind_name(index) == "RangeIndex"
         and index.name is None
@@ -353,7 +353,7 @@ def _pandas_cells(column: Any) -> list[Any]:
 
 
 def _pandas_column(value: Any, text: Text) -> Any:
-    """A column without an index of its own, an index, an array or a scalar of pandas."""
+    """Convert a column without an own index, an index, an array or a scalar of pandas."""
     if hasattr(value, "iloc"):
         if hasattr(value, "columns") or not _only_numbers(value.index):
             return _NOT_ONE
@@ -400,7 +400,7 @@ def _numpy_scalar(value: Any, dtype: Any, text: Text) -> Any:
 
 
 def _numpy_moment(value: Any) -> Any:
-    """A moment or a duration of numpy, as text where Python has none of that kind."""
+    """Return a moment or a duration of numpy, as text where Python has none of that kind."""
     if value != value:  # noqa: PLR0124 - NaT
         return None
     made = value.item()
@@ -419,7 +419,7 @@ def _numpy_moment(value: Any) -> Any:
 
 
 def _arrow_or_polars_cells(column: Any) -> list[Any]:
-    """The cells of a column; as text where Python has no value of that kind."""
+    """Return the cells of a column; as text where Python has no value of that kind."""
     if hasattr(column, "to_pylist"):
         try:
             return column.to_pylist()

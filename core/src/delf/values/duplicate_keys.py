@@ -1,6 +1,6 @@
-"""JSON and literals of Python in which no object may have a key twice.
+"""JSON and Python literals in which a duplicate key is an error.
 
-Readers take the last of two values. Where a model wrote both, nobody knows which one it meant.
+Readers take the last of two values. If a model wrote both, its intention is unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def reject_duplicate_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 DECODER = json.JSONDecoder(strict=False, object_pairs_hook=reject_duplicate_keys)
-"""Reads JSON of models, whose texts may hold line breaks."""
+"""A decoder for JSON of models, whose texts may hold line breaks."""
 
 
 def read_literal(text: str) -> Any:

@@ -48,9 +48,9 @@ _MAX_SET = 4_000_000  # about 40,000 pairs: to write them in order takes a third
 _MAX_POWER = 6144  # of ten, as in IEEE 754's decimal128
 _FEW_LEVELS = 3
 MAX_VALUES = 5_000_000
-"""Values in one frame of a guest. Two bytes on the wire can become seventy in memory."""
+"""The most values in one frame of a guest. Two bytes on the wire can become seventy in memory."""
 MAX_DEPTH = 500
-"""Levels of what crosses between processes: as many as all that reads it can go down."""
+"""The deepest nesting between processes, readable by every receiver."""
 _TOO_DEEP = "the value is nested too deeply or contains itself"
 _COSTS = {str: 0, bytes: 10, int: 0, float: 0, bool: 0, type(None): 0, list: 2, dict: 6}
 _COST = 12
@@ -59,7 +59,7 @@ VALUE_BYTES = 32
 """The bytes of a value in memory beside its letters, about."""
 _TAG_BYTES = b'"$t"'
 PLAIN = frozenset({str, int, float, bool, type(None)})
-"""Types that JSON writes as they stand."""
+"""Types that JSON writes unchanged."""
 _FEW_PARTS = 8
 _NO_LETTERS = frozenset({int, float, bool, type(None)})
 _type_of: Callable[[Any], Any] = type
@@ -97,7 +97,7 @@ def dumps(value: Any, *, named: bool = False) -> bytes:
 
 
 def loads(data: bytes | bytearray | memoryview) -> Any:
-    """Decode what :func:`dumps` made.
+    """Decode the output of :func:`dumps`.
 
     Raises:
         ValueError: When the bytes are not such a document.
@@ -109,7 +109,7 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
 
 
 def make_loads(record: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], Any]:
-    """A function as :func:`loads` that makes another kind of dict.
+    """Return a function as :func:`loads` that makes another kind of dict.
 
     Args:
         record: Makes it of a dict.
@@ -130,9 +130,9 @@ def _decoded(read: Callable[[str], Any], raw: bytes) -> Any:
 
 
 def weight(value: Any, most: int) -> int:
-    """About how many bytes a value takes once it is copied or written, counted without a copy.
+    """Estimate the bytes of a copied or written value, without copying it.
 
-    What is in several places counts at each of them, as it is written at each.
+    A value in several places counts at each place, because it is written at each.
 
     Args:
         value: Any value.
@@ -159,10 +159,10 @@ def weight(value: Any, most: int) -> int:
 
 
 def check_size(value: Any, most: int, most_values: int | None = None) -> None:
-    """Refuse a value that is too large to be written, before that is begun.
+    """Raise for a value that is too large to write, before writing it.
 
-    What is in several places is written at each: forty lists that hold the next one twice are
-    a million million values. Each is looked at once here, so that this takes no time.
+    A shared value is written at each place: forty lists that hold the next list twice are a million
+    million values. Each object is visited once here, so the check is fast.
 
     Args:
         value: Any value.
@@ -253,7 +253,7 @@ def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
 
 
 def to_jsonable(value: Any) -> Any:
-    """The value in tagged form: only what the json module writes as it stands."""
+    """Return the value in tagged form, of types that the json module writes unchanged."""
     try:
         return _encode(value)
     except RecursionError:
@@ -261,7 +261,7 @@ def to_jsonable(value: Any) -> Any:
 
 
 def to_jsonable_or_repr(value: Any) -> Any:
-    """The value in tagged form; parts that cannot be kept as data are kept as their repr."""
+    """Return the value in tagged form; parts that cannot be kept as data are kept as their repr."""
     return value if _type_of(value) in PLAIN else _jsonable_or_repr(value, _FEW_LEVELS)
 
 
@@ -284,7 +284,7 @@ def _jsonable_or_repr(value: Any, levels: int) -> Any:
 
 
 def from_jsonable(value: Any) -> Any:
-    """The inverse of :func:`to_jsonable`."""
+    """Return the inverse of :func:`to_jsonable`."""
     if isinstance(value, list):
         return [from_jsonable(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
@@ -308,7 +308,7 @@ def _encode(value: Any) -> Any:
 
 
 def encode_mapping(value: Mapping[Any, Any]) -> Any:
-    """A mapping in tagged form."""
+    """Return a mapping in tagged form."""
     plain: dict[str, Any] = {}
     for key, item in value.items():
         if type(key) is not str or key == TAG:
@@ -328,7 +328,7 @@ def _encode_key(value: Any) -> Any:
 
 
 def _stays_hashable(encoded: Any) -> bool:
-    """Tell whether what was hashable still is on the other side, where records are plain dicts."""
+    """Return whether a hashable value stays hashable, as records become plain dicts."""
     if isinstance(encoded, list):
         return False
     if not isinstance(encoded, dict):
@@ -378,7 +378,7 @@ def _encode_other(value: Any) -> Any:
 
 
 def kind_name(value: Any) -> str:
-    """The name of a value's type, as it is shown to people and models."""
+    """Return the display name of a value's type."""
     return type(value).__name__
 
 
@@ -396,7 +396,7 @@ _NAMED: ContextVar[bool] = ContextVar("delf_named", default=False)
 
 
 def _encode_tuple(value: Any) -> dict[str, Any]:
-    """A tuple, or the record that a named tuple is in a result."""
+    """Return a tuple, or the record that a named tuple is in a result."""
     names: Any = getattr(value, "_fields", None)
     if not isinstance(names, tuple) or not _NAMED.get():
         return _tagged_items("tuple", value)
@@ -408,10 +408,10 @@ def _tagged_items(tag: str, items: Any) -> dict[str, Any]:
 
 
 def _encode_set(tag: str, items: Any) -> Any:
-    """A set, or the list of its items where those become records.
+    """Encode a set, or a list if its items become unhashable records.
 
-    The order is the same in every process; that of a set itself depends on how it was made, and
-    for texts on a seed of the process.
+    The order is the same in every process; the order of a set depends on its history, and for texts
+    on a hash seed of the process.
     """
     if is_quickly_sorted(items):
         return {TAG: tag, "v": sorted(items)}
@@ -427,7 +427,7 @@ def _encode_set(tag: str, items: Any) -> Any:
 
 
 def is_quickly_sorted(items: Iterable[Any]) -> bool:
-    """Tell whether the items of a set are of one kind that is sorted at once."""
+    """Return whether the items of a set are of one sortable kind."""
     return set(map(type, items)) in _QUICKLY_SORTED
 
 
@@ -445,12 +445,12 @@ def _encode_datetime(value: dt.datetime) -> dict[str, Any]:
 
 
 def _later_of(value: dt.datetime | dt.time, written: dict[str, Any]) -> dict[str, Any]:
-    """A time of the clock that is there twice, when clocks are put back: ISO 8601 has no word."""
+    """Return the later of two equal clock times, which ISO 8601 cannot express."""
     return {TAG: "later", "v": written} if value.fold else written
 
 
 def _encode_timedelta(value: dt.timedelta) -> dict[str, Any]:
-    """Seconds; where a number cannot say it exactly, its days, seconds and microseconds."""
+    """Encode a duration in seconds; if inexact, as days, seconds and microseconds."""
     if abs(value.days) < _EXACT_DAYS or not value.microseconds:
         return {TAG: "timedelta", "v": value.total_seconds()}
     return {TAG: "timedelta", "v": [value.days, value.seconds, value.microseconds]}
@@ -485,14 +485,14 @@ def _items(value: Any) -> list[Any]:
 
 
 def _short(value: Any) -> Any:
-    """A text that can be read at once."""
+    """Return a text that can be read at once."""
     if type(value) is str and len(value) > _MAX_SHORT:
         raise ValueError("too long")
     return value
 
 
 def _decimal_of(value: Any) -> decimal.Decimal:
-    """A number that can be made an ``int`` at once: a few letters can say one of gigabytes."""
+    """Return a number that converts to ``int`` quickly: a short text can name gigabytes."""
     if type(value) is not str:
         raise ValueError("not a text")
     number = decimal.Decimal(_short(value))
@@ -502,9 +502,9 @@ def _decimal_of(value: Any) -> decimal.Decimal:
 
 
 def _spread(keys: list[Any]) -> list[Any]:
-    """The keys, unless they were chosen to have one hash: a set of n of those takes n² steps.
+    """Return the keys unless their hashes collide: a set of n such keys takes n² steps.
 
-    A few have one by chance: -1 and -2 do, and so do the corners of a grid around them.
+    A few collisions are normal: -1 and -2 collide, and so do the corners of a grid around them.
     """
     if len(keys) > _MAX_ALIKE and len(keys) - len({hash(key) for key in keys}) >= _MAX_ALIKE:
         [(_, alike)] = Counter(map(hash, keys)).most_common(1)
@@ -514,7 +514,7 @@ def _spread(keys: list[Any]) -> list[Any]:
 
 
 def _members(value: Any) -> list[Any]:
-    """Return the members of an encoded set, unless nobody could write them again in time."""
+    """Return the members of an encoded set, unless inserting them would take too long."""
     items = _spread(_items(value))
     if not is_quickly_sorted(items) and weight(items, _MAX_SET) > _MAX_SET:
         raise ValueError("too large")
@@ -561,7 +561,7 @@ def _decode_tag(value: dict[str, Any]) -> Any:
 
 
 def _make_writer() -> Callable[[Any], str]:
-    """A function that writes JSON. The standard encoder makes its C part for every call."""
+    """Return a function that writes JSON. The standard encoder makes its C part for every call."""
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     whole = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
     if make is None:

@@ -1,7 +1,7 @@
 """Frozen values: plain data that nobody can change, so that many may share it.
 
-What an event holds is frozen as the event is recorded. The tool that was called, the script, a
-listener or an observer keeps or changes its own objects alone.
+The values of an event are frozen as the event is recorded. The tool, the script, a listener or an
+observer keeps and changes its own objects only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _thawed(value: Any, _memo: Any = None) -> Any:
 
 
 class FrozenDict(dict[Any, Any]):
-    """A dict that cannot be changed; its copies can."""
+    """An immutable dict; its copies are mutable."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = _REFUSED
@@ -40,7 +40,7 @@ class FrozenDict(dict[Any, Any]):
 
 
 class FrozenList(list[Any]):
-    """A list that cannot be changed; its copies can."""
+    """An immutable list; its copies are mutable."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _REFUSED
@@ -70,10 +70,10 @@ _FROZEN: Final = frozenset({FrozenDict, FrozenList, FrozenSet})
 
 
 def frozen(value: Any) -> Any:
-    """Return a frozen copy of a value, as a journal would give it back.
+    """Return a frozen copy of a value, equal to the journal's copy.
 
-    Objects become plain data. A value that is frozen already is returned as it is, and one that
-    cannot be passed on becomes its ``repr``.
+    Objects become plain data. A frozen value is returned unchanged; a value that cannot be passed
+    on becomes its ``repr``.
     """
     try:
         return _frozen(value)
@@ -114,7 +114,7 @@ def _all(items: Iterable[Any]) -> list[Any]:
 
 
 def _decoded(value: Any) -> Any:
-    """Freeze what was decoded, which nobody else has."""
+    """Freeze decoded data in place, which nobody else holds."""
     kind = cast("type[Any]", type(value))
     if kind is dict:
         return FrozenDict({name: _decoded(item) for name, item in value.items()})

@@ -1,4 +1,4 @@
-"""JSON from outside: what it says twice, or what no number can hold, is told."""
+"""JSON from outside, with notes for duplicate keys and lossy numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST: Final = 60
 
 
 class JSONReader:
-    """Reads values of one source, and keeps what has to be told of them.
+    """A reader of values from one source that collects notes.
 
     Args:
         about: The source, as notes call it.
@@ -33,7 +33,7 @@ class JSONReader:
         )
 
     def value(self, text: str) -> Any:
-        """One value.
+        """Parse one value.
 
         Args:
             text: The JSON.
@@ -44,7 +44,7 @@ class JSONReader:
         return self._decoder.decode(text)
 
     def first(self, text: str, start: int) -> tuple[Any, int]:
-        """The value that begins at a place of a text, and where it ends.
+        """Parse the value at a position of a text; return the value and its end.
 
         Args:
             text: The JSON.
@@ -56,7 +56,7 @@ class JSONReader:
         return self._decoder.raw_decode(text, start)
 
     def tell(self) -> None:
-        """Note what was found, a sentence for each kind."""
+        """Add the collected notes to the call, a sentence for each kind."""
         for found, what in (
             (self._twice, "has keys that are twice in one object, and the last value was taken"),
             (self._texts, "has numbers that no float or int holds, and they came as text"),
@@ -94,7 +94,7 @@ class JSONReader:
 
 
 def listed(names: list[str], count: int | None = None) -> str:
-    """The first of some names, and how many more there are.
+    """Return the first of some names, and how many more there are.
 
     Args:
         names: All of them, or the first.

@@ -1,4 +1,4 @@
-"""The one limit of values: larger ones are worked on in a thread, too many are refused."""
+"""The size limit of values: large values are processed in a thread, larger ones refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def is_large(value: Any) -> bool:
-    """Tell whether work on a value takes so long that it belongs in a thread."""
+    """Return whether a value is large enough for a thread."""
     return weight(value, LARGE) > LARGE
 
 
@@ -45,19 +45,19 @@ async def apart(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def has_too_many_values(payload: bytes) -> bool:
-    """Tell whether a guest's frame or file holds more than the host takes into its memory."""
+    """Return whether a guest's frame or file holds more than the host takes into its memory."""
     if len(payload) <= _FEW_BYTES or cost(payload) <= MAX_VALUES:
         return False
     return cost_of_values(payload) > MAX_VALUES
 
 
 def cost(payload: bytes) -> int:
-    """About how many values are in a payload, weighted by what they take in memory."""
+    """Estimate the number of values in a payload, weighted by memory."""
     return sum(payload.count(sign) * weight for sign, weight in _WEIGHTS.items())
 
 
 def cost_of_values(payload: bytes) -> int:
-    """The same without the signs that are in texts, which takes longer."""
+    """Estimate the number of values, ignoring separators inside texts; slower."""
     # A quote or a backslash that is escaped ends no text.
     plain = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
     total, in_text = 0, 0

@@ -1,4 +1,4 @@
-"""Requests for approval as data; an answer, sent to the process in which one waits."""
+"""Requests for approval as data; answers, sent to the process that waits."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ from delf_engine.approvals.remembered import remembering
 from delf_engine.views.requests import request_view
 
 SECONDS: Final = 15.0
-"""The seconds that the other process has for an answer; it takes it at once unless it is stopped.
-"""
+"""The timeout for the other process, which answers at once unless it is suspended."""
 _LOOK_SECONDS: Final = 1.0
 _SHOWN: Final = 5
 
@@ -47,7 +46,7 @@ def state_of_request(record: RequestRecord) -> str:
 
 
 def request_data(record: RequestRecord) -> dict[str, Any]:
-    """A request as JSON-ready data."""
+    """Return a request as JSON-ready data."""
     asked, decided = record.requested, record.decided
     view = request_view(asked, record.votes)
     return {
@@ -59,11 +58,11 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
 
 
 def decided_data(record: RequestRecord, decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
-    """A decision as JSON-ready data."""
-    rule, told = ApprovalRule.of(record.requested.rule), _decision(decided)
-    if rule is not None and rule.needs_others and told["decision"] == "edited":
-        told["is_final"] = False  # another person approves the call as it is now
-    return {"request_id": record.requested.request_id, **told}
+    """Return a decision as JSON-ready data."""
+    rule, found = ApprovalRule.of(record.requested.rule), _decision(decided)
+    if rule is not None and rule.needs_others and found["decision"] == "edited":
+        found["is_final"] = False  # another person approves the call as it is now
+    return {"request_id": record.requested.request_id, **found}
 
 
 def _decision(decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
@@ -84,7 +83,7 @@ def _decision(decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
 
 
 def remembered_data(decision: RememberedDecision) -> dict[str, Any]:
-    """A remembered decision as JSON-ready data; ``arguments`` is None where any pass."""
+    """Return a remembered decision as JSON-ready data; ``arguments`` is None where any pass."""
     arguments = None if decision.arguments is None else dict(decision.arguments)
     return {
         "request_id": decision.request_id,
@@ -102,7 +101,7 @@ def remembered_data(decision: RememberedDecision) -> dict[str, Any]:
 
 
 async def remembered(journal: Journal) -> Sequence[RememberedDecision]:
-    """The decisions that let calls pass until they are revoked.
+    """Return the decisions that let calls pass until they are revoked.
 
     Raises:
         DelfError: When the journal keeps none.
@@ -116,7 +115,7 @@ async def revoke(journal: Journal, text: str, by: str) -> RememberedDecision:
     Args:
         journal: Where it is found.
         text: The id of its request, or the beginning of it.
-        by: Who revokes it.
+        by: The person who revokes.
 
     Raises:
         UnknownRequestError: When no such decision holds, or several begin so.
@@ -135,7 +134,7 @@ async def revoke(journal: Journal, text: str, by: str) -> RememberedDecision:
 async def find_request(
     journal: SharedJournal, text: str, sees: Callable[[str | None], bool] | None = None
 ) -> RequestRecord:
-    """The request whose id a text abbreviates, whatever happened to it.
+    """Return the request whose id starts with a text, pending or not.
 
     Args:
         journal: Where it is.
@@ -183,7 +182,7 @@ async def send(
         journal: Where it is kept.
         record: The request, as it was found.
         decide: Gives the decision, for the arguments as they are journalled.
-        who: Who decides.
+        who: The person who decides.
 
     Returns:
         The request, and the event that says that this answer counted: ``ApprovalVoted`` where
@@ -245,14 +244,14 @@ async def _check_votes(journal: SharedJournal, asked: ApprovalRequested, who: De
 
 
 def why_not(record: RequestRecord, who: Decider, decision: Decision) -> str | None:
-    """Say why somebody may not give a decision about a request; None where they may."""
+    """Return why a person may not give a decision about a request; None if allowed."""
     rule = ApprovalRule.of(record.requested.rule)
     shaped_by = record.requested.shaped_by
     return why_refused(rule, record.task.key, who, decision, shaped_by)
 
 
 def why_not_approve(record: RequestRecord, who: Decider) -> str | None:
-    """Say why somebody's yes to a request would not count; None where it does."""
+    """Return why a person's approval would not count; None if it does."""
     why, asked = why_not(record, who, Approved()), record.requested
     if why is None and record.votes:
         try:
@@ -304,7 +303,7 @@ async def _check_edit(
             if isinstance(event, CallFinished) and event.call_id == call_id:
                 raise ApprovalRejectedError(
                     event.error or f"{event.action} was not called",
-                    hint="the script was told; no call was made",
+                    hint="the script knows; no call was made",
                 )
             if isinstance(event, TaskFinished):
                 return
@@ -313,7 +312,7 @@ async def _check_edit(
 
 
 async def _next(live: AsyncIterator[Event]) -> Event | None:
-    """The next event, or None after a while without."""
+    """Return the next event, or None after a while without."""
     try:
         async with asyncio.timeout(_LOOK_SECONDS):
             return await anext(live)

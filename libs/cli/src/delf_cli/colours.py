@@ -16,7 +16,7 @@ When = Literal["auto", "always", "never"]
 
 
 def choose(when: When) -> None:
-    """Take what ``--color`` says; programs that are started inherit it.
+    """Apply ``--color``, also for child programs.
 
     Args:
         when: ``auto`` leaves it to the environment and the terminal.
@@ -29,7 +29,7 @@ def choose(when: When) -> None:
 
 
 def chosen() -> bool | None:
-    """Tell whether there are colours wherever it is written to; None leaves it to the stream."""
+    """Return the choice of colours for all streams; None to decide by stream."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -38,18 +38,18 @@ def chosen() -> bool | None:
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Tell whether what goes to a stream has colours."""
+    """Return whether output to a stream is coloured."""
     always = chosen()
     return stream.isatty() if always is None else always
 
 
 def apply(ctx: click.Context) -> None:
-    """Let click's own output follow, in a context and those below it."""
+    """Make click's own output follow the choice, in a context and those below it."""
     ctx.find_root().color = ctx.color = chosen()
 
 
 def console(stream: TextIO | None = None, **options: Any) -> Console:
-    """A console of rich whose colours follow the flag, the environment and the terminal."""
+    """Return a rich console whose colours follow the flag, the environment and the terminal."""
     from rich.console import Console
 
     file = stream or answers()

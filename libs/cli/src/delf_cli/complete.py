@@ -1,7 +1,7 @@
-"""Completion by a shell beside commands and options: names of this project, and ids.
+"""Shell completion of values: names of this project, and ids.
 
-Each is asked at every press of the tab key: names are read from ``delf.toml`` and from the specs
-of plugins, without the schema of the configuration, and what cannot be read completes nothing.
+A completion runs at every press of the tab key: names are read from ``delf.toml`` and from the
+specs of plugins, without the schema of the configuration, and errors complete nothing.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def completes(find: Callable[[click.Context], Iterable[str]]) -> Completer:
-    """Complete the typed text with what a function finds; nothing where that cannot be read."""
+    """Complete the typed text with a function's results; nothing if the function fails."""
 
     @functools.wraps(find)
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
         try:
             return sorted({name for name in find(ctx) if name.startswith(incomplete)})
-        # What is said here would stand in the line that the person types.
+        # What is printed here would stand in the line that the person types.
         except (DelfError, OSError, ValueError):
             return []
 
@@ -40,7 +40,7 @@ def completes(find: Callable[[click.Context], Iterable[str]]) -> Completer:
 
 @completes
 def connections(ctx: click.Context) -> Iterable[str]:
-    """Connections of ``delf.toml``, and types."""
+    """Return connections of ``delf.toml``, and types."""
     from delf.specs import ConnectionSpec
 
     types = (spec.name for spec in state_of(ctx).discover().specs(ConnectionSpec))
@@ -49,7 +49,7 @@ def connections(ctx: click.Context) -> Iterable[str]:
 
 @completes
 def sandboxes(ctx: click.Context) -> Iterable[str]:
-    """Sandboxes that are installed."""
+    """Return sandboxes that are installed."""
     from delf.specs import SandboxSpec
 
     return ["auto", *(spec.name for spec in state_of(ctx).discover().specs(SandboxSpec))]
@@ -57,7 +57,7 @@ def sandboxes(ctx: click.Context) -> Iterable[str]:
 
 @completes
 def models(ctx: click.Context) -> Iterable[str]:
-    """Models that this project names."""
+    """Return models that this project names."""
     agent = document(ctx).get("agent", {})
     named = [agent.get(key) for key in _MODELS]
     named += [os.environ.get(f"DELF_{key.upper()}") for key in _MODELS]
@@ -66,7 +66,7 @@ def models(ctx: click.Context) -> Iterable[str]:
 
 @completes
 def task_ids(ctx: click.Context) -> Iterable[str]:
-    """The newest tasks of the journal, as `delf runs list` shows them."""
+    """Return the newest tasks of the journal, as `delf runs list` shows them."""
     from delf_cli.journals import ask_journal
 
     return [short_id(task.task_id) for task in ask_journal(ctx, lambda j: j.find(_MOST_IDS))]
@@ -75,14 +75,20 @@ def task_ids(ctx: click.Context) -> Iterable[str]:
 def document(ctx: click.Context) -> dict[str, Any]:
     """Read the ``delf.toml`` that applies here, where its folder is trusted."""
     from delf.trust.decisions import Trust
-    from delf.trust.folders import CONFIG_FILE, parse_toml, project_folder, read_file, said
+    from delf.trust.folders import (
+        CONFIG_FILE,
+        parse_toml,
+        project_folder,
+        read_file,
+        values_by_path,
+    )
 
     state = state_of(ctx)
     file = project_folder(Path.cwd()) / CONFIG_FILE
     if state.config is not None:
         file = Path(state.config).expanduser().absolute()
     found = parse_toml((read_file(file, file.parent) or b"").decode("utf-8-sig"))
-    Trust.here(*state.trust).check(file.parent, {file.name: said(found)})
+    Trust.here(*state.trust).check(file.parent, {file.name: values_by_path(found)})
     return found
 
 

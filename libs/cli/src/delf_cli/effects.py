@@ -1,8 +1,8 @@
-"""Effects of a folder's files if they were trusted, in words for the person who is asked.
+"""Effects of a folder's files if they were trusted, in words for the user.
 
-Settings are told apart by their names and values, without loading the plugins that they are for:
-an unknown plugin's command is a command, too. Whatever is none of these is named at the end, so
-that nothing goes unsaid.
+Settings are classified by their names and values, without loading their plugins: an unknown
+plugin's command is a command, too. Unclassified settings are listed at the end, so that nothing is
+omitted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS: Final[Mapping[Kind, str]] = {
     "ask": "choose models",
     "set": "set, too",
 }
-"""The possible effects, in the order in which they are told."""
+"""The kinds of effects, in display order."""
 
 _COMMANDS: Final = frozenset({"command", "commands", "args", "rules", "cwd", "env"})
 _PERMISSIONS: Final = re.compile(
@@ -49,7 +49,7 @@ _DOCUMENTS: Final = frozenset({".json", ".toml", ".yaml", ".yml"})
 _DASHES: Final = "---"
 _SPECIFICATION: Final = frozenset({"openapi", "swagger"})
 _SERVER: Final = re.compile(r"\b(servers|host|basePath|schemes|tokenUrl|authorizationUrl)\b")
-"""Of a specification, only where it leads is told; it holds hundreds of other addresses."""
+"""The addresses of a specification that count: its servers, not the hundreds of other addresses."""
 _MODELS: Final = frozenset((name,) for name in LLM_FIELDS)
 _VALUE: Final = 200
 _MOST_BYTES: Final = 16 * 1024 * 1024
@@ -59,11 +59,11 @@ _MOST_BRACKETS: Final = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """One thing that the files would do.
+    """One effect of the files.
 
     Args:
-        kind: What it is.
-        what: What is started, contacted, read …
+        kind: The kind.
+        what: The started, contacted or read target.
         where: The file and the key that say so.
     """
 
@@ -102,7 +102,7 @@ def _effects(folder: Folder) -> Iterator[Effect]:
 
 
 def _has_settings(path: Path, root: Path) -> bool:
-    """Tell whether a file begins with settings in YAML between lines of dashes."""
+    """Return whether a file begins with settings in YAML between lines of dashes."""
     try:
         content = read_file(path, root, _MOST_BYTES) or b""
     except ConfigurationError:
@@ -116,9 +116,9 @@ def _of_file(name: str, path: Path, folder: Folder, *, too_much: bool) -> Iterat
         content = read_file(path, folder.root, _MOST_BYTES) or b""
         text = content.decode("utf-8-sig", "replace")
         if whole(content) != folder.items[name]:  # what is shown is what was taken down
-            raise ValueError("it was changed just now")  # noqa: TRY301 - told below
+            raise ValueError("it was changed just now")  # noqa: TRY301 - reported below
         if too_much:
-            raise ValueError("there is too much of it")  # noqa: TRY301 - told below
+            raise ValueError("there is too much of it")  # noqa: TRY301 - reported below
         document = _document(path, text)
     except (ConfigurationError, ValueError, RecursionError, ImportError) as error:
         yield Effect(kind="run", what=f"{name}, which cannot be shown: {error}", where=name)
@@ -153,7 +153,7 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
 
 
 def _plain(node: Any, seen: set[int]) -> Any:
-    """A YAML document as data, every scalar a text; an alias is none of a second copy."""
+    """Return a YAML document as data, every scalar a text; an alias is none of a second copy."""
     if node is None or isinstance(node.value, str):
         return None if node is None else node.value
     if id(node) in seen:
@@ -188,19 +188,19 @@ def _of_value(
 ) -> Iterator[Effect]:
     """Yield the effects of a value by its name."""
     last = path[-1] if path else ""
-    told = f"{key} = {_shown(value)}"
+    text = f"{key} = {_shown(value)}"
     inner = path[1:] if path[:1] == ("agent",) else path[2:]  # without the name of a connection
     named = {*inner, last, last.rpartition("_")[2]}
     if not _COMMANDS.isdisjoint(named) or (last == "type" and value == "shell"):
-        yield Effect(kind="start", what=told, where=file)
+        yield Effect(kind="start", what=text, where=file)
     elif last == "type" and isinstance(value, str) and "." in value:
         yield Effect(kind="run", what=f"the class {value}", where=where)
     elif any(_PERMISSIONS.search(part) for part in (last, *inner)):
-        yield Effect(kind="loosen", what=told, where=file)
+        yield Effect(kind="loosen", what=text, where=file)
     elif _HOST.search(last) and isinstance(value, str) and "://" not in value:
         yield Effect(kind="contact", what=_shown(value), where=where)
     elif path[:1] == ("agent",) and _names_model(path[1:]):
-        yield Effect(kind="ask", what=told, where=file)
+        yield Effect(kind="ask", what=text, where=file)
 
 
 def _names_model(path: tuple[str, ...]) -> bool:
@@ -208,7 +208,7 @@ def _names_model(path: tuple[str, ...]) -> bool:
 
 
 def _of_text(text: str, where: str, root: Path) -> Iterator[Effect]:
-    """Yield the effects of a text, whatever its purpose."""
+    """Yield the effects of a text, whatever its setting."""
     for scheme, host in dict.fromkeys(_ADDRESS.findall(text)):
         if scheme.lower() not in _HERE:
             yield Effect(kind="contact", what=f"{scheme}://{host}", where=where)

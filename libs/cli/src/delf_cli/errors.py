@@ -47,7 +47,7 @@ _COMMANDS: Final = {
     UndecidedCallError.code: "resume the task where a person can be asked, as on a terminal; or "
     "say beforehand what to do with such calls: delf resume ID --settle again, or --settle done",
 }
-"""Hints with commands in place of those for programs, by code."""
+"""Hints with commands in place of Python, by code."""
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -64,7 +64,7 @@ class InterruptedRunError(Exception):
 
 
 def exit_status(error: BaseException) -> int:
-    """The status that a failure ends the program with."""
+    """Return the status that a failure ends the program with."""
     if isinstance(error, click.ClickException):
         return error.exit_code
     if isinstance(error, InterruptedRunError):
@@ -83,13 +83,13 @@ def report(
     clean: Callable[[str], str] = str,
     left_out: str | None = None,
 ) -> int:
-    """Say on stderr what went wrong.
+    """Report an error on stderr.
 
     Args:
-        error: What was raised, or what a task failed with.
+        error: The raised exception, or the error of a task.
         debug: Show the traceback, too.
-        clean: Takes secrets out of what is said.
-        left_out: How a hint begins that is given by somebody else, and better.
+        clean: Redacts the output.
+        left_out: The beginning of a hint that the caller replaces by a better one.
 
     Returns:
         The exit status.
@@ -104,24 +104,24 @@ def report(
     except BrokenPipeError:
         streams.hush()
         return BROKEN_PIPE
-    except OSError:  # a full disk: nothing more can be said
+    except OSError:  # a full disk: nothing more can be written
         streams.finish()
     return exit_status(error)
 
 
 def report_json(error: BaseException, *, clean: Callable[[str], str] = str) -> None:
-    """Write on stdout what went wrong, for a program that asked for JSON."""
+    """Report an error on stdout as JSON."""
     message, hint = _words(error)
     code = error.code if isinstance(error, DelfError) else None
-    told = {"message": clean(message), "hint": clean(hint) if hint else None, "code": code}
+    report = {"message": clean(message), "hint": clean(hint) if hint else None, "code": code}
     try:
-        click.echo(json.dumps({"error": told}, ensure_ascii=False))
+        click.echo(json.dumps({"error": report}, ensure_ascii=False))
     except OSError:
         streams.hush()
 
 
 def _words(error: BaseException) -> tuple[str, str | None]:
-    """A message and a hint."""
+    """Return a message and a hint."""
     if isinstance(error, DelfError):
         if isinstance(error, EnvironmentKeyError) and (error.hint or "").startswith("export "):
             kept = f"delf keys set {error.variable}, which asks for it and keeps it"
@@ -147,7 +147,7 @@ def _words(error: BaseException) -> tuple[str, str | None]:
 
 
 def _path(error: click.UsageError) -> str:
-    """The command as it was typed."""
+    """Return the command as typed."""
     return error.ctx.command_path if error.ctx is not None else "delf"
 
 
@@ -155,5 +155,5 @@ def say(label: str, message: str) -> None:
     """Write a line to stderr: ``error: …``, ``hint: …``, ``warning: …``."""
     head = click.style(f"{label}:", fg=_COLOURS.get(label), bold=True) + " " if label else ""
     room = len(label) + 2 if label else 0
-    told = head + streams.wrapped(visible(message), head=room, stream=sys.stderr)
-    click.echo(told, err=True, color=colours.chosen())  # no command may be under way
+    text = head + streams.wrapped(visible(message), head=room, stream=sys.stderr)
+    click.echo(text, err=True, color=colours.chosen())  # no command may be under way

@@ -13,10 +13,10 @@ _TO_ACT: Final = 6
 
 
 def check_names(text: str, name: str) -> bool:
-    """Check that a text may stand for an id where something is done, not looked at.
+    """Check that a text may stand for an id of a destructive command.
 
     Args:
-        text: What was typed; the beginning of the id, or of what follows its ``req_``.
+        text: The typed text: the beginning of the id, or of the part after ``req_``.
         name: The id.
 
     Returns:
@@ -35,17 +35,17 @@ def check_names(text: str, name: str) -> bool:
 
 
 def short_id(name: str) -> str:
-    """An id as it is listed."""
+    """Return the listed form of an id."""
     return name.partition("_")[2][:_SHORTEST]
 
 
 def whole_ids(ids: Sequence[str]) -> list[str]:
-    """Ids without ``task_`` or ``req_``."""
+    """Return ids without ``task_`` or ``req_``."""
     return [name.partition("_")[2] or name for name in ids]
 
 
 def short_ids(ids: Sequence[str]) -> list[str]:
-    """Ids without ``task_`` or ``req_``, as short as keeps them apart."""
+    """Return ids without ``task_`` or ``req_``, as short as keeps them apart."""
     bare = whole_ids(ids)
     longest = max(map(len, bare), default=0)
     for length in range(_SHORTEST, longest):

@@ -1,4 +1,4 @@
-"""Runs asynchronous code so that signals stop it in order."""
+"""Runs asynchronous code so that signals cancel it in order."""
 
 from __future__ import annotations
 

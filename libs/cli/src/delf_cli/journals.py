@@ -1,4 +1,4 @@
-"""The journal of a project, as commands look through it and speak through it."""
+"""The journal of a project, for commands that search it and send notes through it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ JournalT = TypeVar("JournalT", bound=SupportsClose)
 
 
 def project_journal(project: Project, host: PluginHost) -> Journal:
-    """The journal that is used in a project, not yet open."""
+    """Return the journal that is used in a project, not yet open."""
     name = journal_name(project, host)
     return make_journal(host, name, project.plugin_options, project.environ)
 
 
 def history_journal(ctx: click.Context) -> SharedJournal:
-    """The same, if other processes can look through it, and speak through it.
+    """Return the journal if it is shared with other processes; raise otherwise.
 
     Raises:
         ConfigurationError: When they cannot.
@@ -53,11 +53,11 @@ def history_journal(ctx: click.Context) -> SharedJournal:
 
 
 def work_with(journal: JournalT, work: Callable[[JournalT], Awaitable[T]]) -> T:
-    """Work with a journal, then close it.
+    """Run work with a journal, then close it.
 
     Args:
         journal: Not yet open.
-        work: What is done with it, in an event loop of its own.
+        work: A coroutine function, run in an event loop of its own.
     """
 
     async def main() -> T:
@@ -77,7 +77,7 @@ def ask_journal(ctx: click.Context, work: Callable[[Any], Awaitable[T]]) -> T:
 
 
 async def find_id(journal: SharedJournal, text: str) -> str:
-    """The id of a task.
+    """Return the id of a task.
 
     Args:
         journal: Where it is looked for.

@@ -1,4 +1,4 @@
-"""A click group whose commands are imported when they are typed, those of plugins included."""
+"""A click group that imports its commands, plugins included, when they are typed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class BareGroup(click.Group):
-    """A group of which one command is meant where none is named: ``delf runs --json``.
+    """A group with a default command: ``delf runs --json``.
 
     Args:
-        bare: That command.
+        bare: The default command.
     """
 
     def __init__(self, *args: Any, bare: str | None = None, **options: Any) -> None:
@@ -27,7 +27,7 @@ class BareGroup(click.Group):
         self._bare = bare
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the command before options that stand alone."""
+        """Insert the default command before bare options."""
         asked = not {"-h", "--help"}.isdisjoint(args) or ctx.resilient_parsing
         starts = not args or args[0].startswith("-")
         # Names of commands are those of all plugins, which are not loaded for other groups.
@@ -61,7 +61,7 @@ class LazyGroup(BareGroup):
         self._group = group
 
     def summaries(self, ctx: click.Context) -> dict[str, str]:
-        """Every command's line in ``--help``, by name; a plugin that fails has none."""
+        """Return every command's line in ``--help``, by name; a plugin that fails has none."""
         from delf.specs import CommandSpec
 
         specs = state_of(ctx).discover().specs(CommandSpec)
@@ -71,16 +71,16 @@ class LazyGroup(BareGroup):
         return {name: line for name, line in {**added, **lazy, **own}.items() if name}
 
     def _own_name(self, spec: CommandSpec) -> str:
-        """Return the name of a plugin's command here; nothing where it belongs elsewhere."""
+        """Return the name of a plugin's command here; None if it belongs elsewhere."""
         name = spec.name.removeprefix(self._group)
         return "" if " " in name or (self._group and name == spec.name) else name
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands."""
+        """Return the names of all commands."""
         return sorted(self.summaries(ctx))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name, imported now.
+        """Return the command of a name, imported now.
 
         Raises:
             PluginError: When no plugin brings it, or its plugin cannot be used.

@@ -22,7 +22,7 @@ COMMANDS: Final = {
 
 
 class Program(LazyGroup):
-    """The core's commands and those of plugins; failures become one line and a status."""
+    """The core's commands and the plugins' commands; failures become one line and a status."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the program's own flags; ``--help`` and ``--version`` are answered here."""
@@ -94,14 +94,14 @@ take_everywhere(cli)
 
 
 def main() -> int:
-    """The entry point of a process: the program's exit status."""
+    """Return the entry point of a process: the program's exit status."""
     status = run_program()
     _leave_stuck_threads(status)
     return status
 
 
 def run_program() -> int:
-    """The program with the arguments of this process, in a process that goes on after it.
+    """Run the program in a process that continues afterwards; return the exit status.
 
     Returns:
         The exit status.
@@ -117,7 +117,7 @@ def run_program() -> int:
 
 
 def _leave_stuck_threads(status: int) -> None:
-    """End now if what cannot be cancelled still runs, as a tool: Python would wait for it."""
+    """Exit now if an uncancellable thread still runs, such as a tool: Python would wait for it."""
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("delf-")]
     threads = [thread for thread in threads if not thread.daemon]
     for thread in threads:

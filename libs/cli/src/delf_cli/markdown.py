@@ -1,4 +1,4 @@
-"""An answer in Markdown on a terminal: nothing of it is lost, and no word is broken."""
+"""Markdown on a terminal without lost text or broken words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 class _Table(TableElement):
-    """A table whose cells are folded between words; its rows below one another where they must."""
+    """A table that folds cells between words, or stacks rows if they do not fit."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The table, or a block of lines for each row."""
@@ -58,7 +58,7 @@ def _below_one_another(heads: list[Text], rows: list[list[Text]]) -> Iterator[Te
 
 
 class _Answer(Markdown):
-    """Markdown with such tables, whose HTML is text."""
+    """Markdown with such tables, and HTML shown as text."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -67,7 +67,7 @@ class _Answer(Markdown):
 
 
 def drawn(text: str, width: int) -> Markdown | None:
-    """An answer as it is shown; None where something of it would be missing.
+    """Render an answer; return None if the rendering would lose text.
 
     Args:
         text: The answer, without characters that steer a terminal.

@@ -158,7 +158,7 @@ _OPTIONS: Final = (
 
 
 def run_options(without: Iterable[str] = (), *, handing: bool = False) -> list[click.Parameter]:
-    """Those of ``delf run``, to be added to the parameters of a command.
+    """Return the options of ``delf run``, to be added to the parameters of a command.
 
     Args:
         without: Names of options that the command does not take.
@@ -169,7 +169,7 @@ def run_options(without: Iterable[str] = (), *, handing: bool = False) -> list[c
 
 
 def flags_of(given: dict[str, Any]) -> dict[str, Any]:
-    """The options that are fields of the agent's configuration."""
+    """Return the options that are fields of the agent's configuration."""
     model = {"model": given["llm"], "base_url": given["base_url"]}
     return {
         "llm": {key: value for key, value in model.items() if value is not None} or None,
@@ -192,7 +192,7 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def rest_of(given: dict[str, Any]) -> dict[str, Any]:
-    """The other fields of a session's options."""
+    """Return the other fields of a session's options."""
     names = ("connections", "tool_files", "overrides", "calls", "verbose")
     names += ("as_json", "events")
     return {name: given[name] for name in names}

@@ -43,14 +43,14 @@ class Screen:
             self.console = colours.console(sys.stderr, highlight=False, soft_wrap=True)
 
     def _coloured(self) -> Console | None:
-        """Return what writes in colours; None where there are none and no terminal."""
+        """Return a colour writer; None without colours or a terminal."""
         if self.console is not None or not colours.has_colours(sys.stderr):
             return self.console
         return colours.console(sys.stderr, highlight=False, soft_wrap=True)
 
     @property
     def width(self) -> int | None:
-        """The terminal's columns; None where it is none."""
+        """The terminal's columns; None without a terminal."""
         return None if self.console is None else self.console.width
 
     def line(self, text: str, style: str = "") -> None:
@@ -83,7 +83,7 @@ class Screen:
 
 
 def show_answer(text: str) -> None:
-    """Write the answer to stdout: as it is, or as Markdown when it is that and a person reads."""
+    """Write the answer to stdout, rendered as Markdown on a terminal."""
     if not text.strip():
         return
     if not answers().isatty():
@@ -102,7 +102,7 @@ def show_answer(text: str) -> None:
 
 
 def show_end(response: Response, screen: Screen) -> None:
-    """Write how the task went: what it changed, files, time, cost, calls."""
+    """Write the outcome of a task: changes, files, time, cost, calls."""
     if response.changes:
         when = "" if response.status else f" {response.before_it_ended}"
         screen.line(f"changed{when}:", "dim")
@@ -139,7 +139,7 @@ def show_stopped(events: Sequence[Event], screen: Screen) -> bool:
 
 
 def show_printed(response: Response, screen: Screen) -> None:
-    """Write what the script of a task without an answer had printed."""
+    """Write the output of a task without an answer."""
     printed = response.text if response.text.strip() else printed_so_far(response.events)
     if printed.strip():
         screen.line(f"printed {response.before_it_ended}:", "dim")
@@ -147,7 +147,7 @@ def show_printed(response: Response, screen: Screen) -> None:
 
 
 def show_failure(response: Response, screen: Screen) -> None:
-    """Write why a task failed, and what its script had printed."""
+    """Write why a task failed, and its output."""
     show_printed(response, screen)
     scripts = scripts_of(response.events, screen.width)
     if scripts and scripts[-1].status != "done":
@@ -163,7 +163,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """A value as valid JSON, whatever it holds."""
+    """Encode any value as valid JSON."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
         text.encode()
@@ -191,7 +191,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def event_line(event: Event) -> str:
-    """An event as one line of JSON."""
+    """Encode an event as one line of JSON."""
     try:
         return json_text(encode(event))
     except UnsupportedValueError:
@@ -201,12 +201,12 @@ def event_line(event: Event) -> str:
 
 
 def response_json(response: Response, **more: Any) -> str:
-    """A response as one JSON object."""
+    """Encode a response as one JSON object."""
     return json_text({**more, **response.to_dict()})
 
 
 def failure_json(error: str, **more: Any) -> str:
-    """A task that could not be started, with the fields of a response after some others."""
+    """Return a task that could not be started, with the fields of a response after some others."""
     fields: dict[str, Any] = {"text": "", "value": None, "status": False}
     fields |= {"state": TaskState.FAILED}
     fields |= {"error": error, "cost_usd": None, "duration_ms": 0, "files": {}}

@@ -1,4 +1,4 @@
-"""``delf plugins``: what is installed, and what happened to it."""
+"""``delf plugins``: the installed plugins and their states."""
 
 from __future__ import annotations
 

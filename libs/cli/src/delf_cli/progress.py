@@ -38,20 +38,20 @@ _DOING: Final = {
 REPLAYING: Final = "replaying what was done"
 _WIDEST: Final = 50
 _LAST_LINES: Final = 8
-"""Of what scripts print, so many are shown while they run; the answer has them all."""
+"""The last lines of output shown while scripts run; the answer has all."""
 
 
 class Narrator:
-    """Writes warnings, and what else was asked for, as it happens.
+    """Writes warnings, and requested details, as they happen.
 
     Args:
         screen: Where to.
         calls: Write a line for each call.
         verbose: Write each step, model call, script and tool call; prints, too, where no live
             line shows them.
-        waits: Write how to answer the requests that nobody here is asked about.
+        waits: Write how to answer requests that nobody here is asked about.
         asks: Whether there are others than those about interrupted calls.
-        root: The project, which is told once what is to be said of its set-up.
+        root: The project, whose set-up warnings are shown once.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class Narrator:
         """Take an event."""
         self._begun = self._begun or isinstance(event, ev.StepStarted)
         match event:
-            case ev.Warned() if self._was_told(event):
+            case ev.Warned() if self._was_shown(event):
                 pass
             case ev.Warned() if self._screen.console is not None:
-                told = wrapped(f"warning: {event.message}", stream=sys.stderr)
-                self._screen.line(told, "yellow")  # above the moving line
+                warning = wrapped(f"warning: {event.message}", stream=sys.stderr)
+                self._screen.line(warning, "yellow")  # above the moving line
             case ev.Warned():
                 say("warning", event.message)
             case ev.ScriptGenerated():
@@ -113,8 +113,8 @@ class Narrator:
             case _:
                 pass
 
-    def _was_told(self, event: ev.Warned) -> bool:
-        """Tell whether a warning is about the set-up, and this project was told before."""
+    def _was_shown(self, event: ev.Warned) -> bool:
+        """Return whether a set-up warning was already shown for this project."""
         of_set_up = not self._begun and self._root is not None and not self._verbose
         return of_set_up and not is_news(f"{self._root}\n{event.message}")
 
@@ -125,14 +125,14 @@ class Narrator:
 
 
 def is_news(text: str) -> bool:
-    """Tell whether this user was not told a text before; from here on, they were."""
+    """Return whether a text is new to this user, and remember it."""
     from platformdirs import user_state_path
 
     name = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:32]
     try:
-        told = user_state_path("delf") / "told"
-        make_private_folder(told)
-        (told / name).touch(mode=0o600, exist_ok=False)
+        path = user_state_path("delf") / "shown"
+        make_private_folder(path)
+        (path / name).touch(mode=0o600, exist_ok=False)
     except FileExistsError:
         return False
     except OSError:  # better twice than never
@@ -141,15 +141,15 @@ def is_news(text: str) -> bool:
 
 
 class LiveStatus:
-    """One moving line: what is being done, calls, seconds.
+    """A live status line: current step, calls, seconds.
 
-    It gives way while a person is asked, from ``ApprovalRequested`` to ``ApprovalDecided``. A
-    thread of its own draws it a few times a second, whatever the number of events.
+    The line is hidden while a person is asked, from ``ApprovalRequested`` to ``ApprovalDecided``. A
+    thread redraws it a few times a second, whatever the number of events.
 
     Args:
         console: A terminal.
         asks: Whether approvals are asked for on this terminal; interrupted calls always are.
-        doing: What is being done at first.
+        doing: The first step.
     """
 
     def __init__(self, console: Console, *, asks: bool, doing: str = "starting") -> None:
@@ -182,7 +182,7 @@ class LiveStatus:
         self._live.start()
 
     def stop(self) -> None:
-        """Take the line away; :meth:`start` brings it back."""
+        """Hide the line; :meth:`start` shows it again."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()

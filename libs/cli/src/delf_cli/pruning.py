@@ -40,7 +40,7 @@ class Duration(_Type):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The seconds of a duration.
+        """Return the seconds of a duration.
 
         Args:
             value: A text, or the seconds themselves, as a default may have them.
@@ -70,7 +70,7 @@ class Pruning:
     """The tasks to forget, by the options of a ``prune``.
 
     Args:
-        older_than: Only what is older than so many seconds; None for any age.
+        older_than: Only items older than so many seconds; None for any age.
         keep: How many of the newest stay in any case.
         dry_run: Only show what would be forgotten.
     """
@@ -81,12 +81,12 @@ class Pruning:
 
 
 def can_ask() -> bool:
-    """Tell whether a person is at the terminal."""
+    """Return whether a person is at the terminal."""
     return sys.stdin.isatty()
 
 
 def _in_days(seconds: float) -> str:
-    """A duration in the unit that suits it."""
+    """Format a duration in a suitable unit."""
     for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= length:
             return f"{seconds / length:g} {unit}"
@@ -94,14 +94,13 @@ def _in_days(seconds: float) -> str:
 
 
 def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]], Any]:
-    """Give a command the options ``--older-than``, ``--keep``, ``--dry-run`` and ``--yes``.
+    """Add the options ``--older-than``, ``--keep``, ``--dry-run`` and ``--yes`` to a command.
 
-    The command gets them as one keyword argument, ``pruning``: a :class:`Pruning`. Without
-    ``--older-than`` and without ``--keep`` it is what is older than 30 days.
+    The command gets one keyword argument, ``pruning``: a :class:`Pruning`. The default is 30 days.
 
     Args:
-        older_than: What ``--help`` says of that option, without its default.
-        keep: What ``--help`` says of that option.
+        older_than: The help of that option, without its default.
+        keep: The help of that option.
 
     Returns:
         A decorator, to be put below ``@click.command``.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class DraftRoutine(Protocol):
-    """A task as a routine that nobody has kept yet."""
+    """A routine made from a task, not saved yet."""
 
     routine: Any
     differences: Sequence[str]
@@ -22,11 +22,11 @@ class DraftRoutine(Protocol):
 
     @property
     def change(self) -> str:
-        """The file, or a diff where it replaces one."""
+        """The file, or a diff if it replaces a file."""
         ...
 
     def keep(self) -> object:
-        """Save it."""
+        """Save the routine."""
         ...
 
 
@@ -36,7 +36,7 @@ class RunsRoutine(Protocol):
     routine: Any
 
     def task(self, inputs: Mapping[str, object]) -> str:
-        """Return the task that runs it."""
+        """Return the task that runs the routine."""
         ...
 
 
@@ -48,11 +48,11 @@ class AgentRoutines(Protocol):
         ...
 
     def all(self) -> Sequence[RunsRoutine]:
-        """Return all whose files can be read."""
+        """Return all routines with readable files."""
         ...
 
     async def adraft(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> DraftRoutine:
-        """Make a routine of a task that a person looks at before it is kept."""
+        """Make a routine from a task, for review before it is saved."""
         ...
 
 

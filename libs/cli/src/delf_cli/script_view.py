@@ -1,4 +1,4 @@
-"""The scripts of a task with what each line did: its calls, the line that failed, the prints."""
+"""The scripts of a task, annotated with calls, the failing line, and output."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from delf.terminal import visible
 from delf_cli.story import call_line, purpose
 
 _AROUND: Final = 8
-"""Lines before and after the failing one, of a script that is too long to be shown whole."""
+"""The context lines around the failing line of a long script."""
 _WHOLE: Final = 40
 _CALLS_OF_A_LINE: Final = 3
 _PRINTED: Final = 20
-"""Printed lines of a script that are shown: the last ones."""
+"""The most output lines shown of a script: the last ones."""
 
 
 @dataclass(kw_only=True)
@@ -26,7 +26,7 @@ class ScriptRun:
         number: Its number in the task.
         code: Its text.
         calls: The calls by the line that they are written on, 0 where that is not known.
-        printed: What it printed.
+        printed: The output.
         status: How it ended; None if it did not.
         failed_at: The line that failed, where that is known.
         error: Why it failed.
@@ -57,8 +57,8 @@ def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[Scr
                 begun[event.call_id] = event.line or 0, purpose(event)
             case ev.CallFinished():
                 line, what = begun.pop(event.call_id, (0, ""))
-                told = call_line(event, what, None if width is None else width - 7)
-                script.calls.setdefault(line, []).append(told)
+                call_text = call_line(event, what, None if width is None else width - 7)
+                script.calls.setdefault(line, []).append(call_text)
             case ev.Printed():
                 script.printed.append(event.text)
             case ev.ScriptFinished():
@@ -77,8 +77,8 @@ def script_lines(
     Args:
         script: The script.
         of: The number of scripts of the task.
-        whole: Write all of its lines, and what it printed; else the lines around the failing one
-            if it is long, and no prints.
+        whole: Write all lines and the output; otherwise only lines around the failing one of a long
+            script, without output.
         width: The columns of the terminal; None where it is none.
     """
     head = f"script {script.number}" + (f" of {of}" if of > 1 else "")
@@ -112,19 +112,19 @@ def script_lines(
         yield _cut(f"  | {line}", width)
 
 
-def _calls(told: Sequence[str]) -> Iterator[str]:
-    for line in told[:_CALLS_OF_A_LINE]:
+def _calls(lines: Sequence[str]) -> Iterator[str]:
+    for line in lines[:_CALLS_OF_A_LINE]:
         yield f"       {line}"
-    if len(told) > _CALLS_OF_A_LINE:
-        yield f"       → and {len(told) - _CALLS_OF_A_LINE:,} more calls"
+    if len(lines) > _CALLS_OF_A_LINE:
+        yield f"       → and {len(lines) - _CALLS_OF_A_LINE:,} more calls"
 
 
 def _cut(line: str, width: int | None) -> str:
-    """A line that the terminal does not break; its indentation stays."""
+    """Truncate a line to the terminal's width, keeping its indentation."""
     return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
 
 
 def folded(code: str, number: int) -> str:
-    """A script in one line: its number, and how long it is."""
+    """Summarise a script in one line: its number and length."""
     lines = len(code.rstrip().split("\n"))
     return f"script {number} · {lines} line{'' if lines == 1 else 's'}"

@@ -62,7 +62,7 @@ class Options:
         as_json: Write the response as JSON.
         events: Write events as JSON lines.
         conversation: The kept conversation that the task continues.
-        resumes: What was done is replayed first.
+        resumes: Recorded steps are replayed first.
         schema: A JSON Schema that the answer has to fit, if it is data.
     """
 
@@ -96,14 +96,14 @@ Work = Callable[[Agent, Mapping[str, Any]], Coroutine[Any, Any, "Response"]]
 
 
 def run_session(state: State, task: str, options: Options) -> int:
-    """Do a task and write what happened to it.
+    """Run a task and write its outcome.
 
     Returns:
         The exit status.
 
     Raises:
         InterruptedRunError: When a signal stopped it.
-        BrokenPipeError: When nobody reads stdout any more.
+        BrokenPipeError: If the reader of stdout is gone.
     """
 
     def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
@@ -116,11 +116,11 @@ def run_session(state: State, task: str, options: Options) -> int:
 
 
 def work_session(state: State, do: Work, options: Options) -> int:
-    """Have an agent do something and write what happened to it.
+    """Run work with an agent and write its outcome.
 
     Args:
         state: The program's flags.
-        do: What to do with the agent that the options describe.
+        do: The work with the agent of the options.
         options: How.
 
     Returns:
@@ -128,7 +128,7 @@ def work_session(state: State, do: Work, options: Options) -> int:
 
     Raises:
         InterruptedRunError: When a signal stopped it.
-        BrokenPipeError: When nobody reads stdout any more.
+        BrokenPipeError: If the reader of stdout is gone.
     """
     log_to_stderr(state)
     screen = output.Screen()
@@ -141,8 +141,8 @@ def work_session(state: State, do: Work, options: Options) -> int:
             click.echo(output.failure_json(state.clean(error.message)))
         return errors.report(error, debug=state.debug, clean=state.clean)
     status = _write(response, options, screen, state, _SHOW if setup.keeps else None)
-    told = options.as_json or options.events or response.status or status == errors.USAGE
-    if not told and setup.keeps:
+    is_reported = options.as_json or options.events or response.status or status == errors.USAGE
+    if not is_reported and setup.keeps:
         name = response.trace.task_id.removeprefix("task_")[:7]
         then = "resume" if response.state is TaskState.INTERRUPTED else "runs show"
         errors.say("hint", f"delf {then} {name}")
@@ -154,7 +154,7 @@ def detach(state: State, task: str, options: Options, handing: HandingIn) -> int
 
     Args:
         state: The program's flags.
-        task: What to do.
+        task: The task.
         options: How; the worker's agent is set up by them.
         handing: Where workers look for it, and what goes along.
 
@@ -210,7 +210,7 @@ class Setup:
     Args:
         project: The configuration.
         host: The plugins.
-        options: What the command was told.
+        options: The options of the command.
     """
 
     project: Project
@@ -219,7 +219,7 @@ class Setup:
 
     @classmethod
     def of(cls, state: State, options: Options) -> Setup:
-        """Make the set-up that the options describe, and tell its warnings.
+        """Make the set-up of the options, and show its warnings.
 
         Raises:
             DelfError: For what cannot be used.
@@ -243,11 +243,11 @@ class Setup:
 
     @property
     def keeps_nothing(self) -> bool:
-        """True if the user said that events are kept in memory alone."""
+        """True if the user chose to keep events in memory only."""
         return self.journal_was_chosen and self.project.agent.journal == IN_PROCESS
 
     def agent(self, **more: Any) -> Agent:
-        """A new agent."""
+        """Return a new agent."""
         config = self.project.agent
         if "timeout" not in config.model_fields_set:
             waits = config.approval_timeout if config.wait_approvals else 0.0
@@ -255,7 +255,7 @@ class Setup:
         if self.options.conversation is not None:
             kept = {"persist": True, "conversation_id": self.options.conversation}
             more = {"chat": as_chat(kept, self.host), **more}
-        # What happens is told by the command, which knows the terminal, and not by the agent.
+        # The command reports events, because it knows the terminal; the agent does not.
         return Agent.from_project(
             self.project,
             connections=self.options.connections or None,
@@ -266,9 +266,9 @@ class Setup:
         )
 
     async def start(self, agent: Agent | None = None, *, must_keep: bool = False) -> Agent:
-        """The agent, started; one without a journal if the default one cannot be written.
+        """Start and return the agent, without a journal if the default one is not writable.
 
-        Its chat lives in memory, then.
+        Its chat is then kept in memory.
 
         Args:
             agent: The agent; a new one when omitted.
@@ -292,7 +292,7 @@ class Setup:
         return agent
 
     async def _begin(self, agent: Agent) -> None:
-        """Start it, in the time for a task where the user gave one; else as long as it takes.
+        """Start the agent, within the task's timeout if one is given.
 
         Raises:
             TaskTimeoutError: When it takes longer, as where an engine does not answer.
@@ -325,7 +325,7 @@ def _tools(project: Project, options: Options) -> list[Any]:
 def _do(
     setup: Setup, do: Work, options: Options, screen: output.Screen
 ) -> tuple[Response, errors.InterruptedRunError | None]:
-    """The response, and the signal that stopped the task, if one did.
+    """Return the response, and the signal that stopped the task, if any.
 
     Raises:
         InterruptedRunError: When a signal came before the task had begun.
@@ -384,14 +384,14 @@ def _do(
 
 
 def named_tools(agent: Agent) -> str:
-    """The names of an agent's tools, in a few words."""
+    """Return the names of an agent's tools, in a few words."""
     names = [item.name for item in agent.tools]
     shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
     return shown or "no tools"
 
 
 class EventLines:
-    """Writes each event to stdout as it happens; ends the run when nobody reads them."""
+    """Writes each event to stdout as it happens; ends the run when the reader is gone."""
 
     def __init__(self) -> None:
         self.broken = False
@@ -416,7 +416,7 @@ class EventLines:
 
 
 def as_before(state: State, options: Options, record: Mapping[str, Any]) -> Options:
-    """The options of the task, under those that are given now; its folder becomes this one's.
+    """Merge the task's stored options under the given ones; its folder becomes the current one.
 
     Raises:
         ConfigurationError: When its folder is gone, or an option held a secret.
@@ -456,7 +456,7 @@ def as_before(state: State, options: Options, record: Mapping[str, Any]) -> Opti
 
 
 def _with_whole_paths(state: State, options: Options) -> Options:
-    """The options with paths that hold in any folder: they are those of the user's own."""
+    """Return the options with absolute paths, which hold in any folder."""
     whole, flags = os.path.abspath, dict(options.flags)
     state.config = state.config and whole(state.config)
     for name in ("output_dir", "record"):
@@ -469,7 +469,7 @@ def _with_whole_paths(state: State, options: Options) -> Options:
 
 
 def plugin_warnings(host: PluginHost, project: Project) -> Iterator[str]:
-    """A warning for each ``[plugins.NAME]`` whose plugin is not installed.
+    """Yield a warning for each ``[plugins.NAME]`` whose plugin is not installed.
 
     Args:
         host: Knows the plugins; none of them is imported for this.
@@ -482,7 +482,7 @@ def plugin_warnings(host: PluginHost, project: Project) -> Iterator[str]:
 
 
 def log_to_stderr(state: State) -> None:
-    """Warnings as one line each, without secrets; with ``--debug`` everything, with tracebacks."""
+    """Log redacted warnings, one line each; with ``--debug`` everything, with tracebacks."""
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, _Lines)]:
         root.removeHandler(old)  # of a run before this one in the same process
@@ -493,7 +493,7 @@ def log_to_stderr(state: State) -> None:
 
 
 class _Lines(logging.Handler):
-    """Log records on stderr; without tracebacks unless it takes everything."""
+    """Log records on stderr, with tracebacks in debug mode only."""
 
     def __init__(self, level: int, clean: Callable[[str], str]) -> None:
         super().__init__(level)

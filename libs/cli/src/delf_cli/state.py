@@ -1,4 +1,4 @@
-"""The flags of the program, and the objects made from them when a command asks for one."""
+"""The flags of the program, and the lazily made objects of its commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class State:
         debug: Show tracebacks.
         no_plugins: Use no installed plugin.
         config: The file to use in place of the nearest ``delf.toml``.
-        trust: Folders whose files are trusted for this command alone.
+        trust: Folders whose files are trusted for this command only.
         plugin: Files with a plugin each, which is used as if it were installed.
     """
 
@@ -45,7 +45,7 @@ class State:
         *,
         ask: bool = True,
     ) -> Project:
-        """The configuration that applies here.
+        """Return the configuration that applies here.
 
         Args:
             overrides: ``KEY=VALUE`` texts of ``--set``.
@@ -53,8 +53,8 @@ class State:
             ask: Ask the person at the terminal about a folder that is not trusted.
 
         Raises:
-            FolderNotTrustedError: When nobody trusts what its files say.
-            ConfigurationError: Naming the file, the key and what is allowed.
+            FolderNotTrustedError: If its files are not trusted.
+            ConfigurationError: With file, key and allowed values.
         """
         from delf.trust.decisions import Trust
         from delf_engine.project.project import load_project
@@ -81,11 +81,11 @@ class State:
                     raise
 
     def clean(self, text: str) -> str:
-        """A text without the secrets of the environment and of the configuration."""
+        """Return a text without the secrets of the environment and of the configuration."""
         return self._known().text(text)
 
     def clean_data(self, data: Any) -> Any:
-        """Plain data without them."""
+        """Return plain data without them."""
         return self._known().value(data)
 
     def hide_secrets_of(self, settings: object) -> None:
@@ -104,13 +104,13 @@ class State:
                 keys = self.discover().providers.keys
                 self.redactor.learn("keys", [*secrets_of_environ(own_variables(), keys)])
                 found = tuple(self.load_project(ask=False).secrets())
-            except Exception:  # whatever it is, it is told already: this serves to tell of failures
+            except Exception:  # reported already; this block itself reports failures
                 return self.redactor
             self.redactor.learn("project", found)
         return self.redactor
 
     def discover(self, environ: Mapping[str, str] | None = None) -> PluginHost:
-        """The plugins; the same ones while nothing is installed or set.
+        """Return the plugins, cached until something is installed or set.
 
         Raises:
             PluginError: When a file of ``--plugin`` cannot be imported.
@@ -128,13 +128,13 @@ class State:
 
 
 def state_of(ctx: click.Context) -> State:
-    """The state of the program that a context belongs to."""
+    """Return the state of the program that a context belongs to."""
     state: object = ctx.find_root().obj
     return state if isinstance(state, State) else State()
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Flags may stand before the command or after it."""
+    """Remember a flag, which may stand before the command or after it."""
     if value:
         state = ctx.find_root().ensure_object(State)
         name = str(parameter.name)
@@ -143,10 +143,10 @@ def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 
 def take_everywhere(command: click.Command) -> click.Command:
-    """Give a command, and all that it has under it, the program's flags.
+    """Add the program's flags to a command and its subcommands.
 
-    They are ``--debug``, ``--color``, ``--no-plugins``, ``--config``, ``--trust`` and, for authors,
-    ``--plugin``. One that a command has for itself stays its own.
+    The flags are ``--debug``, ``--color``, ``--no-plugins``, ``--config``, ``--trust`` and, for
+    authors, ``--plugin``. A command's own flag of that name takes precedence.
     """
     taken = {name for param in command.params for name in (param.name, *param.opts)}
     command.params += [flag for flag in _flags() if taken.isdisjoint((flag.name, *flag.opts))]

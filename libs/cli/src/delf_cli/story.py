@@ -23,14 +23,14 @@ class _Short(reprlib.Repr):
         self.maxstring = self.maxother = 80
 
     def repr_bytes(self, value: Any, _level: int) -> str:
-        """Bytes by their number."""
+        """Return bytes by their number."""
         return f"<{len(value):,} bytes>"
 
 
 _SHORT: Final = _Short()
 _VOID: Final = {
     "timeout": "nobody answered in time",
-    "given_up": "the script stopped waiting for the call before anybody answered",
+    "abandoned": "the script stopped waiting for the call before anybody answered",
     "sandbox_died": "the sandbox of the script ended before anybody answered",
     "changed": "something else would be done now, so it is asked again",
 }
@@ -38,7 +38,7 @@ _VOID: Final = {
 
 
 def story(event: ev.Event) -> str | None:
-    """An event in one line for people; None for what they need not see."""
+    """Describe an event in one line; None if people need not see it."""
     match event:
         case ev.SandboxOpened():
             return f"  sandbox {event.backend} ({event.isolation})"
@@ -85,7 +85,7 @@ def story(event: ev.Event) -> str | None:
 
 
 def _decided(event: ev.ApprovalDecided) -> str:
-    """A decision in words: how, by whom and from where; or what made the question void."""
+    """Describe a decision: outcome, person and place; or why the request became void."""
     if event.decision == "expired" and event.source in _VOID:
         return f"expired: {_VOID[event.source]}"
     others = f"; {', '.join(event.others)} approved it before" if event.others else ""
@@ -98,15 +98,15 @@ def _person(event: ev.ApprovalDecided | ev.ApprovalVoted) -> str:
 
 
 def stopped_words(event: ev.TaskFinished) -> str:
-    """The person who stopped a task, and from where; nothing where that is not known."""
+    """Return the person who stopped a task, and the place; empty if unknown."""
     via = f" ({visible(event.via)})" if event.via else ""
     return f" by {visible(event.by)}{via}" if event.by and event.state is TaskState.STOPPED else ""
 
 
 def printed_so_far(events: Iterable[ev.Event]) -> str:
-    """Return what the user got to see of a task without an end: the prints of its passes.
+    """Return the visible output of an unfinished task.
 
-    Those of a script that failed give way to those of the next one.
+    The output of a failed script is replaced by that of the next script.
     """
     kept: list[str] = []
     last: list[str] = []
@@ -125,36 +125,36 @@ def printed_so_far(events: Iterable[ev.Event]) -> str:
 
 
 def printed_lines(event: ev.Printed) -> str:
-    """Return what a script printed, each line marked as its own."""
+    """Return a script's output with a mark on each line."""
     return textwrap.indent(event.text.rstrip("\n"), "  | ", lambda _line: True)
 
 
 def purpose(event: ev.CallStarted) -> str:
-    """Return the purpose of a call in the script's words; its arguments where it says nothing."""
+    """Return the purpose of a call in the script's words, or its arguments."""
     named = ", ".join(f"{n}={_SHORT.repr(v)}" for n, v in event.arguments.items())
     return event.description or f"({named})"
 
 
 def call_line(event: ev.CallFinished, what: str, width: int | None = None) -> str:
-    """A call that has ended, in one line."""
+    """Describe a finished call in one line."""
     how = f"{event.status}, {event.duration_ms:.0f} ms"
     room = 200 if width is None else width - len(event.action) - len(how) - 9
     return " · ".join(filter(None, (f"→ {event.action}", cut(what, max(20, room)), how)))
 
 
 def short_name(model: str) -> str:
-    """A model's name, or the end of a long one, which may be a path."""
+    """Return a model's name, or the end of a long name, which may be a path."""
     return model if len(model) <= _WIDEST else f"…{model[1 - _WIDEST :]}"
 
 
 def cut(text: str, limit: int) -> str:
-    """A text in one line of at most so many characters."""
+    """Truncate a text to one line of some characters."""
     line = " ".join(visible(text).split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def tell_of_event(event: ev.Event) -> None:
-    """Say on stderr what happened: the listener of ``verbose``."""
+    """Write an event to stderr: the listener of ``verbose``."""
     if isinstance(event, ev.TaskStarted):
         text: str | None = f"task {event.task_id}: {event.task}"
     elif isinstance(event, ev.Warned):

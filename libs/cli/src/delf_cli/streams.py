@@ -1,4 +1,4 @@
-"""The standard streams of the program: open, whole in what they write, quiet once nobody reads."""
+"""The standard streams of the program: always open, written completely, quiet without a reader."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class _Kept:
 
 
 def answers() -> TextIO:
-    """The stream for answers, which programs read: stdout, and of the program alone."""
+    """Return the stream for answers, which programs read: stdout, and of the program alone."""
     return _Kept.stream or sys.stdout
 
 
 def keep_for_answers() -> None:
-    """Send to stderr what tools, libraries and their programs print, unless stdout is a terminal.
+    """Redirect output of tools and their programs to stderr, unless stdout is a terminal.
 
-    Click writes to stdout as before, for commands of plugins, but in a call of a tool.
+    Click still writes to stdout, for commands of plugins, except during a call of a tool.
     """
     if sys.stdout.isatty() or _Kept.stream is not None:
         return
@@ -47,7 +47,7 @@ def _of_click() -> TextIO:
 
 
 def _moved(stdout: TextIO) -> TextIO:
-    """The same stream on another descriptor, and stderr on that of stdout."""
+    """Return a copy of stdout on another descriptor, with stderr on the descriptor of stdout."""
     try:
         if stdout.fileno() != 1:
             return stdout
@@ -66,7 +66,7 @@ def _moved(stdout: TextIO) -> TextIO:
 
 
 def give_back() -> None:
-    """Let stdout be what it was before :func:`keep_for_answers`."""
+    """Undo :func:`keep_for_answers`."""
     kept, before = _Kept.stream, _Kept.before
     if kept is None or before is None:
         return
@@ -94,10 +94,10 @@ def prepare() -> None:
 
 
 class _WholeWriter(io.BufferedWriter):
-    """Writes at once, and all of it.
+    """Writes at once and completely.
 
-    A text stream without a buffer forgets what a pipe did not take. Then nobody learns that a
-    reader went away in the middle of a long text.
+    A text stream without a buffer drops what a pipe did not take, so that nobody would notice a
+    reader that left in the middle of a long text.
     """
 
     def write(self, data: Any, /) -> int:
@@ -108,7 +108,7 @@ class _WholeWriter(io.BufferedWriter):
 
 
 def _open_closed() -> None:
-    """Put /dev/null where a shell closed a stream: else a file that is opened takes its place."""
+    """Open /dev/null for a stream that the shell closed: the next opened file would replace it."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
@@ -120,13 +120,13 @@ def _open_closed() -> None:
 
 
 def hush() -> None:
-    """After a broken pipe: nothing more is written to it, not even at the end of the process."""
+    """Silence a broken pipe, also at the end of the process."""
     _to_nowhere(answers())
     finish()
 
 
 def finish() -> None:
-    """Give up what a stream does not take (a full disk): Python would fail of it at its end."""
+    """Drop output that a stream does not take (a full disk), on which Python would fail at exit."""
     for stream in (answers(), sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -144,10 +144,10 @@ def _to_nowhere(stream: Any) -> None:
 
 
 def wrapped(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None = None) -> str:
-    """A text broken between words where a terminal would break it within one.
+    """Wrap a text between words if a terminal would break a word.
 
     Args:
-        text: What is written; its own lines stay.
+        text: The text; its own lines stay.
         indent: Columns before it, and before its further lines.
         head: Columns of what stands in front of its first line.
         stream: Where it goes; stdout when omitted.

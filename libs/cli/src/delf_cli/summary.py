@@ -21,10 +21,10 @@ Row = Sequence[str]
 
 
 def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) -> str:
-    """The task as a table: what it took, its steps, calls, tokens and cost.
+    """Return the task as a table: duration, steps, calls, tokens and cost.
 
     Args:
-        trace: What happened.
+        trace: The trace.
         calls: Whether to list the calls.
         width: The terminal's columns; None where it is none.
     """
@@ -71,7 +71,7 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
 
 
 def step_rows(timeline: Iterable[StreamEvent]) -> list[Row]:
-    """The steps of the loop, in order."""
+    """Return the steps of the loop, in order."""
     return [
         (line.label, line.status, _ms(line.duration_ms))
         for line in timeline
@@ -80,7 +80,7 @@ def step_rows(timeline: Iterable[StreamEvent]) -> list[Row]:
 
 
 def call_rows(calls: Sequence[ToolCallTrace]) -> list[Row]:
-    """The first calls with what they were for, or why they failed."""
+    """Return the first calls with their purposes or errors."""
     return [
         (
             str(call.call_id),
@@ -94,7 +94,7 @@ def call_rows(calls: Sequence[ToolCallTrace]) -> list[Row]:
 
 
 def approval_rows(approvals: Sequence[ApprovalTrace]) -> list[Row]:
-    """Make rows of who was asked, and of the decision; edited arguments in place of a note."""
+    """Return rows of requests and decisions, with edited arguments in place of a note."""
     return [
         (
             str(asked.call_id or "-"),
@@ -114,7 +114,7 @@ def _note_of(asked: ApprovalTrace) -> str:
 
 
 def model_rows(uses: Mapping[tuple[str, str], ModelUse], total: ModelUse) -> list[Row]:
-    """Tokens and cost by model and purpose; with their sum when there are several."""
+    """Return tokens and cost by model and purpose; with their sum when there are several."""
     rows = [(model, purpose, *_figures(use)) for (model, purpose), use in uses.items()]
     return [*rows, ("all", "", *_figures(total))] if len(rows) > 1 else list(rows)
 
@@ -126,7 +126,7 @@ def _figures(use: ModelUse) -> tuple[str, ...]:
 
 
 def usd(cost: float | None) -> str:
-    """An amount of money."""
+    """Return an amount of money."""
     return "unknown" if cost is None else f"${cost:.6f}"
 
 

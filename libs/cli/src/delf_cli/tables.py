@@ -1,4 +1,4 @@
-"""Tables on a terminal: as wide as it is, and no wider where its columns have room."""
+"""Tables on a terminal, no wider than necessary."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def table(rows: Sequence[Sequence[str]], head: Sequence[str], *, whole: bool = F
 def aligned(
     rows: Sequence[Sequence[str]], head: Sequence[str], width: int | None, *, whole: bool = True
 ) -> list[str]:
-    """Draw rows in aligned columns under their heads; numbers stand at the right.
+    """Draw rows in aligned columns under their heads; numbers are right-aligned.
 
     Args:
         rows: Cells, which may be coloured, except those of the widest column.
-        head: The columns' names; those of numbers begin with ``>``.
+        head: The columns' names; number columns begin with ``>``.
         width: Columns of the terminal; None where it is none.
-        whole: What does not fit of the widest text goes on in the next line. Else it is cut.
+        whole: Wrap the widest text if it does not fit; otherwise truncate it.
     """
     cells = [[name.removeprefix(_NUMBER) for name in head], *rows]
     widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
@@ -69,26 +69,26 @@ def _width(cell: str) -> int:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """A cell in lines; only a word that is longer than the column is broken."""
+    """Return a cell in lines; only a word that is longer than the column is broken."""
     if _width(text) <= width:
         return [text]
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def terminal_width() -> int | None:
-    """The terminal's width; None when stdout is none."""
+    """Return the terminal's width; None when stdout is none."""
     if not answers().isatty():
         return None
     return max(_NARROWEST, shutil.get_terminal_size().columns)
 
 
 def one_line(text: str) -> str:
-    """A text in one line, without characters that steer a terminal."""
+    """Return a text in one line, without control characters."""
     return " ".join(visible(text).split())
 
 
 def cut(text: str, width: int) -> str:
-    """A text of at most so many characters, cut between words where it has some."""
+    """Truncate a text between words."""
     if _width(text) <= width:
         return text
     short, space, _ = text[: width - 1].rpartition(" ")

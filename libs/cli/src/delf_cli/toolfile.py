@@ -29,10 +29,10 @@ Read = Callable[[Path], bytes]
 def load_tools(
     path: Path, environ: Any, read: Read | None = None, named: Collection[str] = ()
 ) -> list[ToolLike]:
-    """The tools and connections at the top level of a file.
+    """Return the tools and connections at the top level of a file.
 
-    What the file imports from elsewhere counts only if it is a connection, or is named in the
-    file's ``__all__``; names that begin with an underscore do not count.
+    Imported objects count only if they are connections, or are named in the file's ``__all__``;
+    names with a leading underscore do not count.
 
     Args:
         path: The file. Its folder is put on ``sys.path``, so that it can import its neighbours.
@@ -65,14 +65,14 @@ def load_tools(
 
 
 class _Beside:
-    """Finds modules in one folder: its Python files, and nothing that is compiled or deeper."""
+    """Finds Python modules directly in one folder, no compiled or nested ones."""
 
     def __init__(self, folder: Path, read: Read) -> None:
         self._folder = folder
         self._read = read
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Find a module; None where it is elsewhere."""
+        """Find a module; return None if it is elsewhere."""
         del target
         path = self._folder / f"{fullname.rpartition('.')[2]}.py"
         if not path.is_file():
@@ -82,7 +82,7 @@ class _Beside:
 
 
 class _Source(SourceFileLoader):
-    """Runs what was read; the interpreter's own loader would prefer a compiled copy."""
+    """Runs the source that was read; the interpreter's loader would prefer a compiled copy."""
 
     def __init__(self, fullname: str, path: Path, read: Read) -> None:
         super().__init__(fullname, str(path))
@@ -141,7 +141,7 @@ def _source(read: Read, path: Path) -> bytes:
 
 
 def _place(error: BaseException, path: Path, shown: Path) -> str:
-    """The file with the last of its lines that the failure went through."""
+    """Return the file with the last of its lines that the failure went through."""
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
     return f"{shown}:{lines[-1]}" if lines else str(shown)
 

@@ -1,4 +1,4 @@
-"""The question whether a folder is trusted: what its files would do, in lines for a person."""
+"""The question whether to trust a folder: the effects of its files, in lines for a person."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 _MOST_NAMES: Final = 20
 """Names of files in a question."""
 _MOST: Final = 8
-"""Lines of one kind in a question; `delf trust --show` has all."""
+"""The most lines of one kind in a question; `delf trust --show` has all."""
 QUESTION: Final = "Trust this folder? You are asked again when what these files say changes."
 
 
 def can_ask() -> bool:
-    """Tell whether somebody at a terminal can be asked."""
+    """Return whether somebody at a terminal can be asked."""
     # A question at the tab key would stand in the line that is typed.
     completing = any(name.endswith("_COMPLETE") and name.startswith("_") for name in os.environ)
     return sys.stdin.isatty() and sys.stderr.isatty() and not completing
 
 
 def ask(config: str | None, clean: Callable[[str], str], host: PluginHost) -> bool:
-    """Show what the files of the folder would do, and ask whether they may.
+    """Show the effects of the folder's files, and ask for trust.
 
-    What was shown is what is trusted: the files are looked at again when they are used.
+    Only the shown contents are trusted: the files are compared again on use.
 
     Args:
         config: The ``delf.toml`` that was named, if one was.
@@ -54,7 +54,7 @@ def ask(config: str | None, clean: Callable[[str], str], host: PluginHost) -> bo
 
 
 def read(start: Path, config: str | None, host: PluginHost) -> Folder:
-    """Read what the files of a folder say."""
+    """Read the contents of a folder's files."""
     from delf_engine.project.folder import read_folder
 
     file = Path(config).expanduser().absolute() if config is not None else None
@@ -62,7 +62,7 @@ def read(start: Path, config: str | None, host: PluginHost) -> Folder:
 
 
 def changes_since(folder: Folder) -> list[Change] | None:
-    """List the changes since it was trusted; None where it never was."""
+    """List the changes since the folder was trusted; None if it never was."""
     from delf.trust.decisions import trusted
 
     known = trusted(folder.root)
@@ -70,7 +70,7 @@ def changes_since(folder: Folder) -> list[Change] | None:
 
 
 def lines(folder: Folder, clean: Callable[[str], str], *, everything: bool) -> Iterator[str]:
-    """Lines that say what the files of a folder would do.
+    """Yield lines about the effects of a folder's files.
 
     Args:
         folder: The folder.
@@ -100,12 +100,12 @@ def lines(folder: Folder, clean: Callable[[str], str], *, everything: bool) -> I
     for kind, words in KINDS.items():
         some = [effect for effect in found if effect.kind == kind]
         if some:
-            told = [clean(line) for line in _told(some, kind == "set")]
-            yield from _section(words, told, everything)
+            texts = [clean(line) for line in _effect_lines(some, kind == "set")]
+            yield from _section(words, texts, everything)
 
 
-def _told(some: Sequence[Effect], named: bool) -> Iterator[str]:
-    """Each thing once, with the places that say it."""
+def _effect_lines(some: Sequence[Effect], named: bool) -> Iterator[str]:
+    """Yield each effect once, with its places."""
     if named:
         yield ", ".join(dict.fromkeys(effect.what for effect in some))
         return
@@ -115,15 +115,15 @@ def _told(some: Sequence[Effect], named: bool) -> Iterator[str]:
         yield what if places == [what] else f"{what}  ({places[0]}{more})"
 
 
-def _section(words: str, told: Sequence[str], everything: bool) -> Iterator[str]:
+def _section(words: str, lines: Sequence[str], everything: bool) -> Iterator[str]:
     yield ""
     yield click.style(f"  {words}", bold=True)
-    shown = told if everything else told[:_MOST]
+    shown = lines if everything else lines[:_MOST]
     for line in shown:
         text = errors.visible(line.replace("\n", "⏎").replace("\t", " "))
         yield f"    {text}"
-    if len(told) > len(shown):
-        yield f"    and {len(told) - len(shown)} more: delf trust --show"
+    if len(lines) > len(shown):
+        yield f"    and {len(lines) - len(shown)} more: delf trust --show"
 
 
 def _change(change: Change) -> str:

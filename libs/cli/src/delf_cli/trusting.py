@@ -57,12 +57,12 @@ def trust(ctx: click.Context, folder: str | None, **given: bool) -> None:
         for line in lines(found, state.clean, everything=given["show"]):
             click.echo(line)
     look = given["show"] or (given["as_json"] and not given["yes"])
-    if not look and found.items and not _settle(found, yes=given["yes"]):
+    if not look and found.items and not _ask_trust(found, yes=given["yes"]):
         ctx.exit(1)
 
 
-def _settle(folder: Folder, *, yes: bool) -> bool:
-    """Tell whether the folder is trusted, in the end."""
+def _ask_trust(folder: Folder, *, yes: bool) -> bool:
+    """Return whether the folder is trusted, in the end."""
     from delf.trust.decisions import remember
 
     if changes_since(folder) == []:

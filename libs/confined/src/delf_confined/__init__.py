@@ -1,1 +1,1 @@
-"""Functions in child processes, which can read what they are given and can write nothing."""
+"""Functions in child processes that can read their input and write nothing."""

@@ -1,4 +1,4 @@
-"""The system calls that a confined process may make, by name: everything else is refused.
+"""The system calls that a confined process may make, by name; all others are refused.
 
 Each is followed by its number on x86_64 and on aarch64, from the kernel's tables; ``-`` where
 that processor has none. None of these reaches another process, makes one, changes what is not
@@ -39,7 +39,7 @@ _TABLE: Final = """
 """
 
 NEWEST: Final = 462
-"""Calls above are newer than this table: to those the answer is that there is no such call."""
+"""Calls above this number are newer than this table, and answered as unknown calls."""
 
 _CHANGES: Final = frozenset(
     ["creat", "mkdir", "mkdirat", "rmdir", "unlink", "unlinkat", "rename", "renameat", "ftruncate"]
@@ -48,7 +48,7 @@ _COLUMN: Final = {"x86_64": 1, "aarch64": 2}
 
 
 def numbers(machine: str, *, writes: bool = True) -> list[int]:
-    """The numbers of all calls that are allowed whatever their arguments, in order.
+    """Return the sorted numbers of all calls that are allowed with any arguments.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.

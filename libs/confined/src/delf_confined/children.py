@@ -1,6 +1,6 @@
-"""``Template``: the program's end of a template process, which forks its children.
+"""``Template``: the parent's end of a template process, which forks children.
 
-All of it blocks; it is called in threads.
+All methods block; call them in threads.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Child:
     """One call in a process of its own.
 
     Args:
-        template: What forked it.
+        template: The template that forked it.
         pid: Its process id.
         wire: The socket to it.
     """
@@ -61,13 +61,13 @@ class Child:
             raise EOFError from error
 
     def kill(self) -> None:
-        """Kill it; once it is ended, this does nothing. Safe in every thread."""
+        """Kill the child; a no-op once it has ended. Thread-safe."""
         with self._lock, suppress(ProcessLookupError):
             if not self._is_ended:  # its id is its own as long as nobody waited for it
                 os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> int:
-        """Kill it, and wait until it is gone.
+        """Kill the child, and wait for it.
 
         Returns:
             Its exit status; a negative one is a signal's number.
@@ -82,7 +82,7 @@ class Child:
 
 
 class Template:
-    """Starts a template process when it is first needed, and again when it is gone."""
+    """Starts a template process on first use, and again when it is gone."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -93,7 +93,7 @@ class Template:
     def fork(
         self, function: str, limits: Limits, readable: Sequence[str], preload: Sequence[str] = ()
     ) -> Child:
-        """A fresh child that waits for the arguments of a function.
+        """Return a fresh child that waits for the arguments of a function.
 
         Args:
             function: As ``module:name``.
@@ -185,7 +185,7 @@ class Template:
         self._process = self._control = self._finalizer = None
 
     def close(self) -> None:
-        """End the template, and its children with it. The next call starts another."""
+        """End the template and its children. The next call starts another."""
         with self._lock:
             self._free()
 

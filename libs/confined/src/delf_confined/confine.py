@@ -1,4 +1,4 @@
-"""Confine a child process before it sees a byte of a stranger's. Standard library only."""
+"""Confine a child process before it reads untrusted data. Standard library only."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ SYSTEM_FILES: Final = (
 
 
 def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> None:
-    """Limit and confine this process for good.
+    """Limit and confine this process permanently.
 
-    Where the kernel has neither Landlock nor a filter of system calls, as on macOS, what remains
-    are the limits: no file grows, and no process starts.
+    Without Landlock and seccomp, as on macOS, only the limits remain: no file grows, and no process
+    starts.
 
     Args:
         limits: The fields of :class:`delf_confined.limits.Limits`.
@@ -107,7 +107,7 @@ def _limit(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> 
 
 
 def _in_use() -> tuple[int, int]:
-    """The bytes of this process's address space, and of what it allocated."""
+    """Return the bytes of this process's address space, and of its allocations."""
     with suppress(OSError):
         descriptor = os.open("/proc/self/statm", os.O_RDONLY)
         fields = os.read(descriptor, 200).split()

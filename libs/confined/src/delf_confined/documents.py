@@ -98,7 +98,7 @@ def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pa
 
 
 def _is_garbled(text: str) -> bool:
-    """Tell whether a text has names of glyphs or signs of no script where letters should be."""
+    """Return whether a text has names of glyphs or signs of no script where letters should be."""
     signs = "".join(text.split())
     named = sum(map(len, _GLYPH.findall(signs)))
     strange = sum(1 for sign in signs if category(sign) in ("Co", "Cn", "Cc") or sign == "\ufffd")
@@ -106,7 +106,7 @@ def _is_garbled(text: str) -> bool:
 
 
 def _texts_of(pages: Iterable[Any]) -> tuple[list[str], list[int]]:
-    """The text of each page, and the numbers of those that cannot be read, which have none."""
+    """Return the text of each page, and the numbers of unreadable pages."""
     from pypdf.errors import DependencyError, PyPdfError
 
     texts: list[str] = []
@@ -123,7 +123,7 @@ def _texts_of(pages: Iterable[Any]) -> tuple[list[str], list[int]]:
 
 
 def _title(reader: Any) -> str:
-    """The title; empty where it cannot be read, which is no reason to lose the text."""
+    """Return the title; empty if unreadable, because the text is still useful."""
     try:
         title = reader.metadata.title if reader.metadata else None
         return str(title) if isinstance(title, str) else ""
@@ -168,7 +168,7 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
 
 
 def _body_of(archive: zipfile.ZipFile) -> str:
-    """The name of the part with the text, which some programs number."""
+    """Return the name of the part with the text, which some programs number."""
     try:
         found = ET.fromstring(archive.read("_rels/.rels"))  # noqa: S314 - as of the text
     except (KeyError, ET.ParseError):
@@ -192,7 +192,7 @@ def _tell_left_out(archive: zipfile.ZipFile, name: str) -> None:
 
 
 def _paragraphs(block: ET.Element) -> Iterator[str]:
-    """The text of each paragraph; that of boxes in it, such as captions, comes below."""
+    """Yield the text of each paragraph; that of boxes in it, such as captions, comes below."""
     if block.tag == f"{_WORD}p":
         yield "".join(_pieces(block)).strip()
     for part in block:
@@ -201,7 +201,7 @@ def _paragraphs(block: ET.Element) -> Iterator[str]:
 
 
 def _pieces(block: ET.Element) -> Iterator[str]:
-    """The text of a paragraph piece by piece, without that of paragraphs within it."""
+    """Yield the text of a paragraph piece by piece, without that of paragraphs within it."""
     for part in block:
         if part.tag == f"{_WORD}t":
             yield part.text or ""

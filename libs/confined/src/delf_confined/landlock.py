@@ -1,7 +1,7 @@
-"""Landlock: of the file system, a guest sees what it must and nothing else.
+"""Landlock: restrict a guest's view of the file system to what it needs.
 
-Runs in the guest before any script, with the standard library only. Structures and numbers
-are those of ``linux/landlock.h``; what an older kernel does not know is left out.
+Runs in the guest before any script, with the standard library only. Structures and numbers are from
+``linux/landlock.h``; rights unknown to an older kernel are omitted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WRITING: Final = (
 )
 
 _FS_BITS: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""The number of kinds of access in a version; later ones know as many as the last here."""
+"""The number of access rights by ABI version; newer ABIs have at least the last number."""
 _NETWORK_FROM: Final = 4
 _SCOPES_FROM: Final = 6
 _EVERY_PORT: Final = 0b11
@@ -45,7 +45,7 @@ _EVERY_SCOPE: Final = 0b11
 
 @cache
 def version() -> int:
-    """The kernel's version of Landlock; 0 where there is none."""
+    """Return the kernel's version of Landlock; 0 where there is none."""
     if sys.platform != "linux":
         return 0
     found = _syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
@@ -54,7 +54,7 @@ def version() -> int:
 
 @cache
 def _handled() -> tuple[int, bytes]:
-    """The kinds of access that this kernel knows, and all that is taken away as it reads it."""
+    """Return the access rights that this kernel knows, all of which are restricted."""
     abi = version()
     handled = (1 << _FS_BITS[min(abi, max(_FS_BITS))]) - 1
     content = struct.pack("=Q", handled)
@@ -66,7 +66,7 @@ def _handled() -> tuple[int, bytes]:
 
 
 def prepare() -> None:
-    """Find out once, for all processes that are forked from this one, what the kernel knows."""
+    """Detect the kernel's abilities once for all forked processes."""
     if version():
         _handled()
 
@@ -75,7 +75,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
     """Take every other file, every TCP port and other processes' signals from this process.
 
     Args:
-        readable: Files and folders that may be read; those that are not there are passed over.
+        readable: Readable files and folders; missing ones are ignored.
         writable: Folders in which files may be made, changed and removed, too.
 
     Raises:

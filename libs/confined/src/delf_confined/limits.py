@@ -18,7 +18,7 @@ class Limits:
         file_bytes: The most bytes of each file in that folder.
         writable: Folders of the user's in which it may write, as for a database; ``scratch``
             and these are all that it can change.
-        hint: What to do about a call that needs more, for people.
+        hint: What to do about a call that exceeds them, for people.
     """
 
     seconds: float = 30.0
@@ -30,5 +30,5 @@ class Limits:
     hint: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by name, for the wire."""
+        """Return the fields by name, for the wire."""
         return asdict(self)

@@ -28,14 +28,14 @@ _LOOKED_AT: Final = 1024 * 1024
 
 
 def is_locked(path: str | Path) -> bool:
-    """Return True for a document of Office with a password: it is a file of the old kind then."""
+    """Return True for an Office document with a password, which has the old file format."""
     with Path(path).open("rb") as file:
         head = file.read(_LOOKED_AT)
     return head.startswith(_OLD) and _LOCKED in head
 
 
 def usual_form(source: str | IO[bytes]) -> str | IO[bytes]:
-    """Return a document, or the same with usual names and namespaces where it has others.
+    """Return a document in transitional form: usual names and namespaces.
 
     Args:
         source: Its path, or its content.
@@ -62,7 +62,7 @@ def _is_strict(archive: zipfile.ZipFile) -> bool:
 
 
 def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
-    """The names of parts as other parts refer to them."""
+    """Return the names of parts as other parts refer to them."""
     names = archive.namelist()
     if sum(item.file_size for item in archive.infolist()) > _LARGEST:
         return {name: name for name in names}
@@ -121,5 +121,5 @@ def _written_again(archive: zipfile.ZipFile, usual: dict[str, str]) -> IO[bytes]
 
 
 def _transitional(found: re.Match[bytes]) -> bytes:
-    """The namespace of the usual form: ``…/ooxml/spreadsheetml/main`` is one of 2006."""
+    """Return the transitional namespace: ``…/ooxml/spreadsheetml/main`` is one of 2006."""
     return b"http://schemas.openxmlformats.org/%s/2006/%s" % (found[1], found[2])

@@ -19,16 +19,16 @@ from delf_confined.wire import LENGTH, check
 from delf_confined.words import shortened
 
 AT_ONCE: Final = 4
-"""Children of one agent that run at the same time, for all its connections together."""
+"""The most concurrent children of one agent, over all its connections."""
 _ERRORS: Final[dict[str, type[DelfError]]] = {"ToolRefusedError": ToolRefusedError}
 
 
 class Readers:
-    """Calls functions in children that can read what they are given, and write nothing.
+    """Calls functions in children that can read their input and write nothing.
 
-    Each call has a fresh child, which is forked from a process that has imported its module. It
-    sees no environment and no other file, reaches no network, starts no process, and ends with
-    the call, however that ends. All that it answers is plain data.
+    Each call has a fresh child, forked from a process that has imported its module. The child has
+    no environment and no other file, no network and no subprocesses, and ends with the call. Its
+    answer is plain data.
 
     Args:
         at_once: The most children at the same time, of all readers of an event loop with the same
@@ -55,10 +55,10 @@ class Readers:
         """Call a function in a child.
 
         Args:
-            function: As ``module:name``; what it returns may be awaitable.
+            function: As ``module:name``; the result may be awaitable.
             arguments: Its keywords: plain data.
-            about: What it does, for messages, as ``reading a.csv``.
-            key: Who asks. Calls of one key share what is fair between keys.
+            about: The work, for messages, as ``reading a.csv``.
+            key: The caller. Calls of one key share its fair part.
             readable: Files that it may read.
             limits: The limits of the call.
             preload: Modules to import once for all calls, beside the function's own; functions to
@@ -91,7 +91,7 @@ class Readers:
         limits: Limits,
         preload: Sequence[str],
     ) -> bytes | None:
-        """One start of a call: its answer, or None where it gave way to another."""
+        """Run a call once; return its answer, or None if it gave way to another call."""
         forking = self._thread.submit(self._template.fork, function, limits, readable, preload)
         try:
             child = await asyncio.shield(asyncio.wrap_future(forking))
@@ -127,7 +127,7 @@ class Readers:
             raise died(status, about) from None
 
     async def aclose(self) -> None:
-        """End the template, and all children with it. The next call starts them again."""
+        """End the template and all children. The next call starts them again."""
         await asyncio.wrap_future(self._thread.submit(self._template.close))
 
 
@@ -159,13 +159,13 @@ async def _exactly(child: Child, size: int) -> bytes:
 
 
 def result_of(answer: dict[str, Any], about: str, limits: Limits) -> Any:
-    """The value of an answer; its notes are those of this call.
+    """Return the value of an answer, adding its notes to this call.
 
     Raises:
         DelfError: The function's.
     """
-    for told in answer["notes"]:
-        note(str(told))
+    for warning in answer["notes"]:
+        note(str(warning))
     if "limit" in answer:
         raise over_limit(str(answer["limit"]), about, limits)
     if "failed" in answer:
@@ -179,7 +179,7 @@ def result_of(answer: dict[str, Any], about: str, limits: Limits) -> Any:
 
 
 def over_limit(limit: str, about: str, limits: Limits) -> ToolExecutionError:
-    """The error for a call that went over one of its limits."""
+    """Return the error for a call that exceeded a limit."""
     words = {
         "seconds": f"took longer than {limits.seconds:g} s and was cancelled",
         "memory": f"needs more than {limits.memory // 1_000_000:,} MB of memory",
@@ -190,7 +190,7 @@ def over_limit(limit: str, about: str, limits: Limits) -> ToolExecutionError:
 
 
 def died(status: int, about: str) -> ToolExecutionError:
-    """The error for a child that ended before it answered."""
+    """Return the error for a child that ended before it answered."""
     if -status == signal.SIGXCPU:
         how = "it used more processor time than it may"
     elif status < 0:

@@ -1,9 +1,8 @@
 """A seccomp filter: the calls of :mod:`calls`, a few with checked arguments.
 
-Runs in a process before it does anything for others, with the standard library only. The filter is
-classic
-BPF (``linux/filter.h``, ``linux/seccomp.h``). Integers that the kernel takes as ``int`` are
-compared by their lower half, as the kernel reads them.
+Runs in a process before any other work, with the standard library only. The filter is classic BPF
+(``linux/filter.h``, ``linux/seccomp.h``). Integers that the kernel takes as ``int`` are compared by
+their lower half, as the kernel reads them.
 """
 
 from __future__ import annotations
@@ -67,36 +66,40 @@ _SPECIAL: Final = {
     "getpriority": (140, 141),
     "sched_getaffinity": (204, 123),
 }
-"""Calls whose arguments are looked at: their numbers on x86_64 and aarch64."""
+"""Calls with checked arguments: their numbers on x86_64 and aarch64."""
 _COLUMN: Final = {"x86_64": 0, "aarch64": 1}
 
 _IOCTLS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: none names an owner or a process."""
 _FCNTLS: Final = (0, 1, 2, 3, 4, 1030)
-"""Copies and flags; not F_SETOWN and F_SETSIG, by which the kernel signals others, and no locks:
-every process sees those that others hold on a file, and waits for them."""
+"""Copies and flags; not F_SETOWN and F_SETSIG, which let the kernel signal other processes, and
+no locks: every process sees the locks of others on a file, and waits for them.
+"""
 _FILE_LOCKS: Final = (5, 6, 7, 36, 37, 38)
 """Locks of a process and of an open file, which databases take to read a whole state."""
 _PRCTLS: Final = (15, 16, 0x53564D41)
 """Names of threads and of memory; not the death signal."""
 _SIGNALS_REFUSED: Final = (9, 19)
-"""SIGKILL and SIGSTOP: a guest that was killed did not do it, and may be started once more."""
+"""SIGKILL and SIGSTOP: a killed guest must be recognisable as not at fault, and may be
+restarted.
+"""
 _FUTEX_KIND: Final = 0xFF
 _FUTEXES: Final = (*(kind | 0x80 for kind in (0, 1, 3, 4, 5, 9, 10)), 0, 9)
-"""Waiting and waking within this process; not the priority inheritance, which threads of Python
-never ask for. Waiting may be for others, too, as the C library waits for the end of a thread: to
-wake those who wait at the same file is refused, so they learn nothing."""
+"""Waiting and waking within this process; not priority inheritance, which Python threads never
+use. Shared waits are allowed, because the C library waits so for the end of a thread; shared
+wakes are refused, so that no other process is signalled.
+"""
 _MMAP_REFUSED: Final = 0x42100
-"""Memory that is locked, of huge pages, or grows downwards: the host's stores of it are small."""
+"""Memory that is locked, of huge pages, or grows downwards: the host has little of it."""
 _MADVICE_REFUSED: Final = (12, 100, 101)
-"""MADV_MERGEABLE, by which a guest finds out what pages others have; poisoned pages."""
+"""MADV_MERGEABLE, by which a guest learns other processes' pages; poisoned pages."""
 _ACCESS_MODE: Final = 0o3
 _TRUNCATE: Final = 0o1000
 _MAKE: Final = 0o100
 _OPEN_FLAGS: Final = 0o27777703 & ~0o20000
 """All but O_PATH, which Landlock does not watch, and O_ASYNC, for signals; alike on both kinds."""
 _CLOCK_OF_A_PROCESS: Final = 0x80000000
-"""Negative clocks are those of processes, by their numbers, and of devices."""
+"""Negative clocks are the clocks of processes, by their numbers, and of devices."""
 _RENAME_FLAGS: Final = 1
 """RENAME_NOREPLACE; not the exchange, and not the whiteout, which is a device."""
 _PIPE_FLAGS: Final = 0o2004000
@@ -113,7 +116,7 @@ host.
 _CLONE_THREAD: Final = 0x00010000
 _CLONE_NAMESPACES: Final = 0x7E020000
 _SOME_PID: Final = 0x7EADBEEF
-"""Stands for the guest's; above what any kernel gives, and nothing else in the filter."""
+"""A placeholder for the guest's pid, above any real pid and unique in the filter."""
 _AF_UNIX: Final = 1
 _SOCK_STREAM: Final = 1
 _SOCK_KIND: Final = 0xF
@@ -124,18 +127,18 @@ class _Program(ctypes.Structure):
 
 
 def supported() -> bool:
-    """Tell whether a filter for this processor is known."""
+    """Return whether a filter for this processor is known."""
     return platform.system() == "Linux" and platform.machine() in _ARCH
 
 
 def build(
     machine: str, pid: int, *, threads: bool, writes: bool = True, locks: bool = False
 ) -> bytes:
-    """The filter's instructions.
+    """Return the filter's instructions.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
-        pid: The process's own id, the only one that it may signal.
+        pid: The process's own id, the only allowed target of signals.
         threads: Whether it may start threads.
         writes: Whether it may open files for writing, make, move and remove them.
         locks: Whether it may lock files.
@@ -171,7 +174,7 @@ def build(
 
 @cache
 def prepared(machine: str, *, threads: bool, writes: bool = True, locks: bool = False) -> bytes:
-    """The filter but for the process id, made once in the template for all guests.
+    """Return the filter but for the process id, made once in the template for all guests.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
@@ -207,7 +210,7 @@ def install(*, threads: bool, writes: bool = True, locks: bool = False) -> None:
 
 
 def _blocks(pid: int, *, threads: bool, writes: bool, locks: bool) -> dict[str, list[bytes]]:
-    """For each call whose arguments are looked at, what ends in an answer."""
+    """Return the filter blocks of calls with checked arguments."""
     own = (0, pid)
     return {
         "futex": _one_of(1, _FUTEXES, mask=_FUTEX_KIND),
@@ -249,7 +252,7 @@ def _load_argument(index: int, *, upper: bool = False) -> bytes:
 
 
 def _one_of(argument: int, values: Iterable[int], *, mask: int | None = None) -> list[bytes]:
-    """Allow the call when an argument, or the masked part of it, has one of the values."""
+    """Allow the call if an argument, or its masked part, has one of the values."""
     block = [_load_argument(argument)]
     if mask is not None:
         block.append(_instruction(_AND, 0, 0, mask))
@@ -267,12 +270,12 @@ def _none_of(argument: int, values: Iterable[int]) -> list[bytes]:
 
 
 def _only(argument: int, value: int) -> list[bytes]:
-    """Go on when an argument has the value; else refuse."""
+    """Continue if an argument has the value; otherwise refuse."""
     return [_load_argument(argument), _instruction(_JUMP_EQUAL, 1, 0, value), *_answer(_REFUSE)]
 
 
 def _refuse_bits(argument: int, bits: int) -> list[bytes]:
-    """Go on, with the argument loaded, when none of the bits is set in it; else refuse."""
+    """Continue, with the argument loaded, if none of the bits is set in it; otherwise refuse."""
     bits &= 0xFFFFFFFF
     return [_load_argument(argument), _instruction(_JUMP_ANY_BIT, 0, 1, bits), *_answer(_REFUSE)]
 
@@ -283,10 +286,10 @@ def _without_bits(argument: int, bits: int) -> list[bytes]:
 
 
 def _opening(flags: int) -> list[bytes]:
-    """Allow to open for reading, for writing, or both.
+    """Allow opening for reading, for writing, or both.
 
-    O_TRUNC with reading only is refused: with Landlock before its third version it cuts files that
-    may only be read. So is access mode 3, neither reading nor writing: Landlock asks no right for
+    O_TRUNC with reading only is refused: Landlock before ABI 3 lets it truncate read-only files.
+    Access mode 3, neither reading nor writing, is refused, because Landlock requires no right for
     it.
     """
     block = [*_refuse_bits(flags, ~_OPEN_FLAGS)]
@@ -297,18 +300,18 @@ def _opening(flags: int) -> list[bytes]:
 
 
 def _reading(flags: int) -> list[bytes]:
-    """Allow to open what is there, for reading only."""
+    """Allow opening existing files for reading only."""
     refused = ~_OPEN_FLAGS | _ACCESS_MODE | _TRUNCATE | _MAKE
     return _without_bits(flags, refused)
 
 
 def _without_address() -> list[bytes]:
-    """Allow sendto when it names no receiver, so that it goes where the socket is connected."""
+    """Allow sendto without a receiver, so that it uses the socket's connection."""
     return [*_refuse_bits(3, ~_SEND_FLAGS), *_null(4), *_answer(_ALLOW)]
 
 
 def _null(argument: int) -> list[bytes]:
-    """Go on when an argument is a null pointer; else refuse."""
+    """Continue if an argument is a null pointer; otherwise refuse."""
     block: list[bytes] = []
     for upper in (False, True):
         block += [_load_argument(argument, upper=upper), _instruction(_JUMP_EQUAL, 1, 0, 0)]

@@ -8,7 +8,7 @@ from functools import cache
 
 @cache
 def libc() -> ctypes.CDLL:
-    """The C library that this process runs with; it notes what went wrong."""
+    """Return the C library of this process, with errno recording."""
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall.restype = ctypes.c_long
     return library

@@ -1,8 +1,8 @@
-"""The template process: imports the modules that are asked for, and forks a child for each call.
+"""The template process: imports requested modules, and forks a child for each call.
 
-It handles no data of a stranger's: requests come from the program that started it, and a child's
-answer goes to that program by a socket of their own. A child is waited for only when the program
-says so; until then its process id belongs to nobody else.
+It handles no untrusted data: requests come from the program that started it, and a child's answer
+goes to that program by a separate socket. A child is reaped only when the program asks for it, so
+that its process id is not reused before.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _answer(
 
 
 def _import(function: str, preload: Sequence[str]) -> None:
-    """Import modules once for all children; a child says what is wrong with one that fails."""
+    """Import modules once for all children; a child reports a failed import."""
     for name in (*preload, function):
         try:
             found = resolve_name(name)

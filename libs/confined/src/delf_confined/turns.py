@@ -1,8 +1,9 @@
-"""``Turns``: a few calls at once, fairly between those who ask.
+"""``Turns``: limited concurrency with fairness between callers.
 
-Whoever has used the least comes first. What runs long while others wait gives its place up and
-starts again later, which it may, as it changes nothing: so many long calls hold no short one for
-long. Each start of a call may run as long as all before it together, so that it ends.
+The caller with the least use comes first. A long call gives its place up if others wait, and is
+restarted later, which is safe because calls have no side effects: so many long calls do not delay a
+short call for long. Each restart may run as long as all earlier attempts together, so that the call
+ends.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Turn:
     """One call, from its first wait to its end.
 
     Args:
-        key: Who asks: those with one key share.
+        key: The caller; calls of one key share its part.
         can_restart: Whether it may be ended and made again.
     """
 
@@ -34,7 +35,7 @@ class Turn:
         self.began: float | None = None
         self.place: asyncio.Future[None] | None = None
         self.gives_way: asyncio.Future[None] | None = None
-        """Done when it has to end, and wait for another place."""
+        """Done when the call must give its place up and wait again."""
 
 
 class Turns:
@@ -47,7 +48,7 @@ class Turns:
     _of_loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Turns]]] = (
         WeakKeyDictionary()
     )
-    """An agent has one loop, and its connections know nothing of each other."""
+    """One object per event loop: an agent has one loop, and its connections are independent."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -55,18 +56,18 @@ class Turns:
         self._waiting: dict[Turn, int] = {}
         self._running: set[Turn] = set()
         self._past: dict[Hashable, float] = {}
-        """Seconds of calls that ended, of those who have others."""
+        """Seconds of finished calls, of callers with unfinished calls."""
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
     def of_loop(cls, most: int) -> Turns:
-        """Return the places that all who run on the current event loop share."""
+        """Return the places shared by everything on the running event loop."""
         known = cls._of_loops.setdefault(asyncio.get_running_loop(), {})
         return known.setdefault(most, cls(most))
 
     @asynccontextmanager
     async def taken(self, turn: Turn) -> AsyncGenerator[None]:
-        """Wait for a place, and hold it."""
+        """Acquire a place, and hold it."""
         loop = asyncio.get_running_loop()
         turn.place, turn.gives_way = loop.create_future(), loop.create_future()
         self._waiting[turn] = next(self._order)
@@ -84,7 +85,7 @@ class Turns:
             self._fill()
 
     def _remember(self, turn: Turn) -> None:
-        """Count what a call used among what its asker did, as long as that has others."""
+        """Add a call's time to its caller's use, while the caller has other calls."""
         key = turn.key
         if any(other.key == key for other in (*self._running, *self._waiting)):
             self._past[key] = self._past.get(key, 0.0) + turn.used
@@ -92,7 +93,7 @@ class Turns:
             self._past.pop(key, None)
 
     def _fill(self) -> None:
-        """Give free places away, and see who has to give one up."""
+        """Assign free places, and choose calls that must give way."""
         while len(self._running) < self._most and (turn := self._next()) is not None:
             del self._waiting[turn]
             self._running.add(turn)
@@ -102,7 +103,7 @@ class Turns:
         self._look()
 
     def _next(self) -> Turn | None:
-        """The call that comes next: one place is left to calls that have not run yet."""
+        """Return the next call; one place is reserved for calls that have not run yet."""
         is_full = sum(turn.used > 0 for turn in self._running) >= max(1, self._most - 1)
         allowed = [turn for turn in self._waiting if not (is_full and turn.used > 0)]
         return min(allowed, key=self._rank, default=None)
@@ -118,7 +119,7 @@ class Turns:
         return used + self._past.get(key, 0.0)
 
     def _look(self) -> None:
-        """Have the longest call of another give way to one that waits, once its slice is over."""
+        """Make the longest call of another caller give way, once its slice is over."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -32,7 +32,7 @@ def receive(wire: socket.socket, most: int | None = None) -> bytes:
 
 
 def check(length: int, most: int | None) -> None:
-    """Refuse a frame before a byte of it is read.
+    """Raise for an invalid frame header before reading the frame.
 
     Raises:
         ValueError: When it is longer than it may be.

@@ -29,7 +29,10 @@ def shortened(text: str, most: int = _MOST) -> str:
 
 
 def _without_folder(found: re.Match[str]) -> str:
-    """The name of a file of this machine; a text of the user's that begins with a slash stays."""
+    """Return the name of a file of this machine.
+
+    A text of the user's that begins with a slash stays.
+    """
     folder, _, name = found.group().rpartition("/")
     is_folder = folder.count("/") >= 1 and os.path.isdir(folder)  # noqa: PTH112 - no odd errors
     return name if is_folder else found.group()

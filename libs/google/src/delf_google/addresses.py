@@ -1,4 +1,4 @@
-"""Addresses of mail as parameters: parsed before anybody is asked about them."""
+"""Mail addresses as parameters: parsed before anybody is asked about them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def parse(given: str | Sequence[str]) -> list[Address]:
-    """The people that a text, or several, name as a mail server reads them.
+    """Return the people that a text, or several, name as a mail server reads them.
 
     Args:
         given: As ``Ada <ada@example.com>, bob@example.com``.
 
     Raises:
-        ValueError: For a text that names nobody, or what is not an address.
+        ValueError: If the text has no address, or an invalid one.
     """
     texts = [given] if isinstance(given, str) else given
     return [person for text in texts if text.strip() for person in _people_in(text)]
@@ -45,17 +45,17 @@ def _people_in(text: str) -> list[Address]:
 
 
 def people(given: str | Sequence[str]) -> list[str]:
-    """Each of the people by itself: ``Ada <ada@example.com>``."""
+    """Return each of the people by itself: ``Ada <ada@example.com>``."""
     return [str(person) for person in parse(given)]
 
 
 def addresses(given: str | Sequence[str]) -> list[str]:
-    """The addresses alone, each once."""
+    """Return the addresses alone, each once."""
     return list(dict.fromkeys(person.addr_spec for person in parse(given)))
 
 
 def address(given: str) -> str:
-    """The one address in a text."""
+    """Return the only address in a text."""
     found = addresses(given)
     if len(found) != 1:
         raise ValueError(f"{given[:200]!r} is not the address of one person")

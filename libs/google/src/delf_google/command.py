@@ -40,7 +40,7 @@ account_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """One login: of an OAuth client and an account, for connections."""
+    """One login: an OAuth client and an account, for connections."""
 
     account: str
     client: dict[str, Any]
@@ -121,7 +121,7 @@ def logout_command(
         click.echo(f"Logged out of {login.account!r}.")
         if not forgotten:
             click.echo(
-                "Google could not be told; take the permission away at "
+                "Google could not be reached; revoke the permission at "
                 "https://myaccount.google.com/connections",
                 err=True,
             )
@@ -171,7 +171,7 @@ def _status(login: Login, store: TokenStore) -> dict[str, Any]:
 def _logins(
     ctx: click.Context, names: Sequence[str], credentials: str | None, account: str | None
 ) -> list[Login]:
-    """The logins that connections need: one for each client and account."""
+    """Return the logins that connections need: one for each client and account."""
     program: Any = ctx.find_root().obj
     project = program.load_project()
     wanted = list(names) or [n for n, e in project.connections.items() if e.type in _TYPES]

@@ -23,7 +23,7 @@ SCOPES = "https://www.googleapis.com/auth/"
 
 
 class GoogleConnection(Connection):
-    """A Google service. A subclass says where it is and what each unit of permission needs.
+    """Base class of a Google service, with its address and its scopes.
 
     Args:
         name: The variable's name in scripts; the type's name when omitted.
@@ -41,7 +41,7 @@ class GoogleConnection(Connection):
     root: ClassVar[str]
     """The service's address."""
     scopes: ClassVar[Mapping[str, str]]
-    """The least scope for each unit of permission, without what all begin with."""
+    """The least scope for each unit of permission, without the common prefix."""
     broad: ClassVar[Mapping[str, frozenset[str]]] = {}
     """Scopes that hold others."""
 
@@ -58,7 +58,7 @@ class GoogleConnection(Connection):
         self.transport = Transport(self.name, self.root, own, tokens, needed)
 
     def _login_command(self) -> str:
-        """Return the command that logs in for this connection, in a project or without one."""
+        """Return the command that logs in for this connection, with or without a project."""
         path = self.settings.oauth_credentials
         if self.settings.source("oauth_credentials") == "project":
             return LOGIN
@@ -68,7 +68,7 @@ class GoogleConnection(Connection):
         return shlex.join([*words, *(["--account", account] if account != "default" else [])])
 
     def needed_scopes(self) -> tuple[str, ...]:
-        """The least that a login must be given for, so that all allowed actions work."""
+        """Return the least that a login must be given for, so that all allowed actions work."""
         units = {
             item.permission
             for item in actions_of(type(self), None, self.name)
@@ -79,7 +79,7 @@ class GoogleConnection(Connection):
         return tuple(sorted(SCOPES + scope for scope in needed - held))
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """Say what a call would do, where a person is asked and its arguments do not show it."""
+        """Describe the effect of a call if its arguments do not show it."""
         actions = {item.name: item for item in actions_of(type(self), None, self.name)}
         if not needs_confirmation(self.confirm, actions[call.action]):
             return Allowed()

@@ -29,14 +29,14 @@ _TIMEOUT: Final = 30.0
 
 
 class Tokens:
-    """The access token of one connection: had at the first call, renewed when it is over.
+    """The access token of one connection: fetched at the first call, renewed on expiry.
 
     Args:
         name: The connection's name, for messages.
-        settings: Whose token.
-        scopes: What it is to be given for.
+        settings: The settings of the connection.
+        scopes: The scopes to request.
         keep_secret: Called with each secret before it is used.
-        command: What logs in, for messages.
+        command: The login command, for messages.
         store: Where logins are.
     """
 
@@ -61,18 +61,18 @@ class Tokens:
 
     @property
     def project(self) -> str | None:
-        """The project whose quota is used, where the credentials name one."""
+        """The quota project, if the credentials name one."""
         return getattr(self._made, "quota_project_id", None)
 
     async def get(self, instead_of: str | None = None) -> str:
-        """A token that is good now.
+        """Return a token that is good now.
 
         Args:
             instead_of: A token that a service did not accept.
 
         Raises:
             LoginError: When there is no login, or it is over for good.
-            ConnectionUnavailableError: When nobody answers who could renew it.
+            ConnectionUnavailableError: If the token server is unreachable.
         """
         if self._settings.token is not None:
             return self._given(self._settings.token.get_secret_value(), instead_of)
@@ -111,21 +111,21 @@ class Tokens:
             return made.token
 
     def _refused(self, error: Exception) -> LoginError:
-        told = error.args[1] if len(error.args) > 1 else None
-        reason = cast("dict[str, Any]", told).get("error") if isinstance(told, dict) else None
+        answer = error.args[1] if len(error.args) > 1 else None
+        reason = cast("dict[str, Any]", answer).get("error") if isinstance(answer, dict) else None
         if self._settings.service_account is not None:
             hint = "check the key, and that the service account may act for delegated_user"
         else:
             hint = f"run {self._command if self._login else LOGIN}"
-        said = reason or _first_line(error)
-        return LoginError(f"{self._name}: the login is expired or revoked ({said})", hint=hint)
+        message = reason or _first_line(error)
+        return LoginError(f"{self._name}: the login is expired or revoked ({message})", hint=hint)
 
     def _keep(self, made: Any) -> None:
         """Let other processes use the new token, too."""
         old = self._login
         if old is None:
             return
-        # What a token was given for is told with it, if at all.
+        # The granted scopes come with the token, if at all.
         scopes = sorted(made.granted_scopes or old.get("scopes") or ())
         new = {**old, **json.loads(made.to_json()), "scopes": scopes}
         try:
@@ -189,7 +189,7 @@ class Tokens:
         )
 
     def _check_address(self, whose: str) -> None:
-        """Refuse to send what the person has here to an address of a project's file."""
+        """Refuse to send the user's credentials to an address of a project's file."""
         if self._settings.source("base_url") == "project":
             raise KeyAddressError(
                 f"{self._name}: a file of the project gives base_url, and {whose} is the person's",
@@ -215,7 +215,7 @@ class Tokens:
 
 
 def read_json(path: str, name: str) -> dict[str, Any]:
-    """A file of credentials.
+    """Return a file of credentials.
 
     Raises:
         ConnectionFileNotFoundError: When it cannot be read.
@@ -236,13 +236,13 @@ def read_json(path: str, name: str) -> dict[str, Any]:
 
 
 def is_login(info: Mapping[str, Any]) -> bool:
-    """Tell whether a file is the login of a user, from gcloud or from google-auth."""
+    """Return whether a file is the login of a user, from gcloud or from google-auth."""
     own = {"refresh_token", "client_id", "client_secret"} <= info.keys()
     return info.get("type") == "authorized_user" or own
 
 
 def client_of(info: Mapping[str, Any], path: str, name: str) -> dict[str, Any]:
-    """The OAuth client in a file from Google's console.
+    """Return the OAuth client in a file from Google's console.
 
     Raises:
         ConnectionConfigurationError: When there is none.

@@ -35,7 +35,7 @@ class GoogleError(ToolExecutionError):
     """A service refused a request.
 
     Args:
-        message: What was asked, and what the service said.
+        message: The request, and the service's message.
         status: The HTTP status.
         reason: Google's word for it, as ``notFound``.
     """
@@ -53,22 +53,22 @@ class QuotaError(GoogleError):
 
 
 class LostAnswerError(GoogleError, OutcomeUnknownError):
-    """A change was sent and its answer did not arrive: it may have been done, or not.
+    """A change was sent and its answer was lost: the change may or may not have been made.
 
-    Status and reason are those of a refusal that came after it, if one did.
+    Status and reason belong to a later refusal, if any.
     """
 
 
 class LoginError(ConnectionUnavailableError):
-    """There is no login, or Google does not accept it any more."""
+    """No login, or a login that Google no longer accepts."""
 
 
 class MissingScopeError(LoginError):
-    """The login is good, and was not given for what was asked.
+    """The login is valid, but lacks a required scope.
 
     Args:
-        message: What was asked.
-        scopes: What the login must be given for.
+        message: The request.
+        scopes: The required scopes.
     """
 
     def __init__(self, message: str, *, scopes: Sequence[str], hint: str | None = None) -> None:
@@ -77,7 +77,7 @@ class MissingScopeError(LoginError):
 
 
 class Problem:
-    """A refusal as Google words it; its services have two shapes for one.
+    """A Google error body, of either of two shapes.
 
     Args:
         status: The HTTP status.
@@ -98,12 +98,12 @@ class Problem:
         return self.status == 429 or (self.status == 403 and bool(self.reasons & _RATES))
 
     @property
-    def lacks_scope(self) -> bool:
+    def is_scope_missing(self) -> bool:
         """The token was not given for this."""
         return self.status == 403 and bool(self.reasons & _MISSING_SCOPE)
 
     def _is_of_others(self, scopes: Sequence[str]) -> bool:
-        """Tell whether it may be about a file that a login for delf's own files does not reach."""
+        """Return whether the error may be about a file out of reach of the ``drive.file`` scope."""
         given = {scope.rpartition("/")[2] for scope in scopes}
         if "drive.file" not in given or "drive" in given:
             return False
@@ -111,19 +111,19 @@ class Problem:
         return is_hidden or "appNotAuthorizedToFile" in self.reasons
 
     def error(self, what: str, scopes: Sequence[str]) -> Exception:
-        """The error to raise.
+        """Return the error to raise.
 
         Args:
-            what: What was asked.
-            scopes: What a login must be given for.
+            what: The request.
+            scopes: The required scopes.
         """
-        said = f"{what}: {self.message}"
+        message = f"{what}: {self.message}"
         reason = self.reason
         if self.status == 401:
             return LoginError(
                 f"{what}: Google does not accept the login: {self.message}", hint=f"run {LOGIN}"
             )
-        if self.lacks_scope:
+        if self.is_scope_missing:
             return MissingScopeError(
                 f"{what}: the login lacks a right; it needs {' '.join(scopes)}",
                 scopes=scopes,
@@ -131,14 +131,14 @@ class Problem:
             )
         if self.reasons & _NOT_ENABLED:
             return GoogleError(
-                said,
+                message,
                 status=self.status,
                 reason=reason,
                 hint="switch the API on for the project of the credentials, in Google's console",
             )
         if self._is_of_others(scopes):
             return GoogleError(
-                said,
+                message,
                 status=self.status,
                 reason=reason,
                 hint="the login is for files that delf made itself; allow update, too, and run "
@@ -151,7 +151,7 @@ class Problem:
                 reason=reason,
                 hint="try again later, with fewer requests",
             )
-        return GoogleError(said, status=self.status, reason=reason)
+        return GoogleError(message, status=self.status, reason=reason)
 
 
 def _error_of(content: bytes) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Files: what people paste for one of Google's, and those of a task."""
+"""Files: pasted addresses of Google files, and files of a task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ID: Final = re.compile(r"[\w-]{5,200}")
 
 
 def file_id(given: str) -> str:
-    """The id in an address of the editors or of Drive; an id stays as it is.
+    """Return the id in an address of the editors or of Drive; an id is unchanged.
 
     Raises:
         ToolRefusedError: When it is neither.
@@ -28,11 +28,11 @@ def file_id(given: str) -> str:
 
 
 def read_task_file(context: CallContext | None, name: str, most: int) -> tuple[str, bytes]:
-    """The name and content of a file that a task was given, or has written; in a thread.
+    """Return the name and content of a file that a task was given, or has written; in a thread.
 
     Args:
         context: The task.
-        name: What scripts call it.
+        name: The name in scripts.
         most: Bytes; a larger file is refused.
 
     Raises:

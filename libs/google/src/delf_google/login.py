@@ -16,7 +16,7 @@ _DONE: Final = "delf has what it needs. You can close this window."
 
 
 def can_browse() -> bool:
-    """Tell whether there is a browser on this machine."""
+    """Return whether there is a browser on this machine."""
     import webbrowser
 
     try:
@@ -33,11 +33,11 @@ def sign_in(
     show: Callable[[str], None],
     ask: Callable[[str], str] | None = None,
 ) -> dict[str, Any]:
-    """Have a person agree, and return the login as google-auth writes it.
+    """Ask a person to agree, and return the login as google-auth writes it.
 
     Args:
         client: The OAuth client, as in the file from Google's console.
-        scopes: What the login is for.
+        scopes: The scopes of the login.
         show: Shows a text to the person.
         ask: Asks for the address that a browser elsewhere ends at; None to use a browser here.
 
@@ -47,7 +47,7 @@ def sign_in(
     from google_auth_oauthlib.flow import InstalledAppFlow, WSGITimeoutError
     from oauthlib.oauth2 import OAuth2Error
 
-    # A person may agree to a part of it; that is told, and is no error.
+    # A person may agree to a part of it; that is reported, and is no error.
     os.environ.setdefault("OAUTHLIB_RELAX_TOKEN_SCOPE", "1")
     flow: Any = cast("Any", InstalledAppFlow).from_client_config(
         {"installed": dict(client)}, list(scopes)
@@ -84,15 +84,15 @@ def _by_hand(flow: Any, show: Callable[[str], None], ask: Callable[[str], str]) 
     address, _ = flow.authorization_url(prompt="consent")
     show(f"Open this address in any browser, and agree:\n\n{address}\n")
     show("The browser then ends at a page that it cannot open: http://localhost:1/…")
-    told = ask("The address of that page").strip()
-    if "code=" not in told and "error=" not in told:
+    pasted = ask("The address of that page").strip()
+    if "code=" not in pasted and "error=" not in pasted:
         raise LoginError("this is not the last address of the browser: it has no code")
-    flow.fetch_token(authorization_response=told.replace("http://", "https://", 1))
+    flow.fetch_token(authorization_response=pasted.replace("http://", "https://", 1))
     return flow.credentials
 
 
 def revoke(login: Mapping[str, Any]) -> bool:
-    """Have Google forget a login; whether it did."""
+    """Revoke a login at Google; return whether that succeeded."""
     import httpx
 
     token_uri = str(login.get("token_uri") or "https://oauth2.googleapis.com/token")

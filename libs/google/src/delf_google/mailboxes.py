@@ -1,4 +1,4 @@
-"""Reading of a header that names people, the same on every version of Python.
+"""Parsing of address headers, the same on every version of Python.
 
 ``email.utils.getaddresses`` gives other people in other patch releases: for
 ``boss@corp.example <stranger@evil.example>`` nobody, or two, of whom a stranger chose the first.
@@ -25,7 +25,7 @@ _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 class Mailbox(NamedTuple):
-    """One of the people of a header.
+    """One person in an address header.
 
     Args:
         name: As it stands, without quotes; encoded words are still encoded.
@@ -56,7 +56,7 @@ class Mailbox(NamedTuple):
 
 
 def written(name: str, address: str) -> str:
-    """Write a person as ``name <address>``, the name in quotes where it needs them."""
+    """Format a person as ``name <address>``, quoting the name if necessary."""
     if not name:
         return address
     if _SPECIAL.search(name):
@@ -66,7 +66,7 @@ def written(name: str, address: str) -> str:
 
 
 def split(text: str) -> list[Mailbox]:
-    """Return the people that a header names, those without a valid address included."""
+    """Return the people in a header, including those without a valid address."""
     people: list[Mailbox] = []
     person = _Person()
     for kind, piece in _pieces(text):
@@ -106,7 +106,7 @@ class _Person:
             self.words.append(_ESCAPED.sub(r"\1", piece[1:-1] if kind == "quoted" else piece))
 
     def made(self) -> Iterator[Mailbox]:
-        """Give the person, or nobody where there are only blanks and comments."""
+        """Return the person; None for blanks and comments only."""
         text = _BLANKS.sub(" ", "".join(self.texts)).strip()
         bare = "".join(self.bare).strip()
         if not self.is_broken and not bare and not "".join(self.angles).strip():
@@ -128,7 +128,7 @@ def _joined(address: str) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:
-    """Quoted texts, comments, what is in angles, separators, and all else."""
+    """Split into quoted texts, comments, angle brackets, separators, and the rest."""
     place = 0
     while place < len(text):
         sign, start = text[place], place

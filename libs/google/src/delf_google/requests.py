@@ -19,16 +19,16 @@ class Request:
     """A request.
 
     Args:
-        what: What it does, for messages: ``read a message``.
+        what: The purpose, for messages: ``read a message``.
         method: The HTTP method.
         url: Its address, or its path from the service's root.
         query: Parameters; a list is repeated, None is left out.
-        body: What is sent as JSON, if anything.
-        content: What is sent as it is.
+        body: The JSON body, if any.
+        content: The raw body.
         headers: More headers.
-        once: It must not be sent again when its answer was lost: twice is another thing than once,
-            and the service would do it twice.
-        harmless: It changes nothing, although it is not a GET.
+        once: Whether the request must not be repeated after a lost answer, because the service
+            would do it twice.
+        harmless: Whether it changes nothing, although it is not a GET.
         most: The answer's bytes; a larger one is an error. None for the connection's limit.
     """
 
@@ -46,12 +46,12 @@ class Request:
 
     @property
     def changes(self) -> bool:
-        """True if the service is another one afterwards."""
+        """True if the request changes the service."""
         return self.method != "GET" and not self.harmless
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """The query as it is written."""
+        """The query, encoded."""
         pairs: list[tuple[str, str]] = []
         for name, value in self.query.items():
             many = isinstance(value, (list, tuple))
@@ -94,7 +94,7 @@ class Answer:
     waited: float = 0.0
 
     def json(self) -> dict[str, Any]:
-        """The body as a JSON object; an empty one is empty.
+        """Return the body as a JSON object; an empty body is an empty object.
 
         Raises:
             ValueError: When it is none.
@@ -106,7 +106,7 @@ class Answer:
 
 
 def segment(text: str) -> str:
-    """A text as one segment of a path."""
+    """Quote a text as one segment of a path."""
     return quote(text, safe="")
 
 

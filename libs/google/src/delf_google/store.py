@@ -34,7 +34,7 @@ class TokenStore:
         return self.folder / f"{account}-{hashlib.sha256(client_id.encode()).hexdigest()[:12]}.json"
 
     def read(self, account: str, client_id: str) -> dict[str, Any] | None:
-        """A login as google-auth writes it, or None where there is none."""
+        """Return a login as google-auth writes it, or None without a login."""
         try:
             found: Any = json.loads(self.path(account, client_id).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
@@ -42,7 +42,7 @@ class TokenStore:
         return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
     def write(self, account: str, client_id: str, login: dict[str, Any]) -> Path:
-        """Keep a login in place of the one before, and return where it is."""
+        """Store a login, replacing the earlier one; return its place."""
         path = self.path(account, client_id)
         write_private(path, json.dumps(login).encode())
         return path

@@ -39,7 +39,7 @@ class Transport:
         root: The service's address, with ``/`` at its end.
         settings: Limits.
         tokens: Access tokens.
-        scopes: What a login must be given for, for messages.
+        scopes: The required scopes, for messages.
         sleep: Waits between attempts.
     """
 
@@ -63,7 +63,7 @@ class Transport:
         self._client = HttpClient(settings.timeout, _AT_ONCE, "delf (gzip)")
 
     async def json(self, request: Request) -> dict[str, Any]:
-        """Send a request; its answer is a JSON object.
+        """Send a request; return its JSON object.
 
         Raises:
             GoogleError: When the service refuses it.
@@ -82,7 +82,7 @@ class Transport:
         items: str,
         look: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
-        """The items of all pages, one after the other; a page is had when it is needed.
+        """Yield the items of all pages, fetching each page lazily.
 
         Args:
             request: The first page's.
@@ -117,7 +117,7 @@ class Transport:
         return answer
 
     async def attempts(self, request: Request) -> Answer:
-        """The same; an answer that refuses is returned, too."""
+        """Return the same; an answer that refuses is returned, too."""
         refused_token: str | None = None
 
         async def once() -> Answer:
@@ -145,15 +145,15 @@ class Transport:
         return replace(answer, in_doubt=course.in_doubt, waited=course.waited)
 
     def failure(self, answer: Answer, request: Request) -> Exception:
-        """The error for an answer that refuses.
+        """Return the error for a failed answer.
 
-        What a service says after an answer that was lost tells nothing of the attempt before:
-        it may refuse because that was done.
+        An error after a lost answer says nothing about the earlier attempt: it may come from the
+        earlier success.
         """
         problem = Problem(answer.status, answer.content)
         if request.changes and (answer.in_doubt or answer.status in _PASSING):
-            said = problem.message if answer.in_doubt else f"HTTP {answer.status}"
-            return self._lost(request, said, problem)
+            message = problem.message if answer.in_doubt else f"HTTP {answer.status}"
+            return self._lost(request, message, problem)
         waited = f" (after waiting for {answer.waited:.0f} s)" if answer.waited else ""
         return problem.error(f"{self._label(request)}{waited}", self._scopes)
 
@@ -168,12 +168,12 @@ class Transport:
         # What was refused for its rate was not done; what failed inside may have been.
         if not rate and (answer.status not in _PASSING or request.once):
             return None
-        told = retry_after(answer.headers)
+        seconds = retry_after(answer.headers)
         if not rate:
-            wait = pause(course.attempts) if told is None else told
+            wait = pause(course.attempts) if seconds is None else seconds
             return Again(seconds=wait, in_doubt=True) if wait <= _LONGEST_WAIT else None
         left = _LONGEST_WAIT - course.waited
-        wait = min(pause(course.attempts), max(left, 0.0)) if told is None else told
+        wait = min(pause(course.attempts), max(left, 0.0)) if seconds is None else seconds
         if wait > left or left < FIRST_PAUSE:
             return None
         if wait > _WORTH_TELLING:

@@ -1,4 +1,4 @@
-"""Uploads whose end is known: Google says of each how much of it has arrived."""
+"""Resumable uploads: Google reports how many bytes have arrived."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _INCOMPLETE: Final = 308
 async def upload(
     transport: Transport, request: Request, content: bytes, kind: str
 ) -> dict[str, Any]:
-    """Upload content, and return what it becomes.
+    """Upload content, and return the resource.
 
-    After a lost answer Google is asked how much has arrived, so nothing is made twice.
+    After a lost answer Google is asked how many bytes have arrived, so nothing is made twice.
 
     Args:
         transport: Where it is sent.
         request: Opens the upload; its body is the metadata.
-        content: What is uploaded.
+        content: The content.
         kind: Its media type.
 
     Raises:
@@ -61,13 +61,13 @@ async def upload(
 
 
 async def _begin(transport: Transport, request: Request, content: bytes, kind: str) -> str:
-    told = {"X-Upload-Content-Type": kind, "X-Upload-Content-Length": str(len(content))}
+    upload_headers = {"X-Upload-Content-Type": kind, "X-Upload-Content-Length": str(len(content))}
     opening = replace(
         request,
         query={**request.query, "uploadType": "resumable"},
         body=request.body if request.body is not None else {},
         harmless=True,  # nothing is made until all of it has arrived
-        headers=told,
+        headers=upload_headers,
     )
     address = (await transport.send(opening)).headers.get("location")
     if not address:

@@ -22,7 +22,7 @@ _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "applicati
 
 
 def messages(given: Sequence[Message], *, system_role: Any = None) -> list[dict[str, Any]]:
-    """Messages as chat completions take them.
+    """Return messages as chat completions take them.
 
     Args:
         given: The messages.
@@ -62,16 +62,16 @@ def _after(first: str, content: Any) -> Any:
 
 
 def _message(message: Message) -> list[dict[str, Any]]:
-    """A message; each result of a call is one of its own, ahead of the rest."""
-    said = [part for part in message.parts if not isinstance(part, (ToolCall, ToolResult))]
+    """Return a message; each result of a call becomes a message of its own, ahead of the rest."""
+    texts = [part for part in message.parts if not isinstance(part, (ToolCall, ToolResult))]
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     result: list[dict[str, Any]] = [
         {"role": "tool", "tool_call_id": part.id, "content": part.text}
         for part in message.parts
         if isinstance(part, ToolResult)
     ]
-    if said or not result:
-        converted: dict[str, Any] = {"role": message.role, "content": _content(said)}
+    if texts or not result:
+        converted: dict[str, Any] = {"role": message.role, "content": _content(texts)}
         if calls:
             converted["content"] = converted["content"] or None
             converted["tool_calls"] = [_call(call) for call in calls]
@@ -112,7 +112,7 @@ def _part(part: TextPart | ImagePart | FilePart) -> dict[str, Any]:
 
 
 def _file(part: FilePart) -> dict[str, Any]:
-    """A document: text in place, an image as an image, anything else as a file."""
+    """Return a document: text in place, an image as an image, anything else as a file."""
     if part.media_type.startswith("image/"):
         return _part(ImagePart(part.data, part.media_type))
     if (text := text_of_file(part)) is not None:
@@ -122,7 +122,7 @@ def _file(part: FilePart) -> dict[str, Any]:
 
 
 def text_of_file(part: FilePart) -> str | None:
-    """A file that is a text, as it is in a message; None for any other."""
+    """Return a text file as message text; None for any other file."""
     if not part.media_type.startswith(_TEXT_TYPES):
         return None
     text = part.data.decode("utf-8", errors="replace")
@@ -130,7 +130,7 @@ def text_of_file(part: FilePart) -> str | None:
 
 
 def base64_of(data: bytes) -> str:
-    """Bytes as a text."""
+    """Return bytes as a text."""
     return base64.b64encode(data).decode("ascii")
 
 

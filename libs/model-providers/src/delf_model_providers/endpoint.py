@@ -18,7 +18,7 @@ from delf.specs import Provider
 from delf_model_providers.families import NO_OTHERS, OPENAI_URL, SPOKEN
 
 NO_KEY: Final = "local"
-"""Sent to a custom endpoint when no key is known; servers without a login ignore it."""
+"""The key for a custom endpoint without a known key; servers without a login ignore it."""
 
 _ORIGIN: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(?:[^/?#]*@)?([^/?#]*)")
 _HEADER_NAME: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
@@ -32,13 +32,13 @@ class Endpoint:
     Args:
         model: The name as the user wrote it.
         provider: For people and errors: ``openai``, ``google``, ``anthropic``, ``groq`` …
-        dialect: What it speaks, by the name of a provider; None where litellm speaks with it.
+        dialect: The protocol, by the name of a provider; None for litellm.
         name: The name without its provider, unless litellm speaks with it.
         base_url: The address without credentials, or None for the provider's own.
         custom: Whether the user gave the address.
         api_key: The key, or None.
         key_source: Where the key came from, for errors.
-        key_from: Who gave the key.
+        key_from: The source of the key.
         missing: The variable to set, when the key is missing and needed.
         headers: Extra headers.
         api_version: Azure's version of the API.
@@ -69,7 +69,7 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Everything that no message may contain."""
+        """Everything that messages must not contain."""
         found = [self.api_key or "", *self.headers.values()]
         found += [value.partition(" ")[2] for value in self.headers.values()]
         return tuple(
@@ -77,10 +77,10 @@ class Endpoint:
         )
 
     def check_address(self, address: str) -> None:
-        """Refuse another address, as of a session, that somebody gave whose key it is not.
+        """Refuse another address, as of a session, from a source that does not own the key.
 
         Raises:
-            KeyAddressError: Saying whose key and address they are.
+            KeyAddressError: With the sources of key and address.
         """
         source = source_of(address)
         if self.api_key is not None and not _fits(self.key_from, source):
@@ -112,7 +112,7 @@ def resolve(
         config: The model as the user gave it.
         context: Keys and the environment.
         spoken: The providers with a dialect.
-        others: Those that litellm speaks with.
+        others: The providers of litellm.
 
     Raises:
         ModelConfigurationError: For a name that leads nowhere.
@@ -160,7 +160,7 @@ def resolve(
 
 
 def _undeclared(word: str) -> Provider:
-    """Return a provider that nobody declared: its variables are named as most are."""
+    """Return an undeclared provider, with conventional variable names."""
     return Provider(name=word, login="other")
 
 
@@ -232,19 +232,19 @@ class _Place:
 
 
 def _first_of(context: ModelContext, names: tuple[str, ...]) -> str | None:
-    """The first of some variables that is set, knowing who gave it."""
+    """Return the first of some variables that is set, with its source."""
     return next(filter(None, (_variable(context, name) for name in names)), None)
 
 
 def _variable(context: ModelContext, name: str) -> str | None:
-    """A variable that is set, knowing who gave it."""
+    """Return a variable that is set, with its source."""
     found = context.environ.get(name)
     return SourcedText(found, source_of(found, "environment")) if found else None
 
 
 @dataclass(frozen=True)
 class _Key:
-    """A key, if one was found: where, and who gave it."""
+    """A key, if found, with its place and source."""
 
     text: str | None
     place: str
@@ -252,10 +252,10 @@ class _Key:
 
 
 def _fits(key: Source, address: Source | None) -> bool:
-    """Tell whether a key goes to an address, None for the provider's own.
+    """Return whether a key may go to an address, None being the provider's own.
 
-    An address of the environment or the command line is the person's, and gets any key. One of a
-    program gets that program's keys, and one of a project's file those of its files.
+    An address of the environment or the command line is the user's, and gets any key. An address of
+    a program gets that program's keys, and an address of a project's file the keys of its files.
     """
     return address is None or address in ("environment", "command line") or address == key
 
@@ -267,7 +267,7 @@ def _key(
     variables: tuple[str, ...],
     address: str | None,
 ) -> _Key:
-    """The key: the configuration's, then one for the address, of ``providers``, the environment.
+    """Find the key: of the configuration, for the address, of ``providers``, of the environment.
 
     Raises:
         KeyAddressError: When a file of the project gives the address, and the only key is not
@@ -304,7 +304,7 @@ def _refused(model: str, place: str, key: Source, address: Source) -> KeyAddress
     variable = place if place.isupper() else "OPENAI_API_KEY"
     return KeyAddressError(
         f"the model {model!r}: a file of the project gives the address, and the key is of the "
-        f"{key} ({place}): it goes there only where that is said"
+        f"{key} ({place}): it goes there only if that is configured"
         if address == "project"
         else f"the model {model!r}: the address is of the {address}, and the key is of the "
         f"{key} ({place})",
@@ -314,7 +314,7 @@ def _refused(model: str, place: str, key: Source, address: Source) -> KeyAddress
 
 
 def _key_for(context: ModelContext, address: str | None) -> str | None:
-    """The key that names an address: its host, with its port where it has one, or its URL."""
+    """Find the key for an address: by host and port, or by URL."""
     if address is None or not context.api_key_for:
         return None
     found = _ORIGIN.search(address)
@@ -343,7 +343,7 @@ def _headers(config: LLMConfig) -> dict[str, str]:
 def _address(
     base_url: str | None, config: LLMConfig, source: Source | None
 ) -> tuple[str | None, dict[str, str]]:
-    """The address without credentials, and the headers with them.
+    """Return the address without credentials, and the headers with them.
 
     Raises:
         KeyAddressError: When headers of the environment would go to an address of a file.

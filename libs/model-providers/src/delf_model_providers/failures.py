@@ -1,4 +1,4 @@
-"""Failures of a call, in one line without secrets, and whether to try again."""
+"""Failures of a call, in one redacted line, and whether to retry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TOO_LONG: Final = re.compile(
 _NO_CREDIT: Final = re.compile(
     r"insufficient_quota|check your plan and billing|credit balance is too low", re.IGNORECASE
 )
-"""Gemini says the second of a limit a minute, too, and then for how long to wait."""
+"""Phrases of an empty account. Gemini uses the second for a rate limit, too, with a wait time."""
 _BAD_KEY: Final = re.compile(r"api key not valid|api_key_invalid|api key expired", re.IGNORECASE)
 _TOKENS: Final = re.compile(
     r"(?<=[?&]key=)[^&\s'\"]+|(?<=Bearer )[\w.~+/=-]{6,}|\b(?:sk|rk|pk|gsk|xai)-[\w*.-]{6,}"
@@ -52,14 +52,14 @@ class Failure:
     """A failed call.
 
     Args:
-        message: One line, without secrets.
-        provider: Who failed.
+        message: One redacted line.
+        provider: The provider.
         status: The HTTP status, where there was one.
-        hint: What to do.
+        hint: What to do next.
         retry: Whether another attempt may help.
         retry_after: Seconds that the provider asks to wait.
         configuration: Whether the model cannot be used as it is configured.
-        note: For who looks closer: what raised it.
+        note: The original exception, for debugging.
     """
 
     message: str
@@ -72,7 +72,7 @@ class Failure:
     note: str | None = None
 
     def error(self) -> DelfError:
-        """The error to raise. The vendor's exception is not attached: it may hold the key."""
+        """Return the error to raise, without the vendor's exception, which may hold the key."""
         error: DelfError
         if self.configuration:
             error = ModelConfigurationError(self.message, hint=self.hint)
@@ -86,7 +86,7 @@ class Failure:
 
 
 def scrub(text: str, secrets: Sequence[str]) -> str:
-    """A text in one line, without these secrets and without anything that looks like a key."""
+    """Return a text in one line, without these secrets and anything like a key."""
     for secret in secrets:
         text = text.replace(secret, "***")
     return _TOKENS.sub("***", " ".join(text.split()))
@@ -94,12 +94,12 @@ def scrub(text: str, secrets: Sequence[str]) -> str:
 
 def shortened(text: str, secrets: Sequence[str]) -> str:
     """Scrub and shorten a provider's words for a message."""
-    said = scrub(text, secrets)
-    return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
+    cleaned = scrub(text, secrets)
+    return cleaned if len(cleaned) <= _LONGEST else f"{cleaned[: _LONGEST - 1]}…"
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception and what it came from."""
+    """Yield an exception and its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -108,12 +108,12 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def kinds_of(errors: Iterable[BaseException]) -> frozenset[str]:
-    """The names of the classes of exceptions."""
+    """Return the names of the classes of exceptions."""
     return frozenset(kind.__name__ for error in errors for kind in type(error).__mro__)
 
 
 def retry_after(headers: Mapping[str, str], text: str) -> float | None:
-    """Seconds that a provider asks to wait.
+    """Return seconds that a provider asks to wait.
 
     Args:
         headers: Of its answer, with names in small letters or of any case.
@@ -144,44 +144,47 @@ def message_in(body: Any) -> str | None:
 
 
 def by_status(
-    status: int, said: str, endpoint: Endpoint, retry_after: float | None = None
+    status: int, provider_message: str, endpoint: Endpoint, retry_after: float | None = None
 ) -> Failure:
     """Explain an answer that is an error.
 
     Args:
         status: Of HTTP.
-        said: The provider's own words, scrubbed.
-        endpoint: Who was asked.
+        provider_message: The provider's own words, scrubbed.
+        endpoint: The endpoint.
         retry_after: Seconds that the provider asks to wait.
     """
     who, model = endpoint.label, endpoint.model
     retry: Retry = "yes" if status in _TEMPORARY or status >= 500 else "no"
-    message: str = f"{who} answered {status}: {said}"
+    message: str = f"{who} answered {status}: {provider_message}"
     hint: str | None = "the provider refuses this request: check the model and its settings"
-    if status == 401 or (status in (400, 403) and _BAD_KEY.search(said)):
-        message = f"{who} rejected the key ({endpoint.key_source}): {said}"
+    if status == 401 or (status in (400, 403) and _BAD_KEY.search(provider_message)):
+        message = f"{who} rejected the key ({endpoint.key_source}): {provider_message}"
         hint = "check the key; it may be mistyped, expired or of another provider"
         if endpoint.key_source.isupper():
             hint += f"; delf keys set {endpoint.key_source} keeps another one"
     elif status == 403:
-        message = f"{who} refuses access to {model!r}: {said}"
+        message = f"{who} refuses access to {model!r}: {provider_message}"
         hint = "check what this key may use, and whether the provider serves this country"
     elif status in (404, 405):
-        message = f"{who} does not know the model {model!r}: {said}"
+        message = f"{who} does not know the model {model!r}: {provider_message}"
         hint = "check the model's name" + (
             f" and the path of base_url (now {_path(endpoint)!r})" if endpoint.custom else ""
         )
-    elif status in (400, 413, 422) and _TOO_LONG.search(said):
-        message = f"the prompt is too long for {model!r} at {who}: {said}"
+    elif status in (400, 413, 422) and _TOO_LONG.search(provider_message):
+        message = f"the prompt is too long for {model!r} at {who}: {provider_message}"
         hint = "use a model with a longer context, fewer tools, or shorter inputs"
     elif status == 407:
-        message = f"{proxy_of(endpoint) or 'a proxy'} wants a login (407): {said}"
+        message = f"{proxy_of(endpoint) or 'a proxy'} wants a login (407): {message}"
         hint = "give it in the variable: http://user:password@host:port"
-    elif status == 402 or (_NO_CREDIT.search(said) and not retry_after):
-        retry, message = "no", f"the account at {who} has no credit left ({status}): {said}"
+    elif status == 402 or (_NO_CREDIT.search(provider_message) and not retry_after):
+        retry, message = (
+            "no",
+            f"the account at {who} has no credit left ({status}): {provider_message}",
+        )
         hint = "check its plan and billing with the provider; waiting does not help"
     elif status == 429:
-        message = f"{who} limits the rate of calls (429): {said}"
+        message = f"{who} limits the rate of calls (429): {provider_message}"
         hint = "wait, run fewer tasks at once, or raise the limit with the provider"
         if retry_after:
             hint = f"the provider asks to wait {retry_after:.0f} s; {hint}"
@@ -200,16 +203,16 @@ def by_status(
     )
 
 
-def unanswered(kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: float) -> Failure:
+def unanswered(kinds: frozenset[str], details: str, endpoint: Endpoint, timeout: float) -> Failure:
     """Explain that no HTTP answer came, or none that can be read.
 
     Args:
         kinds: The names of the exceptions' classes.
-        said: Their text, scrubbed.
-        endpoint: Who was asked.
+        details: Their text, scrubbed.
+        endpoint: The endpoint.
         timeout: The seconds that the call was given.
     """
-    if (setup := _of_the_environment(kinds, said, endpoint)) is not None:
+    if (setup := _of_the_environment(kinds, details, endpoint)) is not None:
         return setup
     who, where = endpoint.label, endpoint.address or "its server"
     server = f"is the server at {where} running?" if endpoint.custom else "check the network"
@@ -224,9 +227,9 @@ def unanswered(kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: fl
         message, retry = f"{who}: the host name of {where} cannot be resolved", "few"
         hint = "check base_url" if endpoint.custom else "check the network"
     elif kinds & {"SSLError", "ClientSSLError", "CertificateError"}:
-        message, hint = f"{who}: no trusted TLS connection to {where}: {said}", "check base_url"
+        message, hint = f"{who}: no trusted TLS connection to {where}: {details}", "check base_url"
         if proxy := proxy_of(endpoint):
-            message = f"{who}: no trusted TLS connection by {proxy}: {said}"
+            message = f"{who}: no trusted TLS connection by {proxy}: {details}"
             hint = "check if the proxy allows it; NO_PROXY lists hosts that need no proxy"
     elif kinds & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"} and (
         proxy := proxy_of(endpoint)
@@ -244,11 +247,11 @@ def unanswered(kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: fl
     elif kinds & UNREADABLE:
         return unreadable(endpoint)
     else:
-        message, hint = f"{who} failed: {said}", "try again; --debug shows more"
+        message, hint = f"{who} failed: {details}", "try again; --debug shows more"
     return Failure(message=message, provider=endpoint.provider, hint=hint, retry=retry)
 
 
-def _of_the_environment(kinds: frozenset[str], said: str, endpoint: Endpoint) -> Failure | None:
+def _of_the_environment(kinds: frozenset[str], details: str, endpoint: Endpoint) -> Failure | None:
     """Find the variable for proxies or certificates behind a failure; None for none."""
     who = endpoint.label
     proxy = proxy_of(endpoint)
@@ -256,9 +259,11 @@ def _of_the_environment(kinds: frozenset[str], said: str, endpoint: Endpoint) ->
     if message:
         message = f"{who} cannot be asked: {message}"
     elif kinds & {"CertificatesError"}:
-        message, hint = f"{who} cannot be asked: {said}", "fix the variable, or unset it"
+        message, hint = f"{who} cannot be asked: {details}", "fix the variable, or unset it"
     elif kinds & OF_PROXIES:
-        message = f"{proxy} refused the connection to {who}: {said.removesuffix(f' (by {proxy})')}"
+        message = (
+            f"{proxy} refused the connection to {who}: {details.removesuffix(f' (by {proxy})')}"
+        )
         hint = "check the proxy's address and login; NO_PROXY names hosts that need none"
     else:
         return None
@@ -266,7 +271,7 @@ def _of_the_environment(kinds: frozenset[str], said: str, endpoint: Endpoint) ->
 
 
 def _wrong(proxy: Proxy | None) -> tuple[str, str | None]:
-    """The fault of a proxy's address with its hint, if it has any."""
+    """Return the fault of a proxy's address with its hint, if it has any."""
     try:
         if proxy is not None:
             proxy.checked()
@@ -276,16 +281,16 @@ def _wrong(proxy: Proxy | None) -> tuple[str, str | None]:
 
 
 def proxy_of(endpoint: Endpoint) -> Proxy | None:
-    """The proxy that requests go through, if there is one."""
+    """Return the proxy that requests go through, if there is one."""
     return proxy_for(endpoint.base_url or "https://api")
 
 
 def unreadable(endpoint: Endpoint, why: str | None = None) -> Failure:
-    """An answer that is none.
+    """Return an answer that is none.
 
     Args:
-        endpoint: Who gave it.
-        why: What is wrong with it.
+        endpoint: The endpoint.
+        why: The fault.
     """
     message = f"{endpoint.label} sent an answer that is not a chat completion"
     hint = f"check base_url: its path is {_path(endpoint)!r}" if endpoint.custom else None

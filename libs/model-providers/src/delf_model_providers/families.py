@@ -1,4 +1,4 @@
-"""The providers that both model plugins speak with, and those of the one that asks litellm."""
+"""The providers of both model plugins, and the providers of the litellm plugin."""
 
 from __future__ import annotations
 

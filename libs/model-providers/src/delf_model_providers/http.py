@@ -1,4 +1,4 @@
-"""Answers over HTTP: their bodies within limits, and what a failed request means."""
+"""Answers over HTTP: limits of bodies, and the meaning of failures."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RefusedError(Exception):
 
 
 async def read(response: httpx.Response, most: int, *, cut: bool = False) -> bytes:
-    """A body.
+    """Return a body.
 
     Args:
         response: The answer.
@@ -70,7 +70,7 @@ async def read(response: httpx.Response, most: int, *, cut: bool = False) -> byt
 
 
 def parsed(body: bytes | str) -> Any:
-    """The JSON that an answer is, or an event of one.
+    """Parse the JSON of an answer or of an event.
 
     Raises:
         UnreadableError: When it is anything else.
@@ -93,8 +93,8 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
     """Explain the failure of a request.
 
     Args:
-        error: What was raised.
-        endpoint: Who was asked.
+        error: The exception.
+        endpoint: The endpoint.
         timeout: The seconds that the request was given.
     """
     if isinstance(error, RefusedError):
@@ -102,8 +102,8 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
         return refused(error.status, error.text, endpoint, wait)
     if isinstance(error, UnreadableError):
         return unreadable(endpoint, str(error))
-    said = shortened(str(error) or type(error).__name__, endpoint.secrets)
-    failure = unanswered(kinds_of(chain(error)), said, endpoint, timeout)
+    message = shortened(str(error) or type(error).__name__, endpoint.secrets)
+    failure = unanswered(kinds_of(chain(error)), message, endpoint, timeout)
     return replace(failure, note=f"{type(error).__name__} was raised")
 
 
@@ -113,14 +113,14 @@ def refused(status: int, text: str, endpoint: Endpoint, wait: float | None = Non
     Args:
         status: Of HTTP.
         text: The body.
-        endpoint: Who was asked.
+        endpoint: The endpoint.
         wait: Seconds that the provider asks to wait.
     """
-    return by_status(status, shortened(_said(text), endpoint.secrets), endpoint, wait)
+    return by_status(status, shortened(_provider_message(text), endpoint.secrets), endpoint, wait)
 
 
-def _said(text: str) -> str:
-    """The provider's own words in an answer that is an error."""
+def _provider_message(text: str) -> str:
+    """Return the provider's own words in an answer that is an error."""
     try:
         found = message_in(json.loads(text))
     except (ValueError, RecursionError):

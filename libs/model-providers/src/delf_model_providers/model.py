@@ -1,4 +1,4 @@
-"""``EndpointModel``: what the models of these plugins do alike, however they send a request."""
+"""``EndpointModel``: the shared part of the models, whatever sends a request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFUSALS: Final = frozenset({400, 405, 415, 422, 501})
 
 
 class EndpointModel(ABC):
-    """A model at one endpoint, asked again where that may help.
+    """A model at one endpoint, with retries.
 
     Args:
         config: The model, its address and settings.
@@ -54,11 +54,11 @@ class EndpointModel(ABC):
         return f"{kind}({at.model!r}, provider={at.provider!r})"
 
     def _search_for(self, request: ModelRequest) -> searches.Tool | None:
-        """Return the provider's own search, where a request is one that may look outside."""
+        """Return the provider's search, if the request may look outside."""
         return self._search if request.purpose in LOOKS_OUTSIDE else None
 
     def _fees(self, request: ModelRequest, searched: int) -> float | None:
-        """Return what an answer cost beside its tokens."""
+        """Return the cost of an answer besides its tokens."""
         if self._search_for(request) is None:
             return 0.0
         return searches.fees(self._endpoint, searched)
@@ -74,7 +74,7 @@ class EndpointModel(ABC):
         return self._endpoint.base_url if self._endpoint.custom else None
 
     async def check(self) -> None:
-        """Look whether it has the key that it needs. Asks nobody.
+        """Check for the required key, without a request.
 
         Raises:
             EnvironmentKeyError: When the key is missing.
@@ -82,10 +82,10 @@ class EndpointModel(ABC):
         self._endpoint.require_key()
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """The whole answer.
+        """Return the whole answer.
 
         Args:
-            request: What to ask.
+            request: The request.
 
         Raises:
             EnvironmentKeyError: When the key is missing; nothing was imported or sent.
@@ -96,13 +96,13 @@ class EndpointModel(ABC):
         return await self._attempts(request).whole(lambda: self._asked_for_whole(request))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """The answer in pieces as they come, then once as a whole, with its usage.
+        """Yield the answer in pieces as they come, then once as a whole, with its usage.
 
-        A call that fails before its first piece is made again, as in :meth:`complete`. One that
-        breaks off later is an error: what was passed on cannot be taken back.
+        A call that fails before its first piece is retried, as in :meth:`complete`. A later failure
+        is an error, because emitted pieces cannot be taken back.
 
         Args:
-            request: What to ask.
+            request: The request.
 
         Raises:
             EnvironmentKeyError: When the key is missing; nothing was imported or sent.
@@ -116,7 +116,7 @@ class EndpointModel(ABC):
                 yield piece
 
     async def _asked_for_whole(self, request: ModelRequest) -> ModelReply:
-        """The answer of a server, streamed where that is all that it does."""
+        """Return the whole answer of a server, which may only stream."""
         if not self._always_streams:
             try:
                 return await self._whole(request)
@@ -133,7 +133,7 @@ class EndpointModel(ABC):
     async def _asked_for_pieces(
         self, request: ModelRequest
     ) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """The answer of a server in pieces; in one where it does not stream."""
+        """Yield the pieces of a server's answer, or one piece if the server does not stream."""
         if not self._never_streams:
             is_begun = False
             try:
@@ -154,20 +154,20 @@ class EndpointModel(ABC):
         yield reply
 
     def _is_refused(self, error: Exception, request: ModelRequest) -> bool:
-        """Tell whether a server says that it does not stream, or does nothing else."""
+        """Return whether a server refused to stream, or streams only."""
         failure = self._explain(error, self._timeout(request))
         return failure.status in _REFUSALS and "stream" in failure.message.lower()
 
     def _is_streamed(self, error: Exception) -> bool:
-        """Tell whether an answer cannot be read because it is streamed."""
+        """Return whether an answer is unreadable because it is streamed."""
         return False
 
     def _is_whole(self, error: Exception) -> bool:
-        """Tell whether an answer cannot be read because it is not streamed."""
+        """Return whether an answer is unreadable because it is not streamed."""
         return False
 
     def _timeout(self, request: ModelRequest | None = None) -> float:
-        """Seconds for a request, or for one without settings of its own."""
+        """Return the timeout of a request in seconds, or the default."""
         given = request.settings.get("timeout") if request is not None else None
         return float(given or self._settings.get("timeout") or DEFAULT_TIMEOUT)
 
@@ -197,4 +197,4 @@ class EndpointModel(ABC):
 
     @abstractmethod
     def _explain(self, error: BaseException, timeout: float) -> Failure:
-        """Explain an exception of a call that had so many seconds."""
+        """Explain an exception of a call with that timeout."""

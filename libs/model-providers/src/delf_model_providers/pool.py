@@ -34,7 +34,8 @@ _import_lock: Final = threading.Lock()
 class Pool:
     """The connections to one endpoint.
 
-    Redirects are not followed: the key would go along. Proxies are those of the environment.
+    Redirects are not followed, because the key would go along. Proxies are those of the
+    environment.
 
     Args:
         is_encrypted: Whether its address is of ``https``; only then certificates are read.
@@ -47,7 +48,7 @@ class Pool:
         ] = WeakKeyDictionary()
 
     async def get(self) -> httpx.AsyncClient:
-        """The client of this event loop. Who comes first has it made, off the loop."""
+        """Return the client of this event loop. The first caller makes it, off the loop."""
         loop = asyncio.get_running_loop()
         making = self._clients.get(loop)
         if making is None or (making.done() and (making.cancelled() or making.exception())):
@@ -59,12 +60,12 @@ class Pool:
     async def posted(
         self, address: str, headers: Mapping[str, str], body: Any
     ) -> AsyncGenerator[httpx.Response]:
-        """The answer to a request, its own body not yet read.
+        """Yield the answer to a request, its own body not yet read.
 
         Args:
             address: Where it goes.
             headers: Its headers.
-            body: What is sent as JSON.
+            body: The JSON body.
 
         Raises:
             RefusedError: When it has another status than 200.
@@ -101,7 +102,7 @@ class Pool:
         )
 
     async def aclose(self) -> None:
-        """Close this loop's connections. Safe to call twice; a later call opens new ones."""
+        """Close this loop's connections. Idempotent; a later call opens new ones."""
         making = self._clients.pop(asyncio.get_running_loop(), None)
         if making is None:
             return
@@ -111,10 +112,10 @@ class Pool:
 
 
 def _import_httpx() -> None:
-    """Import httpx and what its first request needs, without its command line.
+    """Import httpx and the modules of its first request, without its command line.
 
-    That would import rich and its highlighter, a third of the time; httpx does without it where
-    it cannot be imported.
+    The command line would import rich and its highlighter, a third of the time; httpx works without
+    it.
     """
     with _import_lock:
         own = "httpx._main" not in sys.modules

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """Exponential back-off with jitter; what the provider asks for goes first.
+    """Exponential back-off with jitter; the provider's ``Retry-After`` takes precedence.
 
     Args:
         retries: Further attempts after a failure that may pass.
@@ -39,10 +39,10 @@ class RetryPolicy:
     jitter: Callable[[], float] = random.random
 
     def delay(self, failure: Failure, attempt: int) -> float | None:
-        """Seconds to wait after a failed attempt, or None to give up.
+        """Return seconds to wait after a failed attempt, or None to give up.
 
         Args:
-            failure: What went wrong.
+            failure: The failure.
             attempt: Which attempt it was, from 1.
         """
         allowed = {"no": 0, "few": self.refused_retries, "yes": self.retries}[failure.retry]
@@ -62,7 +62,7 @@ class Attempts:
     """Makes a call of a model again where that may help.
 
     Args:
-        explain: What an exception of the call's means.
+        explain: Converts an exception of the call to a failure.
         policy: How often and after how long.
         sleep: Waits between attempts.
     """
@@ -72,13 +72,13 @@ class Attempts:
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
     async def whole(self, call: Callable[[], Awaitable[T]]) -> T:
-        """The answer of a call.
+        """Return the answer of a call.
 
         Args:
             call: Makes it once.
 
         Raises:
-            DelfError: What the last failure amounts to.
+            DelfError: The error of the last failure.
         """
         attempt = 1
         while True:
@@ -92,16 +92,16 @@ class Attempts:
     async def streamed(
         self, call: Callable[[], AsyncGenerator[ModelDelta | ModelReply]]
     ) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """The pieces of a streamed answer, then the whole.
+        """Yield the pieces of a streamed answer, then the whole.
 
-        A call that fails before its first piece is made again. One that breaks off later is an
-        error: what was passed on cannot be taken back.
+        A call that fails before its first piece is retried. A later failure is an error, because
+        emitted pieces cannot be taken back.
 
         Args:
             call: Makes it once.
 
         Raises:
-            DelfError: What the last failure amounts to.
+            DelfError: The error of the last failure.
         """
         attempt = 1
         while True:
@@ -126,7 +126,7 @@ class Attempts:
             attempt += 1
 
     async def _pause(self, failure: Failure, attempt: int) -> None:
-        """Wait before another attempt, or raise what the failure amounts to."""
+        """Wait before another attempt, or raise the error of the failure."""
         delay = self.policy.delay(failure, attempt)
         if delay is None:
             raise failure.error()

@@ -1,4 +1,4 @@
-"""A provider's own search of the web, as the setting ``server_side_tools`` asks for it."""
+"""A provider's own web search, requested by the setting ``server_side_tools``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Tool = Mapping[str, Any]
 
 
 def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
-    """Return the search that the settings ask for, if its provider can do it.
+    """Return the search that the settings request, if the provider supports it.
 
     Raises:
         ModelConfigurationError: When it cannot.
@@ -43,7 +43,7 @@ def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
 
 
 def cannot(endpoint: Endpoint, why: str) -> ModelConfigurationError:
-    """Make the error for a model that cannot search as it should."""
+    """Make the error for a model without the requested search."""
     return ModelConfigurationError(
         f"{endpoint.model!r} with {SERVER_SIDE_TOOLS}: it cannot search the web in this way: {why}",
         hint=_HINT,
@@ -51,18 +51,18 @@ def cannot(endpoint: Endpoint, why: str) -> ModelConfigurationError:
 
 
 def of_anthropic(tool: Tool) -> dict[str, Any]:
-    """A tool of Anthropic's messages."""
+    """Return a tool of Anthropic's messages."""
     limits = {name: value for name, value in tool.items() if name != "tool_type"}
     return {"type": "web_search_20250305", "name": "web_search", **limits}
 
 
 def of_google() -> dict[str, Any]:
-    """A tool of Gemini's ``generateContent``."""
+    """Return a tool of Gemini's ``generateContent``."""
     return {"googleSearch": {}}
 
 
 def of_openai() -> dict[str, Any]:
-    """The field of a chat completion."""
+    """Return the field of a chat completion."""
     return {"web_search_options": {}}
 
 
@@ -70,7 +70,7 @@ def fees(endpoint: Endpoint, searches: int) -> float | None:
     """Return the price of searches beside tokens, in USD.
 
     Args:
-        endpoint: Who searched.
+        endpoint: The endpoint.
         searches: How often, where the server says so.
 
     Returns:

@@ -11,14 +11,14 @@ from delf_sandbox.wire import WireError
 _MAX_READINGS: Final = 2000
 _MAX_TURNS: Final = 20_000
 SPARE_FRAMES: Final = 1_000_000
-"""Frames of one script beside those of its calls. Each takes the host some microseconds."""
+"""Frames of one script besides its calls. Each takes the host some microseconds."""
 _FRAMES_OF_A_CALL: Final = 4
 CALL_BYTES: Final = 2**30
-"""The memory that the arguments of all calls of a task may take: its trace keeps them."""
+"""The memory for the arguments of a task's calls, which its trace keeps."""
 _IDLE_BYTES: Final = 2_000_000
-"""The bytes that a guest may send while no script runs: it has next to nothing to say."""
+"""The bytes that a guest may send while no script runs, when it has little to send."""
 SPARE_BYTES: Final = 8_000_000
-"""Of the frames of one script, for names and other small things."""
+"""Spare bytes in the frames of one script, for names and other small values."""
 _BYTES_OF_A_CANCEL: Final = 64
 _BYTES_OF_A_LETTER: Final = 6
 _BYTES_OF_A_BYTE: Final = 1.4
@@ -27,7 +27,7 @@ _SLACK: Final = 1.25
 
 
 class Budget:
-    """Counts what a guest sends.
+    """Counts a guest's messages.
 
     Args:
         limits: Of its session.
@@ -56,12 +56,12 @@ class Budget:
         self._most_bytes = self._script_bytes
 
     def end_script(self) -> None:
-        """Nothing is expected until the next one."""
+        """Expect no messages until the next script."""
         self._bytes = 0
         self._most_bytes = _IDLE_BYTES
 
     def frame(self, length: int) -> None:
-        """A frame arrived, of any kind. Those of calls are counted apart, by :meth:`call_began`.
+        """Count a frame of any kind. Calls are counted separately, by :meth:`call_began`.
 
         Args:
             length: Its bytes.
@@ -75,7 +75,7 @@ class Budget:
             raise WireError("the sandbox sends one message after another that says nothing")
 
     def printed(self, text: str) -> LimitReached | None:
-        """The script printed; why it cannot go on, if it cannot."""
+        """Count printed text; return why the script must stop, if so."""
         self._printed += len(text) or 1  # nothing at all, again and again, is output, too
         limit = self._limits.output_bytes
         if self._printed <= limit * _SLACK:
@@ -84,7 +84,7 @@ class Budget:
         return LimitReached(limit="output", message=message)
 
     def looked_at_clock(self, readings: Sequence[int]) -> None:
-        """The script looked at the clock.
+        """Note that the script looked at the clock.
 
         Raises:
             WireError: When it did so too often.
@@ -94,7 +94,7 @@ class Budget:
             raise WireError("the sandbox sent too many looks at the clock")
 
     def took_turns(self, turns: Sequence[int]) -> None:
-        """The script's event loop noted turns.
+        """Note that the script's event loop noted turns.
 
         Raises:
             WireError: When there were too many.
@@ -104,11 +104,11 @@ class Budget:
             raise WireError("the sandbox noted too many turns")
 
     def call_began(self, length: int, size: int) -> LimitReached | None:
-        """The script makes a call; why it cannot, if it cannot.
+        """Count a call; return why it must be refused, if so.
 
         Args:
             length: Bytes of its frame.
-            size: What it takes in memory, in bytes.
+            size: Its size in memory, in bytes.
         """
         self._bytes -= length
         self._calls += 1

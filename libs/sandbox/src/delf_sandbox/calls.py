@@ -1,4 +1,4 @@
-"""The calls of a guest that have no answer yet: those that are served, and those that wait."""
+"""The unanswered calls of a guest: served and waiting ones."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from delf_sandbox.wire import WireError
 _log = logging.getLogger(__name__)
 
 MOST_SERVED: Final = 2_000
-"""The number of calls that are served at a time.
+"""The most calls served at a time.
 
-The others wait, and the guest is read anyway: it may give calls up, or end.
+Other calls wait, but the guest is still read: it may abandon calls, or end.
 """
 _SIZE_OF_A_CALL: Final = 4 * 1024
 """The bytes of a call and its task in memory beside its arguments."""
@@ -25,12 +25,12 @@ class OpenCall:
     """A call without an answer.
 
     Args:
-        request: What is called.
-        size: What it takes in memory, in bytes.
+        request: The request.
+        size: Its size in memory, in bytes.
         script: The number of the script that makes it.
     """
 
-    __slots__ = ("begun", "given_up", "request", "script", "size", "task")
+    __slots__ = ("abandoned", "begun", "request", "script", "size", "task")
 
     def __init__(self, request: CallRequest, size: int, script: int) -> None:
         self.request = request
@@ -38,12 +38,12 @@ class OpenCall:
         self.script = script
         self.task: asyncio.Task[None] | None = None
         self.begun = False
-        self.given_up = False
+        self.abandoned = False
 
-    def give_up(self) -> None:
-        """Cancel it, unless it was before: a second time would cut its cleaning up short."""
-        if not self.given_up and self.task is not None:
-            self.given_up = True
+    def abandon(self) -> None:
+        """Cancel the call once; a second cancellation would interrupt its clean-up."""
+        if not self.abandoned and self.task is not None:
+            self.abandoned = True
             self.task.cancel()
 
 
@@ -66,15 +66,15 @@ class OpenCalls:
         self.held = 0
         """The bytes of all of them in memory."""
         self.when_less: Callable[[], None] | None = None
-        """Called whenever one is over."""
+        """Called whenever a call ends."""
 
     def begin(self, host: ScriptHost, request: CallRequest, size: int) -> None:
         """Serve a call, as soon as there is a place.
 
         Args:
-            host: Who answers it.
-            request: What is called.
-            size: What its arguments take in memory, in bytes.
+            host: The host that answers.
+            request: The request.
+            size: The size of its arguments in memory, in bytes.
 
         Raises:
             WireError: When another one of this number has no answer yet.
@@ -85,25 +85,25 @@ class OpenCalls:
         self.held += call.size
         call.task = self._loop.create_task(self._serve(call, host), name="delf-call")
 
-    def give_up(self, number: int) -> None:
-        """The script does not want the answer any more."""
+    def abandon(self, number: int) -> None:
+        """Note that the script does not want the answer any more."""
         call = self.open.get(number)
         if call is None:
             return
         if call.begun:  # at once: the script's next call may come with the same frames
-            call.give_up()
+            call.abandon()
         else:
             # After its first step: what a script that runs once more does not wait for is known.
-            self._loop.call_soon(call.give_up)
+            self._loop.call_soon(call.abandon)
 
     def script_ended(self) -> None:
-        """The calls that wait will not be served."""
+        """Note that the calls that wait will not be served."""
         self._script += 1
 
     def clear(self) -> None:
         """Cancel all; none is answered any more."""
         for call in [*self.open.values()]:
-            call.give_up()
+            call.abandon()
             self._end(call)
 
     async def _serve(self, call: OpenCall, host: ScriptHost) -> None:
@@ -114,7 +114,7 @@ class OpenCalls:
                 if call.script == self._script:
                     answer = await host.call(call.request)
         except asyncio.CancelledError:
-            if call.given_up:
+            if call.abandoned:
                 raise
             answer = Raised("ToolError", "the call was cancelled before it had a result")
             own = asyncio.current_task()
@@ -128,7 +128,7 @@ class OpenCalls:
                 self._answer(call.request.call_id, answer)
 
     def _end(self, call: OpenCall) -> bool:
-        """A call is over; whether that was not known before."""
+        """Return a call is over; whether that was not known before."""
         number = call.request.call_id
         if self.open.get(number) is not call:
             return False

@@ -11,10 +11,10 @@ MAX_ENTRIES = 20_000
 
 
 def remove_folder(folder: str) -> None:
-    """Remove one folder, whatever a script put into it.
+    """Remove a folder with any content.
 
-    Folders inside are first moved to its top: a tree can be deeper than recursion, open
-    descriptors or the length of a path allow. Nothing may run in it any more.
+    Inner folders are first moved to its top: a tree can be deeper than recursion, open descriptors
+    or the length of a path allow. No process may run in it.
     """
     with suppress(OSError):
         Path(folder).rmdir()
@@ -50,7 +50,7 @@ def remove_folders(base: str) -> None:
 
 
 def used_space(folder: str, most: int) -> int:
-    """Bytes on disk below a folder while a script may be changing it.
+    """Return the bytes on disk below a folder that a script may be changing.
 
     Args:
         folder: Where.
@@ -83,6 +83,6 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _open_up(folder: str) -> None:
-    """Let this user into a folder, which is not a link: nothing runs in it any more."""
+    """Make a folder accessible to this user; no process may run in it."""
     if Path(folder).lstat().st_mode & 0o700 != 0o700:
         Path(folder).chmod(0o700)

@@ -14,7 +14,7 @@ _MAX_NAME: Final = 1000
 
 
 class IncomingFiles:
-    """The files of one session that are not whole yet, and how many there were."""
+    """The incomplete files of one session, and a count of all."""
 
     def __init__(self) -> None:
         self._open: dict[str, bytearray] = {}
@@ -22,7 +22,7 @@ class IncomingFiles:
         self._whole = 0
 
     def begin_script(self) -> None:
-        """Forget what an earlier script began and did not finish."""
+        """Drop incomplete files of an earlier script."""
         self._open.clear()
 
     def take(

@@ -13,16 +13,16 @@ WORKSPACE: Final = "/workspace"
 
 
 class InputNames:
-    """Names in a folder of their own, for sandboxes that do not share the host's files.
+    """Names in a separate folder, for sandboxes that do not share the host's files.
 
-    A file is called as on the host, without its folders; files of one name get numbers.
+    A file keeps its name without folders; duplicates get numbers.
     """
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def name(self, path: str) -> str:
-        """A file's name there, the same whenever it is asked for.
+        """Return a file's name there, always the same.
 
         Args:
             path: Its absolute path on the host.
@@ -51,7 +51,7 @@ class InputNames:
 
         Args:
             paths: Of the host, absolute.
-            folder: What the sandbox calls ``/workspace``.
+            folder: The sandbox's name for ``/workspace``.
 
         Raises:
             SandboxUnavailableError: When one of them cannot be read.

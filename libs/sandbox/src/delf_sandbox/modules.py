@@ -87,11 +87,11 @@ DEFAULT_MODULES: Final = (
     "zlib",
     "zoneinfo",
 )
-"""Harmless standard modules. Of ``os``, ``sys`` and threads a script gets what is of use to it."""
+"""Harmless standard modules. Of ``os``, ``sys`` and threads a script gets the useful parts."""
 
 
 def allowed_modules(libraries: Iterable[str] = ()) -> tuple[str, ...]:
-    """The modules that a script may import.
+    """Return the modules that a script may import.
 
     Args:
         libraries: Packages allowed beside the standard ones, by their distribution's name
@@ -104,7 +104,7 @@ def allowed_modules(libraries: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def modules_of(spec: SessionSpec) -> tuple[str, ...]:
-    """The modules that scripts of a session may import."""
+    """Return the modules that scripts of a session may import."""
     return allowed_modules(spec.libraries) if spec.modules is None else spec.modules
 
 
@@ -114,10 +114,10 @@ def distribution_name(requirement: str) -> str:
 
 
 def import_names(distribution: str) -> Sequence[str]:
-    """The top-level modules of a distribution.
+    """Return the top-level modules of a distribution.
 
-    Where it is not installed on the host (a container may have it), its own name with
-    underscores is taken.
+    If it is not installed on the host (a container may have it), its own name with underscores is
+    used.
     """
     from importlib.metadata import PackageNotFoundError
 
@@ -129,7 +129,7 @@ def import_names(distribution: str) -> Sequence[str]:
 
 @cache
 def _installed_names(distribution: str) -> Sequence[str]:
-    """Looked up once, as each session asks; what is not installed yet is looked for again."""
+    """Cache of lookups by session; missing modules are looked up again."""
     from importlib.metadata import distribution as find
 
     found = find(distribution)

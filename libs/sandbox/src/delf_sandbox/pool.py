@@ -19,7 +19,7 @@ K = TypeVar("K")
 
 
 class SessionPool(Generic[S, K]):
-    """Keeps some started sessions of one kind; each is handed out once.
+    """Keeps started sessions of one kind; each is handed out once.
 
     Sessions belong to one event loop. After a change of loop they are started again.
 
@@ -56,7 +56,7 @@ class SessionPool(Generic[S, K]):
         self._work: set[asyncio.Task[Any]] = set()
 
     def follow_loop(self) -> None:
-        """Let go of everything that belongs to another event loop than this one."""
+        """Drop everything that belongs to another event loop."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             if self._loop is not None:
@@ -65,7 +65,7 @@ class SessionPool(Generic[S, K]):
             self._loop = loop
 
     async def take(self, kind: K) -> S:
-        """Hand out a session that waits, or a new one; it counts as open until it is closed."""
+        """Return a waiting session, or a new one; it counts as open until it is closed."""
         self.follow_loop()
         self.closed = False
         session = self._take_waiting(kind) or await self._start_for_caller(kind)
@@ -126,7 +126,7 @@ class SessionPool(Generic[S, K]):
         return None
 
     async def _start_for_caller(self, kind: K) -> S:
-        """A new session; one whose caller is gone when it has started is ended."""
+        """Return a new session; end it if its caller is gone by then."""
         starting = self.in_background(self._start(kind))
         try:
             # A start that is cancelled half-way would leave a process that nobody knows.

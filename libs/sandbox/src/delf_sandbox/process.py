@@ -12,11 +12,11 @@ class GuestProcess(Protocol):
 
     @property
     def cpu_seconds(self) -> float:
-        """The processor's time that the guest took with all that it started, once it is freed."""
+        """The processor time of the guest with all its children, once it is freed."""
         ...
 
     def kill(self) -> None:
-        """End the guest and everything it started, at once. Safe to call twice."""
+        """Kill the guest and everything it started, at once. Idempotent."""
         ...
 
     async def how_it_ended(self) -> Outcome:
@@ -24,5 +24,5 @@ class GuestProcess(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Free what belongs to it. Safe to call twice."""
+        """Release its resources. Idempotent."""
         ...

@@ -1,4 +1,4 @@
-"""A session with the guest over two byte streams: what every CPython backend shares."""
+"""A session with the guest over two byte streams, shared by every CPython backend."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 _READ_SIZE = 64 * 1024
 _READ_AT_FIRST = 2 * 1024
-"""Some twenty calls: to begin a thousand in one turn of the event loop costs more for each."""
+"""Some twenty calls: beginning a thousand in one turn of the event loop costs more for each."""
 _LARGE = 128 * 1024
 """A frame that takes longer to parse than others of the event loop should wait."""
 
@@ -51,9 +51,9 @@ _LARGE = 128 * 1024
 class WireSession(asyncio.BufferedProtocol):
     """Implements :class:`delf.protocols.sandbox.SandboxSession` over a transport.
 
-    Sockets are read into a buffer of its own, as a fresh one for every read costs more than
-    a call; other transports call :meth:`data_received`. A backend connects it to the guest's
-    streams, then calls :meth:`ready` and :meth:`initialise`.
+    Sockets are read into a reused buffer, because a fresh one for every read costs more than a
+    call; other transports call :meth:`data_received`. A backend connects it to the guest's streams,
+    then calls :meth:`ready` and :meth:`initialise`.
 
     Args:
         process: The guest's process.
@@ -86,7 +86,7 @@ class WireSession(asyncio.BufferedProtocol):
     # -- asyncio.BufferedProtocol -------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The streams are connected."""
+        """Note that the streams are connected."""
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -95,11 +95,11 @@ class WireSession(asyncio.BufferedProtocol):
         return self._buffer if is_large else self._buffer[:_READ_AT_FIRST]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """The guest sent bytes, which are in the buffer."""
+        """Note that the guest sent bytes, which are in the buffer."""
         self.data_received(bytes(self._buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """The guest sent bytes."""
+        """Note that the guest sent bytes."""
         try:
             self._unread.extend(self._reader.feed(data))
         except FrameTooLargeError as error:
@@ -107,7 +107,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._handle_unread()
 
     def _handle_unread(self) -> None:
-        """Handle the frames that arrived, up to one that is large: a thread parses that."""
+        """Handle arrived frames, up to a large one, which a thread parses."""
         if self._parsing is not None:
             return
         self._reading = True
@@ -140,7 +140,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._handle_unread()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The guest is gone."""
+        """Note that the guest is gone."""
         self._lost = True
         if not self._booted.done():
             self._booted.set_result(None)
@@ -189,7 +189,7 @@ class WireSession(asyncio.BufferedProtocol):
         """Give the guest its tools, modules and limits.
 
         Args:
-            spec: What the session is opened with.
+            spec: The session's specification.
             scratch: The working folder, as the guest calls it.
             readable: Further paths that scripts may read, as the guest calls them.
         """
@@ -252,8 +252,8 @@ class WireSession(asyncio.BufferedProtocol):
             self._take_print(frame)
         elif kind == "cancel" and len(frame) == 2 and isinstance(frame[1], int):
             if isinstance(self._host, SupportsReplay):
-                self._host.gave_up(frame[1])
-            self.calls.give_up(frame[1])
+                self._host.abandon(frame[1])
+            self.calls.abandon(frame[1])
         elif kind in ("file", "rows"):
             self._take_chunk(frame)
         elif kind == "clock":
@@ -277,7 +277,7 @@ class WireSession(asyncio.BufferedProtocol):
             self._outcome.set_result(outcome)
 
     def _break(self, outcome: Outcome) -> None:
-        """The guest cannot be trusted any further."""
+        """Note that the guest cannot be trusted any further."""
         self._finish(outcome)
         self._lost = True
         self.kill()
@@ -334,11 +334,11 @@ class WireSession(asyncio.BufferedProtocol):
             self._write(*frame)
 
     def process_ended(self) -> None:
-        """The guest's process ended: what it sent last is read, however busy the session is."""
+        """Read the guest's last output after its process ended, however busy the session is."""
         self._resume()
 
     def _hold_reading(self) -> None:
-        """Read nothing more until there is time and memory for it."""
+        """Pause reading until there is time and memory."""
         if not self.is_paused and self._transport is not None and not self._transport.is_closing():
             self.is_paused = True
             self._transport.pause_reading()
@@ -354,10 +354,10 @@ class WireSession(asyncio.BufferedProtocol):
         self.is_paused = False
 
     def _write(self, *parts: bytes) -> None:
-        """Send a frame: at once where nothing else is going on, else together with the rest.
+        """Send a frame: at once on an idle session, otherwise batched.
 
-        While many calls are open, what is answered within one turn of the loop goes out in
-        one write; so do the answers to all calls of one read that need not wait.
+        While many calls are open, the answers of one turn of the loop are sent in one write; so are
+        immediate answers to all calls of one read.
         """
         if self._lost:
             return
@@ -383,7 +383,7 @@ class WireSession(asyncio.BufferedProtocol):
 
 
 def _parse_whole(payload: bytes) -> tuple[list[Any], bytes, int]:
-    """A frame, what it was made of, and what it takes in memory."""
+    """Parse a frame; return it, its source and its size in memory."""
     return parse(payload), payload, size_in_memory(payload)
 
 

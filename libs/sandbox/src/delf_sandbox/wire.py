@@ -43,7 +43,7 @@ class WireError(SandboxExecutionError):
 
 
 def parse(payload: bytes) -> list[Any]:
-    """A guest's frame as a list that starts with its name.
+    """Return a guest's frame as a list that starts with its name.
 
     Raises:
         WireError: When it is anything else.
@@ -63,9 +63,9 @@ def parse(payload: bytes) -> list[Any]:
 
 
 def size_in_memory(payload: bytes) -> int:
-    """About how many bytes a payload takes as values: ``{},`` becomes seventy.
+    """Estimate the memory of a payload as values: ``{},`` becomes seventy bytes.
 
-    Of a small one, of which there cannot be enough to matter, its own size.
+    A small payload counts as its own size, because its expansion cannot matter.
     """
     size = len(payload)
     if size < _SMALL:
@@ -77,7 +77,7 @@ def size_in_memory(payload: bytes) -> int:
 
 
 def _has_halves(payload: bytes) -> bool:
-    """Tell whether a payload has halves of surrogate pairs, as they are or as escapes."""
+    """Return whether a payload has halves of surrogate pairs, as they are or as escapes."""
     return (b"\xed" in payload and HALF.search(payload) is not None) or (
         b"\\u" in payload and _ESCAPED_HALF.search(payload) is not None
     )
@@ -88,7 +88,7 @@ _CALL_TYPES = ((*_CALL, bool, int), (*_CALL, bool), _CALL)
 
 
 def parse_call(frame: Sequence[Any]) -> CallRequest:
-    """The call in a ``call`` frame.
+    """Return the call in a ``call`` frame.
 
     Raises:
         WireError: When its fields are not of the right types.
@@ -111,7 +111,7 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
 
 
 def _fits(frame: Sequence[Any], *kinds: type) -> bool:
-    """Tell whether the fields after a frame's name have exactly these types; ``object`` is any."""
+    """Return whether the fields after a frame's name have these types; ``object`` is any."""
     return len(frame) == len(kinds) + 1 and all(
         kind is object or type(value) is kind for value, kind in zip(frame[1:], kinds, strict=True)
     )
@@ -149,15 +149,15 @@ def _number(value: Any) -> int | None:
 
 
 def limits_by_name(limits: Limits) -> dict[str, float]:
-    """Limits as a guest is told; ``dataclasses.asdict`` takes ten times as long."""
+    """Return limits for a guest; ``dataclasses.asdict`` takes ten times as long."""
     return {name: getattr(limits, name) for name in limits.__slots__}
 
 
 def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> bytes:
-    """The first frame of a session.
+    """Return the first frame of a session.
 
     Args:
-        spec: What the session is opened with.
+        spec: The session's specification.
         scratch: The script's working folder, as it is called inside.
         readable: Further paths that it may read, as they are called inside.
     """
@@ -188,7 +188,7 @@ def exec_frame(number: int, code: str, limit: int, start: ScriptStart | None = N
 
 
 def parse_numbers(frame: Sequence[Any]) -> list[int]:
-    """The numbers in a ``clock`` or ``turns`` frame.
+    """Return the numbers in a ``clock`` or ``turns`` frame.
 
     Raises:
         WireError: When it is anything else.
@@ -203,7 +203,7 @@ def parse_numbers(frame: Sequence[Any]) -> list[int]:
 def answer_frame(
     call_id: int, answer: CallAnswer, limit: int
 ) -> tuple[Sequence[bytes], str | None]:
-    """An answer to a call in parts, and what was wrong with it if it could not be passed as it is.
+    """Return an answer to a call in parts, and the fault if it had to be replaced.
 
     A result that cannot cross becomes an error in the script rather than a lost call.
     """
@@ -214,7 +214,7 @@ def answer_frame(
             case Returned(value):
                 return (encode(["return", call_id, value], limit),), None
             case ToolMessage(message):
-                return (encode(["told", call_id, message], limit),), None
+                return (encode(["message", call_id, message], limit),), None
             case Raised(kind, message):
                 status = [] if answer.http_status is None else [answer.http_status]
                 return (encode(["raise", call_id, kind, message, *status], limit),), None

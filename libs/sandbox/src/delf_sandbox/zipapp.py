@@ -25,7 +25,7 @@ _PACKAGES = (
 
 
 def _sources() -> dict[str, str]:
-    """The guest's files by their names in the archive."""
+    """Return the guest's files by their names in the archive."""
     files: dict[str, str] = dict.fromkeys(_PACKAGES, "")
     for module in _OF_DELF:
         name = module.__name__.replace(".", "/")
@@ -40,10 +40,10 @@ def _sources() -> dict[str, str]:
 
 @cache
 def guest_zipapp() -> bytes:
-    """The archive's bytes, the same for the same sources and Python.
+    """Return the archive's bytes, reproducible for the same sources and Python.
 
-    It holds every module twice: as source, and compiled for the running Python, which
-    another Python passes over.
+    It holds every module twice: as source, and compiled for the running Python, which another
+    Python ignores.
     """
     import zipfile  # only needed where the archive is not there yet
 
@@ -57,7 +57,7 @@ def guest_zipapp() -> bytes:
 
 @cache
 def guest_digest() -> str:
-    """SHA-256 of the guest's sources: the same wherever the same guest runs."""
+    """Return the SHA-256 of the guest's sources, equal wherever the same guest runs."""
     digest = hashlib.sha256()
     for name, source in sorted(_sources().items()):
         digest.update(f"{name}\0{len(source)}\0{source}".encode())

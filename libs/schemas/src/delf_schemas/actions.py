@@ -1,4 +1,4 @@
-"""Actions from JSON schemas, for services that describe what they take in that way."""
+"""Actions from JSON schemas, for services that describe their parameters so."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _RETURNS: Final = 420
 _VISITS: Final = 20_000
 _MOST: Final = 500
 _WHOLE: Final = "arguments"
-"""The one argument of an action whose schema is not a list of properties."""
+"""The single argument of an action whose schema is not a list of properties."""
 
 
 class _Room(NamedTuple):
@@ -52,8 +52,8 @@ class _Room(NamedTuple):
     Args:
         argument: Characters of its type.
         doc: Characters of the line about it.
-        extent: The parts of its schema that are told.
-        depth: Records whose limits are told.
+        extent: The parts of its schema to show.
+        depth: Records whose limits are shown.
     """
 
     argument: int
@@ -66,7 +66,7 @@ _SHORT_ROOM: Final = _Room(260, 90, SHORT, 0)
 _FULL_ROOM: Final = _Room(FULL_CHARS, 240, FULL, 4)
 
 Seen = tuple[str | None, frozenset[Place]]
-"""The type of results as they were seen, and where they held None though nothing declares it."""
+"""The type of observed results, and the places of undeclared nulls."""
 
 Send = Callable[[dict[str, Any]], Awaitable[Any]]
 """Makes a call, with arguments under the names of the schema, as plain JSON data."""
@@ -82,18 +82,18 @@ def action_from_schema(
     effect: Effect = "irreversible",
     seen: Callable[[], Seen] | None = None,
 ) -> Action:
-    """An action that takes what a JSON schema says.
+    """Return an action with the parameters of a JSON schema.
 
-    The schema's properties become keywords, under Python names where their own are none.
-    Arguments are checked before the call is made; what comes back is passed on as it is.
+    The schema's properties become keywords, renamed if they are no Python names. Arguments are
+    checked before the call is made; results are passed on unchanged.
 
     Args:
-        name: What the service calls it; the action's name is made from it.
+        name: The service's name of the action, from which the action's name is made.
         send: Makes the call.
         arguments: The schema of the arguments, as an object. ``$ref`` stay within it.
-        description: What it does; its first sentences are shown to the model.
-        result: The schema of what it gives, if that is known.
-        effect: What it does to the world.
+        description: The description; its first sentences are shown to the model.
+        result: The schema of the result, if known.
+        effect: The effect of a call.
         seen: Gives what its results have shown; without a schema they are texts before.
 
     Raises:
@@ -102,8 +102,8 @@ def action_from_schema(
     if effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
     final = method_name(name)
-    told = read_docstring(inspect.cleandoc(description))
-    taken = _Arguments(final, arguments, told.parameters)
+    docs = read_docstring(inspect.cleandoc(description))
+    taken = _Arguments(final, arguments, docs.parameters)
 
     async def call(**given: Any) -> Any:
         return await send(taken.named(given))
@@ -126,24 +126,24 @@ def action_from_schema(
         name=final,
         permission=final,
         effect=effect,
-        summary=clean(told.summary, _SUMMARY) or final.replace("_", " "),
+        summary=clean(docs.summary, _SUMMARY) or final.replace("_", " "),
         parameters=taken.parameters,
         returns=unknown if result is None else result_text(result, SHORT, _RETURNS),
         validate=taken.validate,
         call=call,
         schema=taken.schema,
         full_types=full_types,
-        returns_doc=clean(told.returns, _RETURNS_DOC),
+        returns_doc=clean(docs.returns, _RETURNS_DOC),
         description=clean(description, _DESCRIPTION),
     )
 
 
 def result_text(schema: Mapping[str, Any], extent: Extent = FULL, limit: int = FULL_CHARS) -> str:
-    """The type of what an action gives.
+    """Return the type of an action's result.
 
     Args:
         schema: Of its results.
-        extent: The parts of the schema that are told.
+        extent: The parts of the schema to show.
         limit: The most characters.
     """
     return safe_text(Shapes(_Schema(schema), _VISITS, extent=extent), schema, "out", limit)
@@ -187,15 +187,15 @@ class _Arguments:
         self.parameters = self.parameters_in(_SHORT_ROOM)
 
     def parameters_in(self, room: _Room) -> tuple[Parameter, ...]:
-        """The parameters with types as long as there is room for."""
+        """Return the parameters with types as long as there is room for."""
         shapes = Shapes(self._document, _VISITS, extent=room.extent)
         parameters: list[Parameter] = []
         for arg, schema in self._schemas.items():
             found = _looked_at(self._document, schema)
-            told = found.get("description") or self._docs.get(arg)
+            text = found.get("description") or self._docs.get(arg)
             texts = (
                 hints_of(self._document, schema, room.doc, room.depth),
-                sentence(told, room.doc),
+                sentence(text, room.doc),
             )
             parameters.append(
                 Parameter(
@@ -210,7 +210,7 @@ class _Arguments:
         return tuple(parameters)
 
     def schema(self) -> dict[str, Any]:
-        """The arguments as a JSON schema, under the names that scripts use."""
+        """Return the arguments as a JSON schema, under the names that scripts use."""
         kept = ("$schema", "$defs", "definitions")
         own = {key: self._whole[key] for key in kept if key in self._whole}
         return {
@@ -222,7 +222,7 @@ class _Arguments:
         }
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as plain data.
+        """Return the arguments as plain data.
 
         Raises:
             ToolRefusedError: When they do not fit.
@@ -236,8 +236,10 @@ class _Arguments:
         given: dict[str, Any] = {}
         for name, value in arguments.items():
             try:
-                told = with_decimals(value, self._schemas.get(name, {}), self._document.resolve)
-                given[name] = without_bytes(plain(told, name))
+                converted = with_decimals(
+                    value, self._schemas.get(name, {}), self._document.resolve
+                )
+                given[name] = without_bytes(plain(converted, name))
             except Misfit as misfit:
                 raise self._refused(str(misfit)) from None
         fault = self._checker.fault(self._sent(given))
@@ -250,7 +252,7 @@ class _Arguments:
         return given
 
     def _left_out(self, fault: Fault, given: Mapping[str, Any]) -> str | None:
-        """The argument that a fault is about, if None was given for it and is not a value."""
+        """Return the argument of a fault, if its value was an invalid None."""
         arg = self._arg(fault.path[0]) if fault.path else ""
         return arg if arg in given and given[arg] is None else None
 
@@ -272,7 +274,7 @@ class _Arguments:
 
 
 class _Schema:
-    """A schema whose references stay within it.
+    """A schema with internal references only.
 
     Args:
         root: The schema.
@@ -282,11 +284,11 @@ class _Schema:
         self._root = root
 
     def absolute(self, ref: str) -> str:
-        """The reference itself."""
+        """Return the reference itself."""
         return ref
 
     def resolve(self, node: Any) -> dict[str, Any]:
-        """A schema with its references followed."""
+        """Return a schema with its references followed."""
         for _ in range(100):
             if not isinstance(node, Mapping):
                 return {} if node is not False else {"not": {}}

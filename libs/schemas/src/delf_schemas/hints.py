@@ -31,7 +31,9 @@ _BEYOND: Final = 2**31 - 1
 
 
 def hints_of(document: Document, schema: Any, most: int, depth: int) -> str:
-    """The limits of a value and of what is in it: ``≤ 200``, ``address.zip: matches ^[0-9]+$``.
+    """Return the limits of a value and of what is in it: ``≤ 200``, ``address.zip.
+
+    Matches ^[0-9]+$``.
 
     Args:
         document: Follows references.
@@ -39,14 +41,14 @@ def hints_of(document: Document, schema: Any, most: int, depth: int) -> str:
         most: The most characters; whole hints are left out.
         depth: The records within each other that are looked into.
     """
-    told: list[str] = []
+    hints: list[str] = []
     size = 0
     for path, text in dict.fromkeys(_hints(document, schema, "", depth, (), [_MOST_VISITS])):
         hint = f"{path}: {text}" if path else text
         if size + len(hint) <= most:
-            told.append(hint)
+            hints.append(hint)
             size += len(hint) + 2
-    return "; ".join(told)
+    return "; ".join(hints)
 
 
 def _hints(
@@ -57,7 +59,7 @@ def _hints(
     around: tuple[str, ...],
     left: list[int],
 ) -> Iterator[tuple[str, str]]:
-    """The limits in a schema, each after the keys that lead to it."""
+    """Yield the limits in a schema, each after the keys that lead to it."""
     left[0] -= 1
     if not isinstance(schema, Mapping) or left[0] < 0:
         return
@@ -88,18 +90,18 @@ def _hints(
 
 
 def _own(found: Mapping[str, Any]) -> str:
-    told: list[str] = []
+    hints: list[str] = []
     if "enum" in found or "const" in found:
         return ""
     form, pattern = found.get("format"), found.get("pattern")
     if isinstance(form, str) and form in _FORMATS:
-        told.append(form)
+        hints.append(form)
     if isinstance(pattern, str) and 0 < len(pattern) <= _MOST_PATTERN:
-        told.append(f"matches {clean(pattern, _MOST_PATTERN)}")
+        hints.append(f"matches {clean(pattern, _MOST_PATTERN)}")
     for name, words in _LIMITS:
         value = found.get(name)
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             continue
         if abs(value) < _BEYOND and not (name == "minLength" and value < 2):
-            told.append(words.format(value))
-    return ", ".join(told)
+            hints.append(words.format(value))
+    return ", ".join(hints)

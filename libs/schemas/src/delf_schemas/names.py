@@ -1,4 +1,4 @@
-"""Python names and clean text out of whatever a service says about itself."""
+"""Python names and clean text from untrusted descriptions of services."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SYMBOLS: Final = {
 
 
 def sentence(text: object, limit: int = 120) -> str:
-    """The first sentence of a description."""
+    """Return the first sentence of a description."""
     if not isinstance(text, str) or not text:
         return ""
     head = text.strip()[: limit * 8].split("\n\n", 1)[0]
@@ -32,7 +32,7 @@ def sentence(text: object, limit: int = 120) -> str:
 
 
 def snake(text: str) -> str:
-    """Words joined by underscores, in lower case; empty when there is no letter or digit."""
+    """Return words joined by underscores, in lower case; empty when there is no letter or digit."""
     if not text.isascii():
         parts = unicodedata.normalize("NFKD", text.replace("ß", "ss"))
         text = "".join(c for c in parts if not unicodedata.combining(c))
@@ -41,7 +41,7 @@ def snake(text: str) -> str:
 
 @lru_cache(4096)
 def method_name(name: str) -> str:
-    """A readable name for a method, not unique yet."""
+    """Return a readable name for a method, not unique yet."""
     return _callable(snake(name), "call")
 
 
@@ -58,12 +58,12 @@ def _callable(name: str, prefix: str) -> str:
 
 
 def mark_of(text: str) -> str:
-    """A short stable mark of a text."""
+    """Return a short stable mark of a text."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 
 
 def unique(name: str, taken: Container[str], *more: str) -> str:
-    """The name, or with the first addition, or a number, that makes it unique."""
+    """Make a name unique with an addition or a number."""
     if name not in taken:
         return name
     for addition in more:
@@ -77,7 +77,7 @@ def unique(name: str, taken: Container[str], *more: str) -> str:
 
 @lru_cache(8192)
 def argument_name(name: str) -> str:
-    """A parameter's or property's name as a keyword; kept as it is where Python takes it."""
+    """Return a property's name as a keyword; unchanged if Python accepts it."""
     plain = unicodedata.normalize("NFKC", name)
     if plain.isidentifier() and len(plain) <= _MAX_NAME:
         return f"{plain}_" if keyword.iskeyword(plain) else plain

@@ -1,4 +1,4 @@
-"""Values of scripts as plain data, which is what can be sent."""
+"""Values of scripts as plain data that can be sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Misfit(Exception):  # noqa: N818 - a finding
 
     Args:
         path: Where in the value.
-        reason: What is wrong, without the value.
+        reason: The fault, without the value.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -32,7 +32,7 @@ class Misfit(Exception):  # noqa: N818 - a finding
 
 
 def plain(value: Any, path: str, depth: int = 0) -> Any:
-    """A value as JSON has it; bytes stay.
+    """Convert a value for JSON; bytes stay.
 
     Raises:
         Misfit: For what cannot be sent.
@@ -114,7 +114,7 @@ def _as_text(value: float | decimal.Decimal, branches: Sequence[Mapping[str, Any
 def _branches(
     schema: Any, resolve: Callable[[Any], Mapping[str, Any]]
 ) -> Sequence[Mapping[str, Any]]:
-    """The schema and the alternatives in it, as far as they can be followed."""
+    """Return the schema and its alternatives, as far as references can be resolved."""
     found: list[Mapping[str, Any]] = []
     open_parts = [schema]
     while open_parts and len(found) < _MOST_BRANCHES:
@@ -130,7 +130,7 @@ def _branches(
 
 
 def _member(branches: Sequence[Mapping[str, Any]], key: Any) -> Any:
-    """The schema of a key; an empty one where none is told."""
+    """Return the schema of a key; empty if undeclared."""
     for part in branches:
         properties = part.get("properties")
         if isinstance(properties, Mapping) and key in properties:
@@ -166,7 +166,7 @@ def _plain_number(value: float | decimal.Decimal, path: str) -> int | float:
 
 
 def without_bytes(value: Any) -> Any:
-    """Data for JSON: bytes as base64, which is what ``format: byte`` means."""
+    """Convert data for JSON: bytes as base64, which is the meaning of ``format: byte``."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, list):

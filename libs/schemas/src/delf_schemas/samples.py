@@ -1,4 +1,4 @@
-"""Shapes learned from results: what nothing declares, and nulls where none is declared.
+"""Shapes learned from results: undeclared types, and undeclared nulls.
 
 Values are not kept.
 """
@@ -30,10 +30,10 @@ _AT_TIMES: Final = "x-at-times"
 
 
 class Store(Protocol):
-    """A place for what was learned, kept between runs."""
+    """Persistent storage for learned shapes."""
 
     def read(self) -> Any:
-        """Return what was written last, or None."""
+        """Return the stored data, or None."""
         ...
 
     def write(self, value: Any) -> None:
@@ -62,24 +62,24 @@ class Samples:
         self._dirty = False
 
     def type_of(self, name: str) -> str | None:
-        """The type of an action's results as they were seen; None before the first."""
+        """Return the type of an action's results as they were seen; None before the first."""
         schema = self._shapes.get(name)
         if not isinstance(schema, dict):
             return None
         return safe_text(Shapes(_Alone()), schema, "out", _CHARS)
 
     def nulls(self, name: str) -> frozenset[Place]:
-        """The places of an action's results that held None, though nothing declares it."""
+        """Return the places of undeclared nulls in an action's results."""
         return frozenset(self._nulls.get(name, ()))
 
     def wants(self, name: str) -> bool:
-        """Count a result of an action; True for the first ones, which are looked at."""
+        """Count a result of an action; return True for the first ones, to be sampled."""
         count = self._counts.get(name, 0)
         self._counts[name] = count + 1
         return count < _MAX_SAMPLES
 
     def note(self, name: str, value: Any) -> None:
-        """Learn the shape of a result; it is written in the background."""
+        """Learn the shape of a result; stored in the background."""
         merged = merge_shapes(self._shapes.get(name), shape_of(value))
         if merged != self._shapes.get(name):
             self._shapes[name] = merged
@@ -111,18 +111,18 @@ class Samples:
             await asyncio.to_thread(store.write, kept)
 
     async def aclose(self) -> None:
-        """Wait for what is being written."""
+        """Wait for pending writes."""
         if self._writing is not None and not self._writing.done():
             await self._writing
 
 
 def place_of(path: Iterable[str | int]) -> Place:
-    """The place of a path into a value, which is the same for all items of a list."""
+    """Return the place of a path into a value, the same for all items of a list."""
     return tuple(ANY_INDEX if isinstance(part, int) else part for part in path)
 
 
 def is_null_at(value: Any, path: Iterable[str | int]) -> bool:
-    """Tell whether a path leads to None in a value."""
+    """Return whether a path leads to None in a value."""
     for part in path:
         try:
             value = value[part]
@@ -152,7 +152,7 @@ class _Alone:
 
 
 def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
-    """The schema of a value; a text that is JSON has the schema of its content."""
+    """Return the schema of a value; a text that is JSON has the schema of its content."""
     if isinstance(value, bool):
         return {"type": "boolean"}
     if isinstance(value, str) and not depth:
@@ -192,7 +192,7 @@ def _content(text: str) -> Mapping[str, Any]:
 
 
 def _is_by_id(shapes: list[dict[str, Any]]) -> bool:
-    """Tell whether several objects of one shape are side by side, as under people's names."""
+    """Return whether several objects of one shape are keyed by id, as people by name."""
     first = shapes[0] if len(shapes) >= _ALIKE else {}
     return bool(first.get("properties")) and all(shape == first for shape in shapes)
 
@@ -206,7 +206,7 @@ def _is_name(key: str) -> bool:
 
 
 def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
-    """Merge two shapes: their shared part, and each one's own."""
+    """Merge two shapes: their shared part, and the rest of each."""
     if not isinstance(first, dict) or not first:
         return second
     old = cast("dict[str, Any]", first)

@@ -25,7 +25,7 @@ _STRUCTURE: Final = frozenset({"type", "properties", "items", "enum", "const", "
 
 
 class Extent(NamedTuple):
-    """The parts of a schema that its type tells.
+    """The parts of a schema that its type shows.
 
     Args:
         properties: The most of an object, by its depth.
@@ -41,25 +41,25 @@ class Extent(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """The number of objects within each other that are told."""
+        """The number of nested objects to show."""
         return len(self.properties) - 1
 
 
 SHORT: Final = Extent((14, 8, 5, 4), 12, _MAX_LITERAL_CHARS, 5)
 FULL: Final = Extent((100, 80, 60, 60, 40, 40), 100, 2_000, 20)
 FULL_CHARS: Final = 6_000
-"""The most characters of one type in full; a longer one loses depth."""
+"""The most characters of one type in full; a longer type loses depth."""
 
 
 class Document(Protocol):
     """The document in which schemas refer to each other."""
 
     def absolute(self, ref: str) -> str:
-        """A reference in the form that means the same everywhere."""
+        """Return a reference in absolute form."""
         ...
 
     def resolve(self, node: Any) -> dict[str, Any]:
-        """A schema with its references followed: a mapping without ``$ref``.
+        """Return a schema with its references followed: a mapping without ``$ref``.
 
         Raises:
             DelfError: When a reference leads nowhere.
@@ -74,7 +74,7 @@ class Shapes:
         document: Follows references.
         budget: How many schemas are looked at in all; what comes after them is ``Any``.
         dates: Whether what comes back has dates where the schema says so, rather than text.
-        extent: The parts of a schema that are told.
+        extent: The parts of a schema to show.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class Shapes:
         self._visits = 0
 
     def text(self, schema: Any, mode: Mode, limit: int) -> str:
-        """A schema's type, as deep as fits.
+        """Return a schema's type, as deep as fits.
 
         Args:
             schema: The schema.
-            mode: ``in`` for what is sent, ``out`` for what comes back.
+            mode: ``in`` for parameters, ``out`` for results.
             limit: The most characters.
 
         Raises:
@@ -171,7 +171,7 @@ class Shapes:
         return _union([text], self._extent.choices, nullable=nullable)
 
     def _special(self, found: dict[str, Any], depth: int, mode: Mode) -> str | None:
-        """Values, choices and combinations; None for a plain type."""
+        """Return values, choices and combinations; None for a plain type."""
         if "const" in found:
             return _literals([found["const"]], self._extent)
         values = found.get("enum")
@@ -257,7 +257,7 @@ class Shapes:
 
 
 def _says_something(choice: dict[str, Any]) -> bool:
-    """Tell whether an alternative is more than a note of which properties are required."""
+    """Return whether an alternative is more than a note of which properties are required."""
     return "$ref" in choice or bool(_STRUCTURE & set(choice)) or "oneOf" in choice
 
 
@@ -311,7 +311,7 @@ def _union(parts: list[str], choices: int, *, nullable: bool) -> str:
 
 
 def _outline(text: str) -> str:
-    """The least that can be said of a type."""
+    """Return the shortest form of a type."""
     for start in ("list[", "dict[", "Literal["):
         if text.startswith(start):
             return {"list[": "list", "dict[": "dict", "Literal[": "str"}[start]
@@ -319,7 +319,7 @@ def _outline(text: str) -> str:
 
 
 def safe_text(shapes: Shapes, schema: Any, mode: Mode, limit: int) -> str:
-    """A type, or Any where the document is broken at that place."""
+    """Return a type, or Any where the document is broken at that place."""
     try:
         return shapes.text(schema, mode, limit)
     except (DelfError, RecursionError, TypeError, ValueError):
@@ -327,7 +327,7 @@ def safe_text(shapes: Shapes, schema: Any, mode: Mode, limit: int) -> str:
 
 
 def default_text(schema: Mapping[str, Any]) -> str:
-    """The default of a schema as Python; dots where it is long, or there is none."""
+    """Return the default of a schema as Python; dots if it is long or missing."""
     value: Any = schema.get("default")
     if isinstance(value, (bool, int, float)) or (isinstance(value, str) and value.isprintable()):
         text = repr(value)
@@ -336,7 +336,7 @@ def default_text(schema: Mapping[str, Any]) -> str:
 
 
 def is_binary(schema: Mapping[str, Any]) -> bool:
-    """Tell whether a schema says bytes."""
+    """Return whether a schema describes bytes."""
     if schema.get("format") == "binary":
         return True
     kind = schema.get("type")
@@ -367,7 +367,7 @@ class Merged:
 def merge_object(
     document: Document, schema: Any, depth: int = 0, visits: list[int] | None = None
 ) -> Merged | None:
-    """A schema as one object; None when it is another type, or a choice of objects.
+    """Return a schema as one object; None for another type, or a choice of objects.
 
     Raises:
         DelfError: When a reference leads nowhere.
@@ -419,7 +419,7 @@ def merge_object(
 
 
 def _only_requires(choice: Any) -> bool:
-    """Tell whether an alternative says no more than which properties belong together."""
+    """Return whether an alternative only lists required properties."""
     if not isinstance(choice, dict):
         return False
     return not (set(cast("dict[str, Any]", choice)) - {"required", "title", "description", "not"})

@@ -1,4 +1,4 @@
-"""Requests as Slack's blocks. Others' words are plain text: they mention and link nobody."""
+"""Requests as Slack's blocks. Foreign text is plain: it mentions and links nobody."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ RESULT: Final = "result"
 _MOST_OF_A_TEXT: Final = 2_900
 """Characters of a text in a block; Slack takes 3,000."""
 _MOST_OF_A_VALUE: Final = 600
-"""Characters of a value in the message; a longer one is a file in the thread."""
+"""The most characters of a value in the message; a longer value becomes a file in the thread."""
 _MOST_SECTIONS: Final = 44
-"""Sections of a question; Slack takes 50 blocks, and some are for what stands around them."""
+"""The most sections of a question; Slack takes 50 blocks, including the surrounding ones."""
 _USUAL_SECTION: Final = 900
-"""Characters of a section while there is room: Slack folds longer ones."""
+"""The usual size of a section in characters: Slack folds longer ones."""
 _MOST_FILES: Final = 20
 _MOST_OF_AN_INPUT: Final = 3_000
 _MOST_INPUTS: Final = 40
@@ -38,23 +38,23 @@ _MOST_OF_A_HEADER: Final = 150
 
 
 def title_of(request: ApprovalRequest) -> str:
-    """A request in one line, which notifications show."""
+    """Summarise a request in one line, for notifications."""
     question, effect, *_ = facts(request)
     return f"delf asks: {question.text} {effect.note} {effect.text}"
 
 
 def escaped(text: str) -> str:
-    """A text whose signs mean nothing to Slack, for where it takes no plain text."""
+    """Escape a text for Slack's markup."""
     return visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def story_of(request: ApprovalRequest, page_url: str | None) -> list[Block]:
-    """The message that a task's thread begins with."""
+    """Return the message that a task's thread begins with."""
     found = [plain(f"Task: {request.task or request.task_id}")]
-    told = f"delf · {request.task_id}"
+    text = f"delf · {request.task_id}"
     if page_url is not None:
-        told += f" · {page_url.rstrip('/')}/#/{request.task_id}"
-    return [*found, _context(told)]
+        text += f" · {page_url.rstrip('/')}/#/{request.task_id}"
+    return [*found, _context(text)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def question_of(
     page_url: str | None = None,
     so_far: Iterable[Event] = (),
 ) -> list[Block]:
-    """A request with its buttons.
+    """Return a request with its buttons.
 
     Args:
         request: The request.
@@ -136,7 +136,7 @@ def _elsewhere(request: ApprovalRequest, page_url: str | None) -> str:
 
 
 def _fact_text(fact: Fact, files: dict[str, str]) -> str:
-    """A fact as lines of a message; of a long text the beginning, and the name of a file."""
+    """Return a fact as lines of a message; of a long text the beginning, and the name of a file."""
     text = "\n".join(plain_lines([fact], mark="⚠ "))
     if len(fact.text) <= _MOST_OF_A_VALUE and len(text) <= _MOST_OF_A_TEXT:
         return f"    ↑ {text}" if fact.kind is FactKind.ORIGIN else text
@@ -157,7 +157,7 @@ def _file_name(fact: Fact, files: Mapping[str, str]) -> str:
 
 
 def _packed(texts: Iterable[str], most: int) -> list[str]:
-    """Join texts to sections of at most so many characters; a longer one is a section by itself."""
+    """Pack texts into sections of limited size; a longer text has its own section."""
     sections: list[str] = []
     for text in texts:
         if sections and len(sections[-1]) + len(text) < most:
@@ -167,13 +167,13 @@ def _packed(texts: Iterable[str], most: int) -> list[str]:
     return sections
 
 
-def told_with(request: ApprovalRequest, how: str) -> list[Block]:
-    """A request that waits no more, and how it was decided."""
+def decided_blocks(request: ApprovalRequest, how: str) -> list[Block]:
+    """Return the blocks of a decided request, with its decision."""
     return [*laid_out(request).blocks, plain(how)]
 
 
 def happened_view(request: ApprovalRequest) -> dict[str, Any]:
-    """The form that asks what a call returned that did happen."""
+    """Return the form for the result of a call that did happen."""
     label = "What did the call return? JSON or a text; empty for nothing."
     result = _input(RESULT, label, {"multiline": True, "max_length": _MOST_OF_AN_INPUT})
     note = _input(REASON, "How do you know? It is kept in the journal.", {"max_length": 300})
@@ -181,14 +181,14 @@ def happened_view(request: ApprovalRequest) -> dict[str, Any]:
 
 
 def reject_view(request: ApprovalRequest) -> dict[str, Any]:
-    """The form that asks for the reason of a no."""
+    """Return the form that asks for the reason of a no."""
     more = {"multiline": True, "max_length": _MOST_OF_AN_INPUT}
     asked = _input(REASON, "Why? The script and the model read it.", more)
     return _view("Reject", REJECT, request, [asked])
 
 
 def edit_view(request: ApprovalRequest) -> dict[str, Any]:
-    """The form that changes arguments, one field each."""
+    """Return the form for changing arguments, one field each."""
     return _view(
         "Edit",
         EDIT,
@@ -208,7 +208,7 @@ def edit_view(request: ApprovalRequest) -> dict[str, Any]:
 
 
 def is_editable(request: ApprovalRequest) -> bool:
-    """Tell whether each argument fits into a field, and comes out of it as it was."""
+    """Return whether each argument fits into a field and survives a round trip."""
     if request.fit is None or request.code is not None or request.outcome_unknown:
         return False
     written = [text_of(value) for value in request.arguments.values()]
@@ -218,7 +218,7 @@ def is_editable(request: ApprovalRequest) -> bool:
 
 
 def edited(request: ApprovalRequest, fields: Mapping[str, str | None]) -> dict[str, Any]:
-    """The arguments of a form; a field that was not changed stays as it was.
+    """Return the arguments of a form; unchanged fields keep their values.
 
     Raises:
         ValueError: With the field's name, where a value is not JSON and was none of text.
@@ -247,12 +247,12 @@ def result_of(text: str) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """A value as a person reads and writes it."""
+    """Format a value for reading and editing."""
     return visible(value_text(value))
 
 
 def plain(text: str) -> Block:
-    """A section of plain text."""
+    """Return a section of plain text."""
     return {"type": "section", "text": _text(_cut(visible(text), _MOST_OF_A_TEXT) or " ")}
 
 

@@ -36,6 +36,7 @@ from delf_approval_slack.blocks import (
     REASON,
     REJECT,
     RESULT,
+    decided_blocks,
     edit_view,
     edited,
     escaped,
@@ -46,7 +47,6 @@ from delf_approval_slack.blocks import (
     result_of,
     story_of,
     title_of,
-    told_with,
 )
 from delf_approval_slack.failures import SlackUnavailableError, fields_of, telling
 from delf_approval_slack.people import People
@@ -61,12 +61,12 @@ _MOST_RETRIES: Final = 3
 _GONE: Final = "This request is not pending any more."
 _NOT_SHOWN: Final = "Slack does not show all of this request: approve it on the page or with delf."
 _NOTE: Final = "slack"
-"""The kind of note that says where a message is."""
+"""The kind of note with the place of a message."""
 _THREAD: Final = "thread"
 _FILES: Final = " files"
 _LOOK_SECONDS: Final = 0.25
 _END_SECONDS: Final = 10.0
-"""Seconds within which the journal has how a question ended, after nobody waits for it here."""
+"""The time limit for reading a question's end from the journal after the wait is over."""
 _DECISIONS: Final = {
     "approved": "Approved",
     "edited": "Approved with other arguments",
@@ -75,7 +75,7 @@ _DECISIONS: Final = {
 }
 _ENDS: Final = {
     "timeout": "Nobody decided in time.",
-    "given_up": "The script does not wait for it any more.",
+    "abandoned": "The script does not wait for it any more.",
     "sandbox_died": "The sandbox of the script died.",
     "changed": "What would be done has changed: delf asks again.",
 }
@@ -91,7 +91,7 @@ class _Waiting:
 
 @dataclass(frozen=True)
 class _Found:
-    """A request that waits in this process or in another one.
+    """A pending request of any process.
 
     Args:
         request: The request; of another process, as its event has it.
@@ -127,12 +127,12 @@ class SlackChannel:
         self._waiting: dict[str, _Waiting] = {}
         self._threads: dict[str, str] = {}
         self._unshown: set[str] = set()
-        """The requests of which something could not be shown: they take no yes from here."""
+        """The requests that could not be shown completely and take no approval from here."""
         self._people = People(self._settings)
         self._client: Any = None
-        """Slack's client, whose methods have types that say nothing."""
+        """Slack's client, whose methods are untyped."""
         self.way: SocketMode | Http | None = None
-        """The way by which presses of buttons come, while it is open."""
+        """The open receiver of button presses."""
         self._is_closing = False
         self._opening = asyncio.Lock()
         self._posting = asyncio.Lock()
@@ -146,7 +146,7 @@ class SlackChannel:
     # -- the channel ------------------------------------------------------------------------
 
     async def decide(self, request: ApprovalRequest) -> DecidedBy:
-        """Ask, and wait for somebody who may decide.
+        """Ask, and wait for an approver's answer.
 
         Raises:
             SlackUnavailableError: When nobody could be asked.
@@ -168,7 +168,7 @@ class SlackChannel:
             self._soon(self._close(client, request, posting, how))
 
     async def aclose(self) -> None:
-        """Say what is left to say, and listen no more."""
+        """Send the remaining messages, and stop listening."""
         self._is_closing = True
         if self._working:
             await asyncio.wait(self._working)
@@ -197,9 +197,9 @@ class SlackChannel:
     # -- messages -----------------------------------------------------------------------------
 
     async def _post(self, client: Any, request: ApprovalRequest) -> str:
-        """Post a question, and give the name of its message.
+        """Post a question; return the name of its message.
 
-        The message that another process has posted about it before it died is used again.
+        A message posted by another process before it died is reused.
         """
         channel, text = self._settings.channel, escaped(title_of(request))
         thread = await self._thread(client, request)
@@ -223,9 +223,9 @@ class SlackChannel:
         return str(posted["ts"])
 
     async def _show_long(self, client: Any, thread: str, request: ApprovalRequest) -> bool:
-        """Send what is too long for a message, and tell whether all of a request is in Slack then.
+        """Upload long values; return whether all of a request is in Slack.
 
-        It comes before the question: nobody can approve what has not arrived.
+        They come before the question: nobody can approve what has not arrived.
         """
         laid, what = laid_out(request), f"{request.request_id}{_FILES}"
         self._unshown.discard(request.request_id)
@@ -242,7 +242,7 @@ class SlackChannel:
         return is_shown
 
     async def _thread(self, client: Any, request: ApprovalRequest) -> str:
-        """The thread of a task, begun with its words."""
+        """Return the thread of a task, begun with its words."""
         async with self._posting:
             known = self._threads.get(request.task_id)
             known = known or await self._place(request.task_id, _THREAD)
@@ -263,7 +263,7 @@ class SlackChannel:
             return known
 
     async def _place(self, task_id: str, what: str) -> str | None:
-        """The message of a request, or the first one of a thread, as some process has noted it."""
+        """Return the noted message of a request, or the first message of its thread."""
         if self._journal is None:
             return None
         try:
@@ -276,7 +276,7 @@ class SlackChannel:
         return next((str(d["ts"]) for d in found if wanted.items() <= d.items()), None)
 
     async def _note(self, task_id: str, what: str, ts: str) -> None:
-        """Note a message for whoever goes on with the task."""
+        """Note a message for whichever process resumes the task."""
         if self._journal is None:
             return
         data = {"channel": self._settings.channel, "what": what, "ts": ts}
@@ -295,10 +295,10 @@ class SlackChannel:
     async def _close(
         self, client: Any, request: ApprovalRequest, posting: asyncio.Task[str], how: str | None
     ) -> None:
-        """Say at a question how it was decided, also where it was before it was posted."""
+        """Edit the decision into a question, even one decided before it was posted."""
         await asyncio.wait({posting})
         if posting.cancelled() or posting.exception() is not None:
-            return  # whoever asked was told
+            return  # the asker got an error
         how = how or await self._became(request)
         if how is None:
             return  # it waits on, for the process that resumes its task
@@ -307,11 +307,11 @@ class SlackChannel:
                 channel=self._settings.channel,
                 ts=posting.result(),
                 text=escaped(f"{title_of(request)}: {how}"),
-                blocks=told_with(request, how),
+                blocks=decided_blocks(request, how),
             )
 
     async def _became(self, request: ApprovalRequest) -> str | None:
-        """Say what a request became that was not decided here; None where it waits."""
+        """Describe the outcome of a request that was not decided here; None if pending."""
         journal = self._journal
         if journal is None:
             return "Decided elsewhere, or nobody waits for it any more."
@@ -333,7 +333,7 @@ class SlackChannel:
                     await anext(live)
 
     def _soon(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do what no decision waits for; a failure of it is a warning."""
+        """Run work that no decision waits for; a failure is a warning."""
 
         async def done() -> None:
             try:
@@ -348,7 +348,7 @@ class SlackChannel:
     # -- people ---------------------------------------------------------------------------------
 
     async def take(self, payload: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Take what a person did, as Slack tells it; what is to be said of a form."""
+        """Handle a person's interaction; return the reply to a form."""
         client = self._client
         if client is None:
             return None
@@ -377,7 +377,7 @@ class SlackChannel:
             decision, view = _BUTTONS[kind]
             found, problem = await self._looked_up(client, action.get("value"), user, decision)
             if found is not None and problem is None and view is None:
-                problem = await self._settle(client, found, decision, user)
+                problem = await self._decide(client, found, decision, user)
             if problem is not None:
                 with telling("answer a person in Slack"):
                     await client.chat_postEphemeral(
@@ -394,7 +394,7 @@ class SlackChannel:
     async def _sent(
         self, client: Any, view: Mapping[str, Any], user: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """Take a form; what is wrong with a field is said at the field."""
+        """Handle a form; return errors at their fields."""
         blocks = fields_of(fields_of(view.get("state")).get("values"))
         fields = {name: _value(given) for name, given in blocks.items()}
         first = next(iter(fields), REASON)
@@ -417,7 +417,7 @@ class SlackChannel:
                 arguments = edited(found.request, fields)
                 fit = found.request.fit
                 decision = Edited(arguments=arguments if fit is None else fit(arguments))
-            problem = await self._settle(client, found, decision, user)
+            problem = await self._decide(client, found, decision, user)
         except ValueError as error:
             return _wrong(str(error), "this is not JSON")
         except DelfError as error:
@@ -428,7 +428,7 @@ class SlackChannel:
     async def _looked_up(
         self, client: Any, request_id: object, user: Mapping[str, Any], decision: Decision
     ) -> tuple[_Found | None, str | None]:
-        """A request that waits, and the reason that a person cannot decide it, if there is one.
+        """Return a pending request, and the reason why a person cannot decide, if any.
 
         Args:
             client: Slack.
@@ -453,14 +453,14 @@ class SlackChannel:
     async def _problem(
         self, client: Any, found: _Found, user: Mapping[str, Any], decision: Decision
     ) -> str | None:
-        """The reason that a person cannot decide; None for one who can."""
+        """Return the reason why a person cannot decide; None if allowed."""
         name = found.request.request_id
         is_no = isinstance(decision, Rejected)
         if not is_no and (name in self._unshown or not laid_out(found.request).has_room):
             return _NOT_SHOWN
         person = str(user.get("id") or "")
         if not await self._people.may(client, person):
-            return "You may not decide this: you are none of the approvers that delf was told."
+            return "You may not decide this: you are not one of the configured approvers."
         if found.request.rule and person not in self._settings.names:
             return "A rule of the team holds, and delf does not know you: `names` says who you are."
         known = await self._people.known(person)
@@ -472,10 +472,10 @@ class SlackChannel:
             return f"You may not decide this: {known.name} does not see the task in delf."
         return why_not(found.record, await self._people.decider(client, user), decision)
 
-    async def _settle(
+    async def _decide(
         self, client: Any, found: _Found, decision: Decision, user: Mapping[str, Any]
     ) -> str | None:
-        """Take a decision, and give the reason for which it does not count; the first one does."""
+        """Apply the first decision; return the reason if it does not count."""
         who = await self._people.decider(client, user)
         if self._journal is None or found.record is None:
             if found.waiting is not None and not found.waiting.answer.done():
@@ -495,7 +495,7 @@ class SlackChannel:
         return None
 
     async def _tell_vote(self, client: Any, request: ApprovalRequest, vote: ApprovalVoted) -> None:
-        """Say at a question that another person has to approve it, too."""
+        """Note at a question that a second approval is needed."""
         place = await self._place(request.task_id, request.request_id)
         if place is None:
             return
@@ -510,33 +510,33 @@ class SlackChannel:
 
 
 async def _record(journal: SharedJournal, request_id: str) -> RequestRecord | None:
-    """The record of a request by its whole id."""
+    """Return the record of a request by its whole id."""
     found = await journal.find_requests(request_id)
     return next((one for one in found if one.requested.request_id == request_id), None)
 
 
 def _needs_others(request: ApprovalRequest) -> bool:
-    """Tell whether another person has to approve the call once it is edited."""
+    """Return whether another person has to approve the call once it is edited."""
     rule = ApprovalRule.of(request.rule)
     return rule is not None and rule.needs_others
 
 
 def _how(record: RequestRecord | None) -> str:
-    """The end of a request, in words."""
+    """Return the end of a request, in words."""
     decided = None if record is None else record.decided
     if record is None or decided is None:
         return "Nobody waits for it any more."
     if decided.source != "person":
         return _ENDS.get(decided.source, "Nobody waits for it any more.")
-    told = _DECISIONS.get(decided.decision, "Decided")
+    outcome = _DECISIONS.get(decided.decision, "Decided")
     if decided.decision == "edited" and _needs_others(record.requested):
-        told = "Edited, for another person to approve,"
+        outcome = "Edited, for another person to approve,"
     why = f" ({decided.reason})" if decided.decision == "rejected" and decided.reason else ""
-    return f"{told}{why} by {decided.by}" + (f", {decided.via}" if decided.via else "")
+    return f"{outcome}{why} by {decided.by}" + (f", {decided.via}" if decided.via else "")
 
 
 def _value(given: object) -> str | None:
-    """The text that somebody wrote into a field of a form."""
+    """Return the text of a form's field."""
     return fields_of(fields_of(given).get("value")).get("value")
 
 
@@ -547,7 +547,7 @@ _BUTTONS: Final[Mapping[str, tuple[Decision, _View | None]]] = {
     EDIT: (Edited(arguments={}), edit_view),
     HAPPENED: (AlreadyDone(), happened_view),
 }
-"""By buttons: the decision that each is about, and the form that it opens, if it does."""
+"""The decision of each button, and the form it opens, if any."""
 
 
 def _wrong(field: str, why: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Failures of Slack in words of one's own, and its objects, which may lack anything."""
+"""Failures of Slack in delf's words, and access to its untyped objects."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from delf.errors import DelfError
 
 
 class SlackUnavailableError(DelfError):
-    """Slack could not be reached, or refused what the app wants."""
+    """Slack could not be reached, or refused a request."""
 
     code = "ERR-SLACK-001"
 
 
 def fields_of(value: object) -> Mapping[str, Any]:
-    """The fields of an object of Slack's; none of what is not an object."""
+    """Return the fields of a Slack object; empty for other values."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 @contextmanager
 def telling(what: str) -> Generator[None]:
-    """Tell a failure of Slack's in words of one's own: its texts may hold what was sent."""
+    """Describe a failure in delf's words, because Slack's text may hold sent data."""
     try:
         yield
     except (SlackClientError, aiohttp.ClientError, OSError, TimeoutError) as error:

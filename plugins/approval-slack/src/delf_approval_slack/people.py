@@ -1,4 +1,4 @@
-"""People in Slack as those who decide: by id, by user group, and as people whom delf knows."""
+"""People in Slack as deciders: by id, by user group, and as known people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GROUP_SECONDS: Final = 60.0
 
 
 class People:
-    """Finds who somebody in Slack is.
+    """Resolves people in Slack.
 
     Args:
         settings: Who may decide, and the names that people have in delf.
@@ -36,14 +36,14 @@ class People:
         self._journal = journal if isinstance(journal, SharedJournal) else None
 
     async def may(self, client: Any, user: str) -> bool:
-        """Tell whether somebody is one of the approvers."""
+        """Return whether a person is an approver."""
         approvers = self._settings.approvers
         if user and ("*" in approvers or user in approvers):
             return True
         return not (await self.groups_of(client, user)).isdisjoint(approvers)
 
     async def groups_of(self, client: Any, user: str) -> frozenset[str]:
-        """The user groups of a person, of those that the settings name."""
+        """Return the user groups of a person, among those in the settings."""
         named = (*self._settings.approvers, *self._settings.names)
         groups = dict.fromkeys(group for group in named if group.startswith("S"))
         if self._members is None or self._members[0] < time.monotonic():
@@ -64,19 +64,19 @@ class People:
             return []  # the journal keeps no people
 
     async def known(self, user: str) -> Person | None:
-        """The person of the journal whom the settings name for somebody in Slack."""
+        """Return the journal's person that the settings assign to a Slack user."""
         name = self._settings.names.get(user)
         return next((person for person in await self._everybody() if person.name == name), None)
 
     async def sees(self, person: Person, owner: str | None) -> bool:
-        """Tell whether a person's scope covers the tasks of an owner, as on delf's page."""
+        """Return whether a person's scope covers the tasks of an owner, as on delf's page."""
         active = [one for one in await self._everybody() if one.revoked_at is None]
         return sees(person, active, owner)
 
     async def decider(self, client: Any, user: Mapping[str, Any]) -> Decider:
-        """Somebody in Slack as one who decides.
+        """Return a Slack user as a decider.
 
-        Nobody has a name of the team's by what they call themselves in Slack.
+        The display name in Slack never counts as a team's name.
         """
         names, person = self._settings.names, str(user.get("id"))
         called = visible(str(user.get("username") or user.get("name") or "somebody"))

@@ -10,7 +10,7 @@ from delf.specs import ApprovalSpec
 
 @hookimpl
 def delf_approval_channels() -> Iterable[ApprovalSpec]:
-    """The channel ``slack``."""
+    """Yield the channel ``slack``."""
     yield ApprovalSpec(
         name="slack",
         summary="Asks in a Slack channel: approve, reject with a reason, or edit.",

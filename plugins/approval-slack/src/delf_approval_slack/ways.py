@@ -1,4 +1,4 @@
-"""The two ways by which Slack tells of buttons and forms: Socket Mode, and signed HTTP requests."""
+"""The two transports of Slack's interactions: Socket Mode, and signed HTTP requests."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from slack_sdk.web.async_client import AsyncWebClient
 from delf_approval_slack.settings import SlackSettings
 
 Take = Callable[[dict[str, Any]], Awaitable[dict[str, Any] | None]]
-"""Takes what a person did; gives what is to be said of a form, if anything is."""
+"""Handles an interaction; returns the reply to a form, if any."""
 _MOST_BYTES: Final = 1_000_000
 PATH: Final = "/slack/interactions"
 
 
 def way_of(settings: SlackSettings, client: AsyncWebClient, take: Take) -> SocketMode | Http:
-    """The way that the settings say."""
+    """Return the way that the settings say."""
     if settings.app_token is not None:
         return SocketMode(settings.app_token.get_secret_value(), client, take)
     assert settings.signing_secret is not None  # noqa: S101 - the settings were checked
@@ -32,13 +32,13 @@ def way_of(settings: SlackSettings, client: AsyncWebClient, take: Take) -> Socke
 
 
 class SocketMode:
-    """Slack tells over a connection that this process opened."""
+    """Receives interactions over a connection opened by this process."""
 
     def __init__(self, token: str, client: AsyncWebClient, take: Take) -> None:
         self._take = take
         self._client = SocketModeClient(app_token=token, web_client=client)
         self._client.proxy = client.proxy
-        self._client.socket_mode_request_listeners.append(self._heard)
+        self._client.socket_mode_request_listeners.append(self._receive)
 
     async def open(self) -> None:
         """Begin to listen."""
@@ -48,12 +48,12 @@ class SocketMode:
         """Stop listening."""
         await self._client.close()
 
-    async def _heard(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
-        heard: Any = request
-        payload: dict[str, Any] = heard.payload
-        said = await self._take(payload) if request.type == "interactive" else None
+    async def _receive(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
+        received: Any = request
+        payload: dict[str, Any] = received.payload
+        reply = await self._take(payload) if request.type == "interactive" else None
         await client.send_socket_mode_response(
-            SocketModeResponse(envelope_id=request.envelope_id, payload=said)
+            SocketModeResponse(envelope_id=request.envelope_id, payload=reply)
         )
 
 
@@ -73,7 +73,7 @@ class Http:
         self._verifier = SignatureVerifier(secret)
         self._take = take
         app = web.Application(client_max_size=_MOST_BYTES)
-        app.router.add_post(PATH, self._heard)
+        app.router.add_post(PATH, self._receive)
         self._runner = web.AppRunner(app, access_log=None)
 
     async def open(self) -> None:
@@ -91,7 +91,7 @@ class Http:
         """End that."""
         await self._runner.cleanup()
 
-    async def _heard(self, request: web.Request) -> web.Response:
+    async def _receive(self, request: web.Request) -> web.Response:
         body = await request.read()
         headers = {name.lower(): value for name, value in request.headers.items()}
         try:
@@ -106,5 +106,5 @@ class Http:
             return web.Response(status=400)
         if not isinstance(found, dict):
             return web.Response(status=400)
-        said = await self._take(cast("dict[str, Any]", found))
-        return web.Response() if said is None else web.json_response(said)
+        reply = await self._take(cast("dict[str, Any]", found))
+        return web.Response() if reply is None else web.json_response(reply)

@@ -37,7 +37,7 @@ class TerminalChannel:
     """
 
     def can_ask(self) -> bool:
-        """Tell whether there is a terminal."""
+        """Return whether there is a terminal."""
         with Terminal.standard() as terminal:
             return terminal is not None
 
@@ -66,7 +66,7 @@ class _Question:
         self._is_call = request.code is None and not request.outcome_unknown
 
     async def ask(self) -> Decision:
-        """The person's decision. Ctrl-C is no; a second one is for the program."""
+        """Return the person's decision. Ctrl-C rejects; a second one is the program's."""
         # Keys for what stood there before would approve a call that nobody has read.
         self._terminal.forget_typed()
         self._show()
@@ -88,7 +88,7 @@ class _Question:
         return await self._take("r" if answer is None else answer, ended=answer is None)
 
     async def _take(self, answer: str, *, ended: bool) -> Decision | None:
-        """The decision that an answer means, or None to ask on."""
+        """Return the decision that an answer means, or None to ask on."""
         edited = self._editor.edited
         if self._is_call and not edited:
             match answer:
@@ -107,7 +107,7 @@ class _Question:
                 reason = None if ended else await self._terminal.ask("reason (may be empty): ")
                 return Rejected(reason=reason or NO_REASON)
             case "h" | "happened" if self._request.outcome_unknown:
-                return await self._settle()
+                return await self._ask_result()
             case "e" | "edit" if self._is_call:
                 await self._editor.ask()
                 self._show()
@@ -118,7 +118,7 @@ class _Question:
         return None
 
     async def _approve_action(self, remember: Remember) -> Approved | None:
-        """A yes to every call of the action; None to ask on."""
+        """Return a yes to every call of the action; None to ask on."""
         when = "in this task" if remember == "task" else "from now on, until it is revoked"
         name = escape(self._request.action)
         sure = f"approve every {name} {when}, whatever its arguments? y/n: "
@@ -137,7 +137,7 @@ class _Question:
         )
         self._terminal.write(f"\n{text}")
 
-    async def _settle(self) -> AlreadyDone | None:
+    async def _ask_result(self) -> AlreadyDone | None:
         """Ask for the result of a call that did happen; None at Ctrl-D, to ask on."""
         while (typed := await self._terminal.ask(_RESULT)) is not None:
             try:

@@ -27,14 +27,14 @@ _MOST_OFFERED: Final = 50
 
 @completes
 def _request_ids(ctx: click.Context) -> Iterable[str]:
-    """The requests that wait."""
+    """Return the requests that wait."""
     found = ask_journal(ctx, lambda j: j.find_requests(waiting=True, limit=_MOST_OFFERED))
     return [short_id(record.requested.request_id) for record in found]
 
 
 @completes
 def _remembered_ids(ctx: click.Context) -> Iterable[str]:
-    """The decisions that are remembered."""
+    """Return the decisions that are remembered."""
     found = ask_journal(ctx, answering.remembered)
     return [short_id(decision.request_id) for decision in found]
 
@@ -230,9 +230,9 @@ def remembered(ctx: click.Context, revoke: str | None, as_json: bool) -> None:
 def _answer(
     ctx: click.Context, text: str, decide: Callable[[Mapping[str, Any]], Any], *, as_json: bool
 ) -> None:
-    """Send a decision and say what happened to it.
+    """Send a decision and report the outcome.
 
-    A person at a terminal is first shown all facts, those of the edited call where they edit it.
+    A person at a terminal first sees all facts, of the edited call if edited.
     """
     found = ask_journal(ctx, lambda journal: answering.find_request(journal, text))
     check_names(text, found.requested.request_id)

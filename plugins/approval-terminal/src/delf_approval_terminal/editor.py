@@ -1,4 +1,4 @@
-"""Changes the arguments of a call at a terminal, one after another."""
+"""Editing of a call's arguments at a terminal."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _CHOOSE: Final = "number or name, empty when done: "
 
 
 class Editor:
-    """Asks which argument is to change, and to what, until nothing more is.
+    """Asks which argument to change, and for its value, until the person is done.
 
-    A value that cannot be used is told and not taken, so the arguments always fit the call.
+    An invalid value is reported and not applied, so the arguments always fit the call.
 
     Args:
         terminal: Where it asks.
@@ -80,7 +80,7 @@ class Editor:
             self._terminal.complain(escape(error.format_message()))
 
     async def _typed(self, name: str, text: str, kind: str) -> str | None:
-        """Return what the person's own editor or a line gives; None to keep the old value."""
+        """Return the input of the person's editor or of a line; None to keep the old value."""
         if not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
             return await self._terminal.edit(f"{escape(name)}, as {kind}: ", text)
         typed = await asyncio.to_thread(click.edit, text, require_save=False)

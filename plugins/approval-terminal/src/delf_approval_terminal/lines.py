@@ -67,7 +67,7 @@ class Terminal:
         return max(20, columns or 80)  # some terminals do not know
 
     def forget_typed(self) -> None:
-        """Drop what was typed before the question could be read."""
+        """Drop input that was typed before the question was visible."""
         with suppress(termios.error):
             termios.tcflush(self._descriptor, termios.TCIFLUSH)
 
@@ -83,11 +83,11 @@ class Terminal:
                 self.write(f"{style(piece, mark) if mark else piece}\n")
 
     def complain(self, text: str) -> None:
-        """Say what was wrong with an answer."""
+        """Report an invalid answer."""
         self.say(text, "yellow")
 
     async def ask(self, prompt: str) -> str | None:
-        """The line that is typed after a prompt, stripped; None at Ctrl-D.
+        """Return the line that is typed after a prompt, stripped; None at Ctrl-D.
 
         A line that the system could not take whole is asked for again.
 
@@ -99,7 +99,7 @@ class Terminal:
         return typed.decode("utf-8", "replace").strip() if typed else None
 
     async def edit(self, prompt: str, text: str) -> str | None:
-        """The text as the person changes it in a line that holds it; None at Ctrl-D.
+        """Return the text as the person changes it in a line that holds it; None at Ctrl-D.
 
         Args:
             prompt: What stands before it.
@@ -182,7 +182,7 @@ def _ctrl_c_typed(descriptor: int) -> Generator[None]:
 
 
 def _is_in_background(descriptor: int) -> bool:
-    """Tell whether the shell has the terminal, which stops who changes its mode then."""
+    """Return whether this is a background job, which changing the terminal's mode would stop."""
     try:
         return os.tcgetpgrp(descriptor) != os.getpgrp()
     except OSError:  # not the terminal of this session: there is no shell to mind

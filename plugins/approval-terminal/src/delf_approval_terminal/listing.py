@@ -25,12 +25,12 @@ _INDENT: Final = "  "
 _NOT_WRAPPED: Final = 1_000_000
 """Columns where the output is not a terminal."""
 _IN_THE_LINE: Final = (FactKind.QUESTION, FactKind.EFFECT, FactKind.ACTION)
-"""Facts that a line of the list tells by itself."""
+"""Facts that are part of the list's line."""
 _COLOURS: Final = {"waiting": "yellow", "approved": "green", "edited": "green", "rejected": "red"}
 
 
 def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
-    """Return a request in one line; with other arguments where they were edited."""
+    """Summarise a request in one line, with edited arguments."""
     asked = record.requested
     arguments = {**asked.arguments, **(edited or {})}
     if asked.code is not None:
@@ -42,7 +42,7 @@ def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
 
 
 def table(records: Sequence[RequestRecord]) -> list[str]:
-    """Requests in aligned columns; on a terminal none is wider than it."""
+    """Format requests in aligned columns, within the terminal's width."""
     names = short_ids([record.requested.request_id for record in records])
     rows = [
         (
@@ -58,7 +58,7 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
 
 
 def _marks(record: RequestRecord) -> str:
-    """Name what is dangerous or unusual about a request, the heaviest first; ``-`` for nothing."""
+    """Name the dangerous or unusual facts of a request, the heaviest first; ``-`` for none."""
     found = [
         fact
         for fact in facts(record.requested, record.votes)
@@ -70,7 +70,7 @@ def _marks(record: RequestRecord) -> str:
 
 
 def remembered_line(decision: RememberedDecision) -> str:
-    """Return the calls that pass, in one line."""
+    """Describe the covered calls in one line."""
     who = f"{decision.worker}: " if decision.worker else ""
     if decision.arguments is None:
         flows = "".join(f"; lets pass {rule}" for rule in decision.flow_rules)
@@ -80,7 +80,7 @@ def remembered_line(decision: RememberedDecision) -> str:
 
 
 def remembered_table(decisions: Sequence[RememberedDecision]) -> list[str]:
-    """Decisions that are remembered, in aligned columns."""
+    """Return decisions that are remembered, in aligned columns."""
     names = short_ids([decision.request_id for decision in decisions])
     rows = [
         (
@@ -133,7 +133,7 @@ def facts_of(
 
 
 def columns() -> int:
-    """Return the columns of the output; no line is broken where it is no terminal."""
+    """Return the width of the output; unlimited without a terminal."""
     return shutil.get_terminal_size().columns if answers().isatty() else _NOT_WRAPPED
 
 

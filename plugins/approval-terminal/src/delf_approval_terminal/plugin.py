@@ -10,7 +10,7 @@ from delf.specs import ApprovalSpec, CommandSpec
 
 @hookimpl
 def delf_approval_channels() -> Iterable[ApprovalSpec]:
-    """The channel ``terminal``."""
+    """Yield the channel ``terminal``."""
     yield ApprovalSpec(
         name="terminal",
         summary="Asks on the terminal that delf runs on.",
@@ -20,7 +20,7 @@ def delf_approval_channels() -> Iterable[ApprovalSpec]:
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """The command ``approvals``."""
+    """Yield the command ``approvals``."""
     yield CommandSpec(
         name="approvals",
         summary="Decide about calls that wait for approval.",

@@ -1,4 +1,4 @@
-"""A request as text: nothing in it can steer the terminal or stand outside of its frame."""
+"""A request as text that cannot steer the terminal or leave its frame."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ _MOST_CHANGES: Final = 5
 _INDENT: Final = "    "
 _GOES_ON: Final = "↳ "
 _FRAME: Final = range(0x2500, 0x2580)
-"""Characters that draw boxes: nothing that is shown may look like the frame around it."""
+"""Box-drawing characters, escaped so that no content imitates the frame."""
 _MARKS: Final = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33", "green": "1;32"}
 
 
 def style(text: str, mark: str) -> str:
-    """A text with a colour, unless ``NO_COLOR`` is set."""
+    """Return a text with a colour, unless ``NO_COLOR`` is set."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
     return f"\x1b[{_MARKS[mark]}m{text}\x1b[0m"
 
 
 def escape(text: str) -> str:
-    """A text in one line as it is shown; what looks like the frame is an escape, too."""
+    """Escape a text for one line, including frame characters."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_in_line(c) for c in visible(text))
@@ -70,7 +70,7 @@ def _in_line(character: str) -> str:
 
 
 def fold(text: str, width: int) -> Iterator[str]:
-    """A line of printable characters in pieces that fit into a width, between words if it can."""
+    """Split a line of printable characters to a width, between words if possible."""
     piece, used = "", 0
     for character in text:
         cells = 2 if unicodedata.east_asian_width(character) in "WF" else 1
@@ -86,7 +86,7 @@ def fold(text: str, width: int) -> Iterator[str]:
 
 
 def indented(line: str, width: int) -> Iterator[str]:
-    """A line in pieces that fit into a width, the later ones indented under the first."""
+    """Split a line to a width, indenting the later pieces."""
     inner = line[: len(line) - len(line.lstrip(" "))][: width // 2]
     pieces = fold(line, width)
     first = next(pieces)
@@ -117,7 +117,7 @@ class Part:
 
 
 def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
-    """A value in lines.
+    """Return a value in lines.
 
     Args:
         value: A validated argument.
@@ -141,7 +141,7 @@ def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
 
 
 def _text_part(text: str, *, whole: bool) -> Part:
-    """A text of several lines, or its beginning."""
+    """Return a text of several lines, or its beginning."""
     kept = text if whole else text[:_MOST_CHARACTERS]
     if not whole and kept.count("\n") >= _MOST_LINES:
         kept = "\n".join(kept.split("\n", _MOST_LINES)[:_MOST_LINES])
@@ -181,7 +181,7 @@ def request_text(
     waiting: int = 0,
     whole: bool = False,
 ) -> str:
-    """A request in its frame, for a terminal."""
+    """Return a request in its frame, for a terminal."""
     mark = "yellow" if can_be_undone(request.effect) else "red"
     request = as_edited(request, arguments)
     question, effect, *found = facts(request)
@@ -236,7 +236,7 @@ def _is_marked(fact: Fact) -> bool:
 
 
 def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool) -> Part:
-    """A fact in lines: an argument as a script writes it, a script line by line, all else as text.
+    """Format a fact: an argument as Python, a script by line, other facts as text.
 
     Args:
         request: The request, which has the values of arguments.
@@ -264,7 +264,7 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
 
 
 def _latest(fact: Fact) -> Part:
-    """The last lines of a long list, of which no answer depends on the rest."""
+    """Return the last lines of a long list, of which no answer depends on the rest."""
     lines = fact.text.split("\n")
     shown = [f"{_INDENT}{escape(line)}" for line in lines[-_MOST_CHANGES:]]
     more = [f"{_INDENT}… more before these; v shows them"] if len(lines) > _MOST_CHANGES else []
@@ -272,7 +272,7 @@ def _latest(fact: Fact) -> Part:
 
 
 def _value(fact: Fact, value: Any, *, whole: bool, width: int) -> Part:
-    """An argument in lines, as a script would write it."""
+    """Format an argument as a script would write it."""
     label, note = escape(fact.label), f" ({escape(fact.note)})" if fact.note else ""
     part = value_part(value, whole=whole, width=width - max(len(_INDENT), _cells(label) + 3))
     first, *more = part.lines
@@ -282,13 +282,13 @@ def _value(fact: Fact, value: Any, *, whole: bool, width: int) -> Part:
 
 
 def _closed(lines: Iterator[str], mark: str) -> list[str]:
-    """The last lines of a card, the last of which closes it."""
+    """Return the last lines of a card, including its bottom edge."""
     *more, last = lines
     return [*(f"{style('│', mark)} {line}" for line in more), f"{style('└', mark)} {last}"]
 
 
 def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
-    """The keys with their words; a yes to what was not all shown says so."""
+    """Return the keys with their labels; an approval of a truncated card is labelled so."""
     note = f", {unseen:,} character{'s' * (unseen != 1)} unseen" if unseen else ""
     if request.code is not None:
         return f"a approve{note} · r reject · v view all · ? help"
@@ -301,7 +301,7 @@ def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
 
 
 def _keys(menu: str, width: int) -> Iterator[str]:
-    """A menu in lines that break between its keys."""
+    """Yield a menu in lines that break between its keys."""
     line = ""
     for key in menu.split(" · "):
         longer = f"{line} · {key}" if line else key
@@ -320,12 +320,12 @@ def help_text(request: ApprovalRequest) -> str:
 
 
 def script_source(code: str) -> list[str]:
-    """The lines of a script; what is not printable is shown as an escape."""
+    """Return the lines of a script, with unprintable characters escaped."""
     return [escape(line.replace("\t", "    ")) for line in code.strip("\n").split("\n")]
 
 
 def _marked(line: str, width: int) -> Iterator[str]:
-    """A line of a script in pieces; one that goes on with it cannot be taken for a line."""
+    """Split a script's line, marking continuation pieces unmistakably."""
     first = next(fold(line, width))
     yield first
     rest = line[len(first) :]

@@ -1,4 +1,4 @@
-"""One question at a time: a lock that tasks of any event loop can wait for."""
+"""One question at a time: a lock for tasks of any event loop."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 class Turns:
-    """Gives the terminal to one asker after another, in the order in which they came.
+    """A fair lock of the terminal.
 
-    ``interrupted`` says that Ctrl-C was the last answer that any of them got.
+    ``interrupted`` says that the last answer was Ctrl-C.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
-        """Wait for one's turn and have it."""
+        """Acquire the terminal."""
         await self._take()
         try:
             yield

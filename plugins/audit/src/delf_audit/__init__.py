@@ -1,1 +1,1 @@
-"""A chained record of who asked for what, who approved it, and what was done."""
+"""A chained record of requests, approvals and actions."""

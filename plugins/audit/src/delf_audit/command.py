@@ -95,14 +95,14 @@ def show(trail: AuditTrail, task: str, last: int, *, as_json: bool) -> None:
 
 
 def _parts(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with what is its own apart from what each has."""
+    """Split a record into its own fields and the common ones."""
     content = {name: value for name, value in record.items() if name not in _HEAD}
     head = {name: record.get(name) for name in ("at", "task", "what", "prev")}
     return {**head, "content": content}
 
 
 def _line(record: Mapping[str, Any]) -> str:
-    """A record as people read it."""
+    """Format a record for people."""
     content: dict[str, Any] = _parts(record)["content"]
     words = [f"{name}={_word(v)}" for name, v in content.items() if v not in (None, "", "no")]
     begin = f"{str(record.get('at'))[:19]}  {str(record.get('task'))[:8]}  {record.get('what'):<8}"
@@ -110,5 +110,5 @@ def _line(record: Mapping[str, Any]) -> str:
 
 
 def _word(value: Any) -> str:
-    """A value on one line, without what a terminal would obey."""
+    """Format a value on one line, without control characters."""
     return json.dumps(value, ensure_ascii=True)

@@ -1,4 +1,4 @@
-"""The observer: what of a task is worth a record."""
+"""The observer: the events of a task worth a record."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _LONGEST: Final = 20_000
 
 
 def trail_at(path: str | None) -> AuditTrail:
-    """The audit file at a path, or where it is by default: in the user's data folder.
+    """Return the audit file at a path, by default in the user's data folder.
 
-    The key comes from ``DELF_AUDIT_KEY``, if that is set.
+    The key comes from ``DELF_AUDIT_KEY``, if set.
     """
     from platformdirs import user_data_path
 
@@ -59,7 +59,7 @@ class AuditObserver:
         self._reads: set[tuple[str, int]] = set()
 
     async def observe(self, event: Event) -> None:
-        """Write a record of what was asked for, approved or done."""
+        """Record a request, an approval or an action."""
         content = self._content(event)
         if content is None:
             return
@@ -69,7 +69,7 @@ class AuditObserver:
         await asyncio.to_thread(self._trail.append, record, durable=durable)
 
     async def observe_person(self, change: PersonChange) -> None:
-        """Write a record of a change of a person: their rights, keys, or who stands in for them."""
+        """Record a change of a person: rights, keys, or deputies."""
         record = {
             "at": _time(change.at),
             "task": "",
@@ -84,15 +84,15 @@ class AuditObserver:
         await asyncio.to_thread(self._trail.append, record)
 
     async def aclose(self) -> None:
-        """Nothing is held: each record is in the file before the next event is taken."""
+        """Do nothing: each record is written before the next event."""
 
     def _content(self, event: Event) -> dict[str, Any] | None:
         match event:
             case TaskQueued() | TaskStarted():
                 is_queued = isinstance(event, TaskQueued)
-                told = {"origin": event.origin, "text": event.task}
+                content = {"origin": event.origin, "text": event.task}
                 asked = {"for": name_of_holder(event.key), "from": event.setup.get(ASKED_FROM)}
-                begun = {"what": "queued" if is_queued else "task", **_who(), **told, **asked}
+                begun = {"what": "queued" if is_queued else "task", **_who(), **content, **asked}
                 parent = None if isinstance(event, TaskQueued) else event.parent
                 return begun if parent is None else {**begun, "parent": parent}
             case TaskResumed():
@@ -148,7 +148,7 @@ class AuditObserver:
 
 
 def _who() -> dict[str, str]:
-    """The user and machine that this process belongs to."""
+    """Return the user and machine that this process belongs to."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):
@@ -157,7 +157,7 @@ def _who() -> dict[str, str]:
 
 
 def _flow(event: ApprovalRequested) -> dict[str, Any]:
-    """The sources of a call's values, as a person was told."""
+    """Return the sources of a call's values, as shown to a person."""
     return {
         "flow": event.flow,
         "origins": {path: origin["text"] for path, origin in event.origins.items()},
@@ -191,7 +191,7 @@ def _decision(event: ApprovalDecided) -> dict[str, Any]:
 
 
 def _bounded(arguments: Mapping[str, Any]) -> Any:
-    """Arguments as JSON has them; long ones as the beginning of their text, with its length."""
+    """Encode arguments as JSON; long ones as the beginning of their text, with its length."""
     text = json.dumps(dict(arguments), default=str, ensure_ascii=False)
     if len(text) <= _LONGEST:
         return json.loads(text)

@@ -1,4 +1,4 @@
-"""The file: a record a line, each with the digest of the line before it.
+"""The file: a record per line, each with the digest of the line before it.
 
 A line that was changed, taken out or put in breaks the chain at the line after it. Two things need
 an earlier digest that somebody noted elsewhere, or the key: lines taken off the end, and a file
@@ -21,7 +21,7 @@ from delf.errors import ConfigurationError, DelfError
 from delf.machine.own_files import make_private_folder
 
 FIRST: Final = "0" * 64
-"""The digest that the first record names as that of the line before it."""
+"""The predecessor digest of the first record."""
 
 NO_KEY: Final = "who wrote the records: DELF_AUDIT_KEY is not set"
 NO_HEAD: Final = "that none was taken away: no --head that was noted elsewhere"
@@ -30,7 +30,7 @@ _BLOCK: Final = 64 * 1024
 
 
 class AuditTrailError(DelfError):
-    """The audit file is not what was written to it."""
+    """The audit file was changed."""
 
     code = "ERR-AUDIT-001"
 
@@ -55,7 +55,7 @@ class Checked:
 
 
 class AuditTrail:
-    """An audit file; several processes may write to it.
+    """An audit file, shared by several processes.
 
     Args:
         path: The file; it and its folder are made when the first record is written.
@@ -88,7 +88,7 @@ class AuditTrail:
             os.close(descriptor)
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The records, without those that were cut off while they were written.
+        """Return the complete records.
 
         Raises:
             ConfigurationError: When there is no such file.
@@ -96,7 +96,7 @@ class AuditTrail:
         return (record for _, record in self._lines() if record is not None)
 
     def check(self, known: str | None = None) -> Checked:
-        """Look whether the file is as it was written.
+        """Verify the chain of records.
 
         Args:
             known: A digest that was noted earlier, and has to be there.
@@ -174,7 +174,7 @@ def _json(record: Mapping[str, Any]) -> bytes:
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """The record of a line; None where it is none."""
+    """Parse a line; None if it is no record."""
     try:
         record: Any = json.loads(line)
     except ValueError:
@@ -192,7 +192,7 @@ def _ends_line(descriptor: int, end: int) -> bool:
 
 
 def _last_line(descriptor: int, end: int) -> bytes | None:
-    """The last line without its end; None in an empty file."""
+    """Return the last line without its end; None in an empty file."""
     if end == 0:
         return None
     tail, start = b"", end

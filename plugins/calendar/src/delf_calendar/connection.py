@@ -42,7 +42,7 @@ _TRUST: Final[Mapping[str, Trust]] = {
     ),
     "*": "outside",
 }
-"""The authors of an event's fields: whoever invites writes its texts."""
+"""The authors of an event's fields: the organizer writes its texts."""
 
 _Events = list[Event]
 _Texts = list[str]
@@ -67,7 +67,7 @@ class CalendarInfo(TypedDict):
 
 
 class Busy(TypedDict):
-    """A time in which somebody is busy."""
+    """A busy interval."""
 
     start: dt.datetime
     end: dt.datetime
@@ -88,7 +88,7 @@ class Change:
     context: CallContext | None
 
     def check_seen(self, etag: str) -> None:
-        """Refuse to change another event than the one that a person has seen."""
+        """Raise unless the event is the one that a person has seen."""
         basis = None if self.context is None else self.context.basis
         if basis is not None and basis.partition("\n")[0] != etag:
             raise ToolRefusedError(
@@ -181,12 +181,15 @@ class Calendar(GoogleConnection):
         answer = await self.transport.json(
             Request("look for free time", "POST", url, body=body, harmless=True)
         )
-        told: Mapping[str, Mapping[str, Any]] = answer.get("calendars") or {}
+        by_calendar: Mapping[str, Mapping[str, Any]] = answer.get("calendars") or {}
         # Google answers with the address that "primary" stands for.
-        unknown = [key for key, item in told.items() if item.get("errors")]
+        unknown = [key for key, item in by_calendar.items() if item.get("errors")]
         if unknown:
             raise ToolRefusedError(f"no busy times are known for: {', '.join(unknown)}")
-        return {key: [_busy(span) for span in item.get("busy") or ()] for key, item in told.items()}
+        return {
+            key: [_busy(span) for span in item.get("busy") or ()]
+            for key, item in by_calendar.items()
+        }
 
     @action("reading", effect="read", trust=_TRUST)
     async def get(self, event: str, calendar: str = "primary") -> Event:
@@ -264,15 +267,15 @@ class Calendar(GoogleConnection):
         notify: bool = True,
         context: CallContext | None = None,
     ) -> Event:
-        """Change what is given of an event; a new start alone moves it. Attendees are told, unless
+        """Change what is given of an event; a new start alone moves it. Attendees get mail, unless
         `notify` is false.
         """  # noqa: D205 - the model reads the whole paragraph
         named = {"summary": title, "description": description, "location": location}
-        told: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
-        told |= _details(None, recurrence, reminders)
+        changes: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
+        changes |= _details(None, recurrence, reminders)
 
         async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
-            body = dict(told)
+            body = dict(changes)
             if start is not None or end is not None:
                 body |= await self._moved(event_of(old), start, end, calendar, zone)
             if add_attendees or remove_attendees:
@@ -287,7 +290,7 @@ class Calendar(GoogleConnection):
 
     @action("delete", effect="irreversible", trust="own", sinks=["event", "calendar"])
     async def delete(self, event: str, calendar: str = "primary", notify: bool = True) -> None:
-        """Delete an event, or a whole series by its id. Attendees are told, unless notify=False."""
+        """Delete an event, or a whole series by its id. Attendees get mail, unless notify=False."""
         await self.transport.send(
             Request(
                 "delete an event",
@@ -307,7 +310,7 @@ class Calendar(GoogleConnection):
         notify: bool = True,
         context: CallContext | None = None,
     ) -> Event:
-        """Answer an invitation; its organizer is told, unless `notify` is false."""
+        """Answer an invitation; its organizer gets a mail, unless `notify` is false."""
         own = {"responseStatus": answer} | ({"comment": comment} if comment else {})
 
         async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
@@ -321,7 +324,7 @@ class Calendar(GoogleConnection):
         return await self._edit(change, body_for)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Preview the event, its calendar and the people who are invited."""
+        """Preview the event, its calendar and its attendees."""
         given = call.arguments.get("event")
         calendar = str(call.arguments.get("calendar", "primary"))
         lines: list[str] = []
@@ -349,9 +352,9 @@ class Calendar(GoogleConnection):
     async def _edit(
         self, change: Change, body_for: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
     ) -> Event:
-        """Change an event as it is now; where somebody else changes it meanwhile, once more.
+        """Change the present event, retrying after concurrent changes.
 
-        Attendees are written as a list: an answer that came meanwhile would be lost.
+        Attendees are written as a list: a concurrent answer would be lost.
         """
         for attempt in range(RETRIES + 1):
             old = await self._get(change.event, change.calendar)
@@ -381,7 +384,7 @@ class Calendar(GoogleConnection):
     async def _moved(
         self, old: Event, start: When | None, end: When | None, calendar: str, zone: str
     ) -> dict[str, Any]:
-        """New times; with a new start alone it takes as long as before."""
+        """Return new times; with only a new start the duration is kept."""
         old_start, old_end = old["start"], old["end"]
         if old_start is None or old_end is None:
             raise ToolRefusedError(f"{old['title'] or old['id']!r} is cancelled and has no time")
@@ -408,7 +411,7 @@ class Calendar(GoogleConnection):
         zone: str = "",
         always: bool = False,
     ) -> str:
-        """The zone in which times without one are meant; Google is asked where that matters."""
+        """Return the default time zone, asking Google only if it matters."""
         if zone:
             return zone_named(zone).key
         given = [when for when in (start, end) if when is not None]
@@ -465,7 +468,7 @@ def _each(given: Sequence[str]) -> list[str]:
 def _changed(
     people: Sequence[Mapping[str, Any]], add: Sequence[str], remove: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Attendees with some more and without others; answers that were given stay."""
+    """Return attendees with some more and without others; answers that were given stay."""
     known = {str(person.get("email", "")).lower(): dict(person) for person in people}
     for person in _each(remove):
         if known.pop(person.lower(), None) is None:

@@ -15,7 +15,7 @@ _DAY: Final = dt.timedelta(days=1)
 
 
 class Attendee(TypedDict):
-    """Somebody who is invited."""
+    """A person who is invited."""
 
     email: str
     name: str
@@ -24,9 +24,9 @@ class Attendee(TypedDict):
 
 
 class Event(TypedDict):
-    """An event. ``series`` is the id of the series that it is one of.
+    """An event. ``series`` is the id of its recurring event, if any.
 
-    One of a series that was cancelled has the time that it had, or none.
+    A cancelled occurrence has its original time, or none.
     """
 
     id: str
@@ -48,7 +48,7 @@ class Event(TypedDict):
 
 
 def event_of(resource: Mapping[str, Any]) -> Event:
-    """An event as the service describes it."""
+    """Convert an event of the service."""
     start: Mapping[str, Any] = resource.get("start") or resource.get("originalStartTime") or {}
     people: Sequence[Mapping[str, Any]] = resource.get("attendees") or ()
     organizer: Mapping[str, Any] = resource.get("organizer") or {}
@@ -82,9 +82,9 @@ def event_of(resource: Mapping[str, Any]) -> Event:
 
 
 def _meeting(conference: Any) -> str | None:
-    """The address of a meeting that is none of Google's: of its picture, else the first."""
-    told = cast("Mapping[str, Any]", conference or {})
-    points: Sequence[Mapping[str, Any]] = told.get("entryPoints") or ()
+    """Return the address of a meeting that is none of Google's: of its picture, else the first."""
+    data = cast("Mapping[str, Any]", conference or {})
+    points: Sequence[Mapping[str, Any]] = data.get("entryPoints") or ()
     ways = sorted(points, key=lambda point: point.get("entryPointType") != "video")
     return next((str(point["uri"]) for point in ways if point.get("uri")), None)
 
@@ -144,7 +144,7 @@ def _place(when: When, zone: str) -> dict[str, Any]:
 
 
 def later(when: When, by: dt.timedelta) -> When:
-    """The time after so long; hours that the clock is put back or forward count."""
+    """Return the time after so long; hours that the clock is put back or forward count."""
     if not isinstance(when, dt.datetime) or when.tzinfo is None:
         return when + by
     return (when.astimezone(dt.UTC) + by).astimezone(when.tzinfo)
@@ -165,9 +165,9 @@ def _is_before(one: When, other: When) -> bool:
 
 
 def on_the_wall(when: dt.datetime, zone: str) -> dt.datetime:
-    """The moment when a clock in a zone shows a time; one that has a zone stays as it is.
+    """Return the moment of a local time in a zone; a time with a zone is unchanged.
 
-    An hour that comes twice is the first one, or with ``fold=1`` the second.
+    An ambiguous time is the first one, or with ``fold=1`` the second.
 
     Raises:
         ToolRefusedError: When no clock shows it, because it is put forward then.
@@ -185,7 +185,7 @@ def on_the_wall(when: dt.datetime, zone: str) -> dt.datetime:
 
 
 def _zone_of(when: dt.datetime) -> str | None:
-    """The name of a time's own zone; an offset alone has none."""
+    """Return the name of a time's own zone; an offset alone has none."""
     key = getattr(when.tzinfo, "key", None)
     if key is None and when.tzinfo is dt.UTC:
         return "UTC"
@@ -193,7 +193,7 @@ def _zone_of(when: dt.datetime) -> str | None:
 
 
 def moment_text(when: When, zone: str) -> str:
-    """A moment with its offset, as parameters take it; a date is its first moment."""
+    """Format a moment with its offset, for parameters; a date is its first moment."""
     if not isinstance(when, dt.datetime):
         when = dt.datetime.combine(when, dt.time())
     if when.tzinfo is None:
@@ -202,7 +202,7 @@ def moment_text(when: When, zone: str) -> str:
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """A time zone by its name.
+    """Return a time zone by its name.
 
     Raises:
         ToolRefusedError: When there is none.

@@ -69,7 +69,7 @@ class Chat(FixedAttributes):
             this process.
         summarize: Whether older messages become a summary. Without it they stay.
         persist: Keep it in the journal's database (the plugin ``journal-sql``), with all its
-            messages. Otherwise it lives in memory, and summarised messages are dropped.
+            messages. Otherwise it is kept in memory, and summarised messages are dropped.
         path: With ``persist``: a SQLite file or a PostgreSQL URL instead of the journal's own.
         namespace: Keeps the conversations of programs that share a database apart.
         summarizer_llm: The model that summarises; else the agent's ``light_llm``, else its
@@ -131,7 +131,7 @@ class Chat(FixedAttributes):
 
     @classmethod
     def of(cls, given: Any) -> Self:
-        """A chat as ``Agent(chat=…)`` and ``delf.toml`` may give it.
+        """Make a chat from the options of ``Agent(chat=…)`` or ``delf.toml``.
 
         Args:
             given: A chat itself, True for one in memory, or its options.
@@ -154,7 +154,7 @@ class Chat(FixedAttributes):
         return cls(**options)
 
     def in_memory(self) -> Chat:
-        """The conversation's name in memory: itself, if it is kept nowhere."""
+        """Return the conversation's name in memory; itself if it is not stored."""
         return Chat(conversation_id=self._conversation) if self.persist else self
 
     # -- conversations ------------------------------------------------------------------
@@ -172,11 +172,11 @@ class Chat(FixedAttributes):
         self._conversation = check_name("conversation_id", conversation_id)
 
     def conversations(self, limit: int = 100) -> Sequence[ConversationRecord]:
-        """The conversations of the namespace that have messages, the newest first."""
+        """Return the conversations of the namespace that have messages, the newest first."""
         return self._wait(self.aconversations(limit))
 
     async def aconversations(self, limit: int = 100) -> Sequence[ConversationRecord]:
-        """The conversations of the namespace that have messages, the newest first."""
+        """Return the conversations of the namespace that have messages, the newest first."""
         return await self.store().find(limit)
 
     # -- messages -----------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Chat(FixedAttributes):
 
         Args:
             role: ``user``, ``assistant`` or ``system``.
-            content: What was said.
+            content: The text.
 
         Raises:
             ConfigurationError: For another role, or a content that is not text.
@@ -199,11 +199,11 @@ class Chat(FixedAttributes):
         await self.store().append(self._conversation, [message])
 
     def clear(self, conversation_id: str | None = None) -> None:
-        """Forget all messages of this conversation, or of another one, and its summary."""
+        """Remove all messages and the summary of this or another conversation."""
         self._wait(self.aclear(conversation_id))
 
     async def aclear(self, conversation_id: str | None = None) -> None:
-        """Forget all messages of this conversation, or of another one, and its summary."""
+        """Async version of :meth:`clear`."""
         conversation = self.here(conversation_id).conversation_id
         self.variables.pop(conversation, None)
         await self.store().clear(conversation)
@@ -214,7 +214,7 @@ class Chat(FixedAttributes):
         """Forget old conversations of the namespace.
 
         Args:
-            older_than: Only those in which nothing was said for so many seconds.
+            older_than: Only conversations without a message for so many seconds.
             keep: How many of the newest stay in any case.
             dry_run: Only say which.
 
@@ -231,7 +231,7 @@ class Chat(FixedAttributes):
         return await self.store().prune(before, check_count("keep", keep, 0), dry_run=dry_run)
 
     def by_role(self, role: str) -> list[ChatMessage]:
-        """The messages of a role.
+        """Return the messages of a role.
 
         Raises:
             ConfigurationError: For a role that does not exist.
@@ -246,7 +246,7 @@ class Chat(FixedAttributes):
 
     @property
     def summary(self) -> str | None:
-        """Return the summary of earlier messages, if there is one."""
+        """Return the summary of earlier messages, if any."""
         return self._state().summary
 
     def __len__(self) -> int:
@@ -275,7 +275,7 @@ class Chat(FixedAttributes):
     # -- the summary --------------------------------------------------------------------
 
     def needs_compression(self) -> bool:
-        """Tell whether there are more messages than stay as they are that no summary covers."""
+        """Return whether there are more messages than stay as they are that no summary covers."""
         return self._state().uncovered > self.kept
 
     @property
@@ -311,7 +311,7 @@ class Chat(FixedAttributes):
             ) from error
 
     async def fold(self, conversation: str, ask: Ask) -> bool:
-        """Summarise what is over ``keep`` in a conversation, asking a given model."""
+        """Summarise messages beyond ``keep`` with a given model."""
         return await fold(self.store(), conversation, self.kept, ask)
 
     # -- for the agent ------------------------------------------------------------------
@@ -327,7 +327,7 @@ class Chat(FixedAttributes):
         return self._context
 
     def here(self, conversation_id: str | None = None) -> ChatTurns:
-        """A conversation as a task continues it; the present one when no id is given."""
+        """Return a conversation for a task; the current one when no id is given."""
         if conversation_id is None:
             return ChatTurns(self, self._conversation)
         return ChatTurns(self, check_name("conversation_id", conversation_id))
@@ -375,7 +375,7 @@ class Chat(FixedAttributes):
         return self._wait(self.astate())
 
     async def astate(self) -> ConversationState:
-        """The conversation as it is kept now."""
+        """Return the stored state of the conversation."""
         return await self.store().load(self._conversation, self.history_window)
 
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -405,7 +405,7 @@ def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def chat_of(agent: Agent) -> Chat | None:
-    """An agent's chat, if it is one of these."""
+    """Return an agent's chat, if it is of this plugin."""
     return agent.chat if isinstance(agent.chat, Chat) else None
 
 
@@ -444,7 +444,7 @@ class ChatTurns:
         self._chat.variables[self._conversation] = variables
 
     async def begin(self, summarise: Summarise, warn: Warn) -> History:
-        """Load what a task is shown; what is over ``keep`` is summarised first.
+        """Load the history for a task; messages beyond ``keep`` are summarised first.
 
         Raises:
             DelfError: When it cannot be read, or the user's transform fails.
@@ -465,7 +465,7 @@ class ChatTurns:
     async def keep(
         self, task: str, answer: str, task_id: str, *, trust: Trust, again: bool
     ) -> None:
-        """Add what was asked and its result, next to each other.
+        """Append a task and its result together.
 
         Args:
             task: What was asked.
@@ -495,7 +495,7 @@ class ChatTurns:
         return await chat.store().load(self._conversation, chat.history_window)
 
     async def _summarise(self, summarise: Summarise, warn: Warn) -> bool:
-        """Tell whether anything became a part of the summary. A failure is a warning."""
+        """Return whether anything became a part of the summary. A failure is a warning."""
         chat, conversation = self._chat, self._conversation
         if conversation in chat.summarising:
             return False  # each of many tasks at once would pay for the same summary

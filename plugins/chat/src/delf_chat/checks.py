@@ -1,4 +1,4 @@
-"""Names that a chat may have, and the size that it may keep."""
+"""Validation of chat names and sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONGEST_NAME: Final = 250
 
 
 def check_count(name: str, value: Any, least: int) -> int:
-    """A whole number that is not too small.
+    """Return a whole number that is not too small.
 
     Raises:
         ConfigurationError: When it is none.
@@ -22,7 +22,7 @@ def check_count(name: str, value: Any, least: int) -> int:
 
 
 def check_name(what: str, value: Any) -> str:
-    """The name of a conversation or namespace, which every database can store.
+    """Return the name of a conversation or namespace, which every database can store.
 
     Raises:
         ConfigurationError: When it is none.

@@ -1,4 +1,4 @@
-"""``delf chat``: tasks one after another, each knowing those before it."""
+"""``delf chat``: tasks one after another, each with the earlier ones as context."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _COMMANDS: Final = {
 
 
 def _options_of_run(command: F) -> F:
-    """Give a command the options of ``delf run`` that describe the agent."""
+    """Return a command the options of ``delf run`` that describe the agent."""
     command.params = [*command.params, *run_options(without=_NOT_SHARED)]
     return command
 
@@ -123,7 +123,7 @@ def chat(ctx: click.Context, **given: Any) -> None:
 
 
 def _talk(state: State, options: Options, *, last: bool) -> bool:
-    """Tell whether it went well: a person has seen what failed."""
+    """Run the session; return its success: a person has seen failures themselves."""
     from delf_chat.lines import history_file, open_reader
     from delf_chat.repl import Manner, Repl
     from delf_chat.slash import COMMANDS
@@ -159,7 +159,7 @@ def _talk(state: State, options: Options, *, last: bool) -> bool:
 
 
 def _make_chat(setup: Setup, *, needed: bool) -> Chat:
-    """A chat that is kept where events are kept, or has to be.
+    """Return a chat that is kept where events are kept, or has to be.
 
     Args:
         setup: Where its journal comes from.

@@ -27,7 +27,7 @@ _ALL: Final = 2**31 - 1
 
 
 def _shared(command: F) -> F:
-    """Give a command the options that all of these have."""
+    """Return a command the options that all of these have."""
     command = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")(command)
     return click.option(
         "--namespace",

@@ -1,4 +1,4 @@
-"""From kept messages to what a model is shown of them."""
+"""Conversion of stored messages to a model's history."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from delf.messages import Message, Role, TextPart, user
 from delf.protocols.conversation import ChatMessage
 
 Transform = Callable[[list[ChatMessage]], Any]
-"""Given the messages that a task would see, returns those that it shall see; plain or async."""
+"""Converts the messages of a task's history; plain or async."""
 
 ROLES: Final[tuple[str, ...]] = get_args(Role)
 _LONGEST: Final = 8_000
-_GAP: Final = "(What was said before is left out.)"
+_GAP: Final = "(Earlier messages are left out.)"
 _EMPTY: Final = "(nothing)"
-"""Stands for a message without text, which some providers refuse."""
+"""The placeholder for an empty message, which some providers refuse."""
 
 
 def make_message(role: Any, content: Any, **more: Any) -> ChatMessage:
-    """A message from what a user gave; halves of characters, which nobody can send, are replaced.
+    """Make a message of user input, replacing lone surrogates.
 
     Raises:
         ConfigurationError: For a role that there is not, or a content that is not text.
@@ -49,7 +49,7 @@ def _whole(text: str) -> str:
 async def transformed(
     messages: Sequence[ChatMessage], transform: Transform | None
 ) -> Sequence[ChatMessage]:
-    """The messages that a task shall see.
+    """Return the messages that a task shall see.
 
     Raises:
         DelfError: When the user's function fails: what it was to hide must not be shown.
@@ -94,9 +94,9 @@ def _given(item: Any) -> ChatMessage:
 
 
 def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
-    """Messages as a model takes them.
+    """Normalise messages for a model.
 
-    A user speaks before the assistant does, nobody twice in a row, and nobody says nothing.
+    The user comes first, roles alternate, and no message is empty.
     """
     merged: list[Message] = []
     asked = False

@@ -1,4 +1,4 @@
-"""Reads what a person, or a pipe, says line by line."""
+"""Reading lines from a person or a pipe."""
 
 from __future__ import annotations
 
@@ -26,24 +26,27 @@ class LineReader(Protocol):
     interactive: bool
 
     async def read(self) -> str | None:
-        """The next text, which may have several lines; empty after Ctrl-C, None at the end."""
+        """Return the next text, which may have several lines.
+
+        Empty after Ctrl-C, None at the end.
+        """
         ...
 
 
 def open_reader(commands: Mapping[str, str], history: Path) -> LineReader:
-    """A line editor on a terminal, plain lines elsewhere."""
+    """Return a line editor on a terminal, plain lines elsewhere."""
     if is_typed() and sys.stderr.isatty():
         return EditedLines(commands, history)
     return PipedLines()
 
 
 def is_typed() -> bool:
-    """Tell whether a person types, rather than a pipe, a file or nobody."""
+    """Return whether a person types at a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 class PipedLines:
-    """The lines of the standard input, read in a thread of their own, one at a time."""
+    """Reads lines of the standard input in a thread, one at a time."""
 
     interactive = False
 
@@ -52,7 +55,7 @@ class PipedLines:
         self._wanted = threading.Semaphore(0)
 
     async def read(self) -> str | None:
-        """The next line; None at the end."""
+        """Return the next line; None at the end."""
         if self._queue is None:
             self._queue = asyncio.Queue()
             feeding = (asyncio.get_running_loop(), self._queue, self._wanted)
@@ -114,7 +117,7 @@ class EditedLines:
         )
 
     async def read(self) -> str | None:
-        """The next text; empty after Ctrl-C, None at Ctrl-D."""
+        """Return the next text; empty after Ctrl-C, None at Ctrl-D."""
         try:
             return await self._session.prompt_async()
         except KeyboardInterrupt:
@@ -146,7 +149,7 @@ def _keys() -> KeyBindings:
 
 
 def _history(path: Path) -> History:
-    """Read the earlier lines; only those of this session where the file cannot be written."""
+    """Read the history file; use only this session's lines if it is not writable."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     try:

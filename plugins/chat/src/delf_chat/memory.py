@@ -34,9 +34,9 @@ class _Entry:
 
 
 class MemoryConversations:
-    """Implements :class:`delf.protocols.conversation.ConversationStore`.
+    """Implements :class:`delf.protocols.conversation.ConversationStore` in memory.
 
-    No method ever waits. What a summary covers is dropped.
+    No method ever waits. Summarised messages are dropped.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class MemoryConversations:
         self._entries: dict[str, _Entry] = {}
 
     async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
-        """Keep messages, next to each other; the position of the last one."""
+        """Append messages together; return the position of the last message."""
         with self._lock:
             entry = self._entries.setdefault(conversation, _Entry())
             for message in messages:
@@ -56,7 +56,7 @@ class MemoryConversations:
             return entry.last
 
     async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
-        """A conversation; an empty one when there is none."""
+        """Load a conversation; a missing conversation is empty."""
         with self._lock:
             entry = self._entries.get(conversation)
             if entry is None:
@@ -71,7 +71,7 @@ class MemoryConversations:
             )
 
     async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
-        """The first messages after a position, in order."""
+        """Return the first messages after a position, in order."""
         with self._lock:
             entry = self._entries.get(conversation, _Entry())
             return tuple(m for m in entry.messages if m.position > after)[:limit]
@@ -85,7 +85,7 @@ class MemoryConversations:
         instead_of: int,
         trust: Trust = "outside",
     ) -> bool:
-        """Set the summary, and drop what it covers."""
+        """Set the summary, and drop the messages it covers."""
         with self._lock:
             entry = self._entries.get(conversation)
             if entry is None or entry.summarized != instead_of:
@@ -102,14 +102,14 @@ class MemoryConversations:
                 entry.forget(time.time())
 
     async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
-        """The conversations that have messages, the newest first."""
+        """Return the conversations that have messages, the newest first."""
         with self._lock:
             return self._records()[:limit]
 
     async def prune(
         self, before: float | None, keep: int = 0, *, dry_run: bool = False
     ) -> Sequence[ConversationRecord]:
-        """Forget old conversations; those that were, the oldest first."""
+        """Remove old conversations; return their ids, the oldest first."""
         now = time.time()
         with self._lock:
             old = [r for r in self._records()[keep:] if before is None or r.updated_at < before]

@@ -1,4 +1,4 @@
-"""The conversation on a terminal: read a task, do it, show the answer, again."""
+"""The conversation on a terminal: read a task, run it, show the answer, repeat."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Repl:
         self._tally = Tally(agent)
 
     async def run(self) -> bool:
-        """Do what is asked until ``/exit`` or the end of the input.
+        """Run commands and tasks until ``/exit`` or the end of the input.
 
         Returns:
             Whether all tasks were done.
@@ -101,7 +101,7 @@ class Repl:
         )
 
     async def _do(self, task: str) -> None:
-        """Do a task; only the end of the session itself ends it from outside."""
+        """Run a task; only the end of the session cancels it from outside."""
         self._tally.tasks += 1
         live = self._live()
         chat = chat_of(self._agent)

@@ -43,7 +43,7 @@ _SHOWN: Final = 500
 
 
 class Tally:
-    """Counts a session's tasks and what they cost.
+    """Counts a session's tasks and costs.
 
     Args:
         agent: What it did before does not count.
@@ -56,13 +56,13 @@ class Tally:
         self.failed = 0
 
     def line(self) -> str:
-        """Tasks, and what all that the agent did has cost, summaries and child tasks included."""
+        """Summarise the number of tasks and all costs, including summaries and child tasks."""
         status = self._agent.status()
         now, before = self._agent.usage, self._usage
-        spent = max(0.0, self._agent.total_cost_usd - self._cost)  # the budget may begin again
-        cost = f"${spent:.4f}"
+        used = max(0.0, self._agent.total_cost_usd - self._cost)  # the budget may begin again
+        cost = f"${used:.4f}"
         if status["unpriced_calls"]:
-            cost = f"{cost} where prices are known" if spent else "cost unknown"
+            cost = f"{cost} where prices are known" if used else "cost unknown"
         return (
             f"{counted(self.tasks, 'task')} · {cost} · "
             f"{now.input_tokens - before.input_tokens:,} tokens in "
@@ -72,17 +72,17 @@ class Tally:
 
 
 def new_conversation() -> str:
-    """A conversation's id that nobody else has: the day and a few letters."""
+    """Return a unique conversation id: the day and random letters."""
     return f"{time.strftime('%Y-%m-%d')}-{secrets.token_hex(3)}"
 
 
 def is_command(text: str) -> bool:
-    """Tell whether a text is a command rather than a task, as ``/etc/hosts …`` is one."""
+    """Return whether a text is a command rather than a task, such as ``/etc/hosts …``."""
     return _COMMAND.match(text) is not None
 
 
 async def obey(text: str, agent: Agent, screen: Screen, tally: Tally) -> bool:
-    """Do what a command says.
+    """Run a command.
 
     Returns:
         Whether the session goes on.
@@ -105,7 +105,7 @@ async def obey(text: str, agent: Agent, screen: Screen, tally: Tally) -> bool:
 
 @dataclass(frozen=True)
 class _Session:
-    """The commands, each given what follows its name."""
+    """The commands, each called with the rest of its line."""
 
     agent: Agent
     screen: Screen
@@ -157,14 +157,14 @@ class _Session:
         for message in state.messages:
             self.screen.line(f"{message.role}: {_cut(message.content)}")
         if not state.messages and not state.summary:
-            self.screen.line("nothing was said yet", "dim")
+            self.screen.line("the conversation is empty", "dim")
 
     async def cost(self, rest: str) -> None:
         self.screen.line(self.tally.line())
         if (budget := self.agent.status()["budget"])["limit_usd"] is not None:
             self.screen.line(
                 f"budget ${budget['limit_usd']:g}: ${budget['remaining_usd']:.4f} left, "
-                f"${budget['spent_usd']:.4f} spent"
+                f"${budget['cost_usd']:.4f} spent"
             )
 
     async def clear(self, rest: str) -> None:
@@ -191,7 +191,7 @@ _ACTIONS: Final[Mapping[str, Callable[[_Session, str], Awaitable[None]]]] = {
 def conversation_lines(
     records: Sequence[ConversationRecord], present: str | None = None
 ) -> list[str]:
-    """Conversations as lines of a table; a star marks the present one."""
+    """Format conversations as a table; a star marks the current one."""
     rows = [
         (
             ("* " if record.conversation == present else "") + one_line(record.conversation),

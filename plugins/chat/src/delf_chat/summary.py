@@ -15,9 +15,9 @@ Ask = Callable[[str], Awaitable[str]]
 
 _MESSAGES: Final = 100
 _CHARACTERS: Final = 60_000
-"""At most so much goes into one question."""
+"""The most characters of one request."""
 _LONGEST: Final = 8_000
-"""Characters of a summary, whatever the model writes."""
+"""The most characters of a summary, whatever the model writes."""
 
 
 class ConversationCompressionError(DelfError):
@@ -70,7 +70,7 @@ async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask)
 
 
 def _trust_of(state: ConversationState, batch: Sequence[ChatMessage]) -> Trust:
-    """A summary is the user's own if everything is that went into it."""
+    """Return ``own`` if everything in the summary is the user's own."""
     is_own = state.summary is None or state.summary_trust == "own"
     return "own" if is_own and all(message.is_own for message in batch) else "outside"
 
@@ -82,7 +82,7 @@ def question(summary: str | None, messages: Sequence[ChatMessage]) -> str:
 
 
 def _fitting(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    """The first of some messages, at least one, that fit into a question."""
+    """Return the first messages, at least one, that fit into a request."""
     size = 0
     for number, message in enumerate(messages):
         size += len(_cut(message.content))

@@ -1,1 +1,1 @@
-"""Commands for whoever looks after delf on a machine, and a project of it."""
+"""Commands for administrators of delf on a machine, and of a project."""

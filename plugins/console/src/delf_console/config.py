@@ -26,7 +26,7 @@ _NEW_FILE: Final = 0o644
 
 @completes
 def _keys(ctx: click.Context) -> Iterable[str]:
-    """Keys of the agent, and those that are in ``delf.toml``."""
+    """Return the agent's keys, and the keys in ``delf.toml``."""
     from delf_engine.config import AgentConfig
 
     written = [
@@ -105,7 +105,7 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
     The rest of the file stays as it is, with its comments, and stays trusted. A wrong value is
     refused. Put a secret into .env, and write '${NAME}' here.
     """
-    from delf.trust.folders import CONFIG_FILE, parse_toml, read_file, said
+    from delf.trust.folders import CONFIG_FILE, parse_toml, read_file, values_by_path
     from delf_engine.project.texts import from_override, scalar
 
     state = state_of(ctx)
@@ -117,7 +117,7 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
             number = scalar(value)
             parsed = checked if isinstance(number, str) else number
     else:
-        _ = project.agent  # a value that does not fit is told by it
+        _ = project.agent  # raises for an invalid value
     if section == "connections" and path[1:] == ("type",):
         from delf.specs import ConnectionSpec
 
@@ -125,10 +125,10 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
     file = project.file or Path.cwd() / CONFIG_FILE
     before = (read_file(file, file.parent) or b"").decode("utf-8-sig")
     if before:  # what is kept trusted is what was
-        project.trust.check(file.parent, {file.name: said(parse_toml(before))})
+        project.trust.check(file.parent, {file.name: values_by_path(parse_toml(before))})
     after = _changed(before, (section, *path), parsed)
     _write(file, after)
-    project.trust.keep(file.parent, {file.name: said(parse_toml(after))})
+    project.trust.keep(file.parent, {file.name: values_by_path(parse_toml(after))})
     click.echo(f"{file}: {'.'.join((section, *path))} is set", err=True)
     origin = state.load_project().agent_values.origin(path) if section == "agent" else None
     if origin is not None and not origin.startswith(str(file)):
@@ -150,7 +150,7 @@ def check(ctx: click.Context, as_json: bool) -> None:
 
 
 def _given(project: Project) -> Iterator[tuple[str, Any, str]]:
-    """Key, value as it was written, and origin."""
+    """Yield key, raw value, and origin."""
     for path, given in project.agent_values.leaves():
         yield ".".join(("agent", *path)), given.value, given.origin
     for name, entry in project.connections.items():
@@ -168,7 +168,7 @@ def _given(project: Project) -> Iterator[tuple[str, Any, str]]:
 
 
 def _variables(project: Project, section: str, name: str) -> Iterator[tuple[str, Any, str]]:
-    """The settings that come from variables of a connection's or a plugin's own."""
+    """Yield the settings that come from variables of a connection's or a plugin's own."""
     prefix = f"DELF_{name.upper().replace('-', '_')}_"
     kept = KeptKeys.here().values(os.environ)
     for variable, value in sorted(project.environ.items()):
@@ -216,7 +216,7 @@ def _text(value: Any) -> str:
 
 
 def _changed(text: str, path: Sequence[str], value: Any) -> str:
-    """A file's text with one value set, and the rest as it is."""
+    """Return a file's text with one value changed."""
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -240,7 +240,7 @@ def _changed(text: str, path: Sequence[str], value: Any) -> str:
 
 
 def _write(file: Path, text: str) -> None:
-    """Put a file in the place of the old one; a link that waits for it is not followed.
+    """Replace a file atomically, without following a prepared link.
 
     Raises:
         ConfigurationError: When the file cannot be written.

@@ -51,7 +51,7 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
 
 
 def compared_data(one: OneTask, other: OneTask) -> dict[str, Any]:
-    """The differences of two tasks as JSON-ready data."""
+    """Return the differences of two tasks as JSON-ready data."""
     from delf_engine.views.compare import PARTS, compared
 
     a, b = compared(*one), compared(*other)

@@ -45,19 +45,21 @@ _MARKS: Final = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("�
 _READ_WHOLE: Final = 20_000_000
 """Bytes of a journal that is read whole: a tenth of a second."""
 _SERVER: Final = "server"
-"""The area of models' servers: unlike a missing key, one that is away is no matter of a start."""
+"""The area of models' servers: unlike a missing key, an unreachable server does not prevent a
+start.
+"""
 _REACH_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that was looked at.
+    """One finding.
 
     Args:
-        area: What it belongs to: ``python``, ``sandbox``, ``model`` …
+        area: The area: ``python``, ``sandbox``, ``model`` …
         status: ``problem`` means that no task can run.
-        text: What was found.
-        hint: What to do about it.
+        text: The finding.
+        hint: What to do next.
     """
 
     area: str
@@ -82,7 +84,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
 
 def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) -> bool:
-    """Write what was found.
+    """Write the findings.
 
     Returns:
         Whether there is no problem in it.
@@ -136,8 +138,8 @@ def _show(finding: Finding) -> None:
     from delf_cli.streams import wrapped
 
     mark, colour = _MARKS[finding.status]
-    told = wrapped(visible(finding.text), indent=12)
-    click.echo(f"{click.style(mark, fg=colour)} {finding.area:<9} {told}")
+    wrapped_text = wrapped(visible(finding.text), indent=12)
+    click.echo(f"{click.style(mark, fg=colour)} {finding.area:<9} {wrapped_text}")
     if finding.hint:
         click.echo(f"            → {wrapped(visible(finding.hint), indent=14)}")
 
@@ -154,7 +156,7 @@ def _examine(state: State) -> Iterator[Finding]:
     yield Finding(area="python", status="ok", text=f"{version} at {sys.executable}")
     yield Finding(area="delf", status="ok", text=f"{__version__} in {resources.files('delf')}")
     if is_installed(namesake.NAMESAKE):
-        yield Finding(area="delf", status="note", text=namesake.TOLD, hint=_without_namesake())
+        yield Finding(area="delf", status="note", text=namesake.WARNING, hint=_without_namesake())
     try:
         project = state.load_project(ask=False)
         yield from _config_file(project)
@@ -173,7 +175,7 @@ def _examine(state: State) -> Iterator[Finding]:
 
 
 def _parts(host: PluginHost, project: Project, config: AgentConfig) -> Iterator[Finding]:
-    """Find names in the configuration that nobody has, and models that cannot be asked."""
+    """Find unknown names in the configuration, and models that cannot be used."""
     named: list[tuple[type[Any], str]] = [(StrategySpec, config.strategy)]
     if config.sandbox != "auto":
         named.append((SandboxSpec, config.sandbox))
@@ -195,7 +197,7 @@ def _parts(host: PluginHost, project: Project, config: AgentConfig) -> Iterator[
 
 
 async def _models(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
-    """Tell whether each model could be asked; nobody asks it, but its key is looked for."""
+    """Check each model's requirements, such as its key, without a request."""
     from delf.protocols.model import ModelContext
     from delf_engine.models.pool import ModelPool
 
@@ -226,7 +228,7 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
 
 
 async def _reached(model: str, address: str | None) -> Finding:
-    """Tell whether the server of a model takes a connection; nothing is asked there."""
+    """Return whether the server of a model takes a connection; nothing is asked there."""
     text = f"{model} could be asked"
     parts = urlsplit(address or "")
     if not parts.hostname or proxy_for(address or "") is not None:
@@ -248,10 +250,10 @@ async def _reached(model: str, address: str | None) -> Finding:
 def _as_a_task_finds_it(
     state: State, host: PluginHost, project: Project, found: Sequence[Finding]
 ) -> list[Finding]:
-    """Return what was found, and how a task ended: that alone says whether one can run.
+    """Return the findings of a task's start, and its error: only the error decides.
 
-    What a task starts without is no problem, but for a damaged journal and a server that is away.
-    What it fails with is told once.
+    Missing optional parts are no problem, except a damaged journal and an unreachable server. The
+    error is reported once.
     """
     task = asyncio.run(_task(state, host, project))
     if task.status == "ok":
@@ -295,7 +297,7 @@ def _config_file(project: Project) -> Iterator[Finding]:
 
 
 def _plugins(host: PluginHost) -> Iterator[Finding]:
-    """Every plugin that cannot be used, and what the authors of the others should fix."""
+    """Yield every unusable plugin, and faults for the authors of the others."""
     from delf_console.soundness import is_others, release_warnings
 
     records = host.records()
@@ -306,15 +308,15 @@ def _plugins(host: PluginHost) -> Iterator[Finding]:
             text = f"{record.name} is {record.state}: {record.reason}"
             yield Finding(area="plugins", status="note", text=text, hint="delf plugins says more")
         elif record.usable:
-            told = [*record.warnings, *(release_warnings(record) if is_others(record) else ())]
-            if told:
-                text = f"{record.name}: {'; '.join(told)}"
+            problems = [*record.warnings, *(release_warnings(record) if is_others(record) else ())]
+            if problems:
+                text = f"{record.name}: {'; '.join(problems)}"
                 hint = f"tell its author: delf plugins check {record.name}"
                 yield Finding(area="plugins", status="note", text=text, hint=hint)
 
 
 async def _sandboxes(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
-    """Every sandbox with its state, and what was measured of it."""
+    """Return every sandbox with its state and its measured isolation."""
     found: list[Finding] = []
     for spec in host.specs(SandboxSpec):
         found += await _sandbox(host, spec, project, config)
@@ -324,9 +326,9 @@ async def _sandboxes(host: PluginHost, project: Project, config: AgentConfig) ->
 async def _sandbox(
     host: PluginHost, spec: SandboxSpec, project: Project, config: AgentConfig
 ) -> list[Finding]:
-    """Tell whether a sandbox works, why or why not, what to do, and what confines scripts in it."""
+    """Check a sandbox: state, reason, remedy, and confinement."""
     from delf.protocols.sandbox import SandboxBackend, SupportsMeasures, Unavailable
-    from delf_engine.sandboxes.backends import Tried, make_sandbox
+    from delf_engine.sandboxes.backends import Probed, make_sandbox
 
     def broken(why: str, hint: str | None = None) -> list[Finding]:
         text = f"{spec.name}, isolation {spec.isolation}: {why}"
@@ -339,9 +341,9 @@ async def _sandbox(
         state = await backend.available()
         if isinstance(state, Unavailable):
             return broken(state.reason, state.hint or None)
-        tried = Tried(spec, backend)
+        probed = Probed(spec, backend)
         measures = dict(await backend.measures()) if isinstance(backend, SupportsMeasures) else {}
-        measured = await tried.measure(thorough=True)
+        measured = await probed.measure(thorough=True)
     except DelfError as error:
         return broken(error.message, error.hint)
     except Exception as error:  # of a plugin's own: the other sandboxes are still looked at
@@ -357,9 +359,9 @@ async def _sandbox(
         "tried out: processor time is limited": bool(measured.cpu),
         "tried out: the number of processes is limited": bool(measured.forks),
     }
-    isolation, text = tried.believed(measured), state.detail or "works"
-    if isolation != tried.claimed:
-        text += f"; {tried.explain(measured)}"
+    isolation, text = probed.believed(measured), state.detail or "works"
+    if isolation != probed.claimed:
+        text += f"; {probed.explain(measured)}"
     if isolation_rank(isolation) < isolation_rank(config.min_isolation):
         text += f"; weaker than min_isolation = {config.min_isolation!r}"
     text = f"{spec.name}, isolation {isolation}: {text}"
@@ -372,7 +374,7 @@ async def _sandbox(
 
 
 def _keys(host: PluginHost, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Keys by name, never by value."""
+    """Yield keys by name, never by value."""
     known = host.providers.keys
     keys = sorted(name for name in known if environ.get(name))
     if keys:
@@ -402,9 +404,9 @@ def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
 
 
 async def _journal(host: PluginHost, project: Project) -> Finding:
-    """Tell whether the journal can be opened and read: no task begins without it.
+    """Check whether the journal can be opened and read: no task begins without it.
 
-    A large one is not read as a whole, which would take minutes.
+    A large journal is not read completely, because that would take minutes.
     """
     from delf.protocols.shared_journal import SharedJournal
     from delf_cli.journals import project_journal
@@ -429,7 +431,7 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
 
 
 async def _is_large(journal: Shared) -> bool:
-    """Tell whether reading all of a journal takes long; one may not tell its size."""
+    """Return whether a journal is slow to read completely; its size may be unknown."""
     try:
         return (await journal.size()).bytes > _READ_WHOLE
     except ConfigurationError:
@@ -437,9 +439,9 @@ async def _is_large(journal: Shared) -> bool:
 
 
 async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
-    """Tell whether the agent's embedder has what it needs.
+    """Check the requirements of the agent's embedder.
 
-    Words are searched alone without one, and a task runs.
+    Without it, searches use words only, and tasks still run.
     """
     from delf.protocols.context import PluginContext
     from delf.protocols.embedder import SupportsCheck

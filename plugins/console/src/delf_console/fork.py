@@ -1,4 +1,4 @@
-"""``delf runs fork``: a task goes on again from one of its events."""
+"""``delf runs fork``: repeat a task from one of its events on."""
 
 from __future__ import annotations
 

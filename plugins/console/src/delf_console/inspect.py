@@ -1,4 +1,4 @@
-"""``delf inspect CONNECTION``: what a connection can do, with or without its credentials."""
+"""``delf inspect CONNECTION``: the actions of a connection, with or without credentials."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def _list(state: State, *, as_json: bool) -> None:
     for each in found:
         click.echo(f"{each['name']} ({each['type']})")
     if not found:
-        told = "no connection is in delf.toml; delf inspect TYPE shows what one could do, as sql"
-        click.echo(told, err=True)
+        message = "no connection is in delf.toml; delf inspect TYPE shows what one could do, as sql"
+        click.echo(message, err=True)
 
 
 def _look(state: State, name: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """Return everything about a connection; of its type alone where it cannot be made.
+    """Return everything about a connection; only its type if it cannot be made.
 
     Raises:
         DelfError: When there is no such type either.
@@ -121,7 +121,7 @@ def _look(state: State, name: str, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _short(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The same without parameters and settings."""
+    """Return the description without parameters and settings."""
     long = {"description", "signature", "parameters"}
     methods = [{k: v for k, v in one.items() if k not in long} for one in data["methods"]]
     return {k: v for k, v in {**data, "methods": methods}.items() if k != "settings"}
@@ -143,7 +143,7 @@ async def _actions(instance: Any) -> Sequence[Action]:
 
 
 def _permissions(made: Any, action: Action) -> dict[str, bool]:
-    """Tell whether scripts may call an action, and whether a person is asked."""
+    """Describe whether scripts may call an action, and whether a person is asked."""
     from delf.protocols.connection import SupportsCheck
     from delf.tools.permissions import is_allowed, needs_confirmation
 

@@ -1,4 +1,4 @@
-"""Runs pip, or uv where that made the environment, in a folder where nothing decides for it."""
+"""Runs pip, or uv if it made the environment, isolated from local settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from delf_console import uv_tool
 _SHOWN: Final = 40
 _CONSTRAINTS: Final = "constraints.txt"
 _NO_NAMESAKE: Final = f"{NAMESAKE}<0"
-"""A plugin that needs it means delf-core: it is refused, and nothing of another's is installed."""
+"""A constraint against the namesake package: a plugin that requires ``delf`` is refused."""
 
 
 def install(arguments: Sequence[str], *, upgrade: bool = False) -> list[str]:
@@ -52,10 +52,10 @@ def uninstall(packages: Sequence[str]) -> list[str]:
 
 
 def agree(lines: Sequence[str], command: Sequence[str], question: str, *, yes: bool) -> None:
-    """Show what will be done, and ask, unless a yes was given beforehand.
+    """Show the planned changes, and ask, unless confirmed beforehand.
 
     Raises:
-        ConfigurationError: When nobody can be asked.
+        ConfigurationError: If nobody can be asked.
         click.exceptions.Exit: When the answer is no.
     """
     for line in (*lines, f"runs: {shlex.join(command)}"):
@@ -79,17 +79,17 @@ def run(
     clean: Callable[[str], str] = str,
     hint: str | None = None,
 ) -> None:
-    """Run pip or uv in an empty folder of its own, quietly.
+    """Run pip or uv quietly in an empty private folder.
 
     Args:
-        command: What is run.
-        doing: What is said meanwhile.
+        command: The command.
+        doing: The message meanwhile.
         constraints: Where packages come from that are needed and not named.
-        clean: Takes secrets out of what is shown.
-        hint: What to do when it fails.
+        clean: Redacts the output.
+        hint: What to do if it fails.
 
     Raises:
-        DelfError: When it fails; what it said is written before.
+        DelfError: If it fails, after writing its output.
     """
     click.echo(visible(f"{doing} …"), err=True)
     with _own_folder() as folder:
@@ -100,14 +100,14 @@ def run(
             errors="replace", check=False,
         )  # fmt: skip
     if done.returncode:
-        said = f"{done.stdout}{done.stderr}".strip().splitlines()
-        for line in said[-_SHOWN:]:
+        output = f"{done.stdout}{done.stderr}".strip().splitlines()
+        for line in output[-_SHOWN:]:
             click.echo(f"  {visible(clean(line))}", err=True)
         raise DelfError(f"{doing} failed, with status {done.returncode}", hint=hint)
 
 
 def _tool() -> tuple[list[str], bool]:
-    """Return the installer here, and whether it is uv.
+    """Return the installer, and whether it is uv.
 
     With ``-I``, Python finds pip in its own folders only, wherever it is started.
     """
@@ -133,7 +133,7 @@ def _python() -> list[str]:
 
 @contextmanager
 def _own_folder() -> Generator[Path]:
-    """An empty folder that nobody else writes to, nor above it: uv reads settings from there."""
+    """Make an empty private folder, because uv reads settings from parent folders."""
     from platformdirs import user_cache_path
 
     cache = user_cache_path("delf") / "install"

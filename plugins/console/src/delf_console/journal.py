@@ -175,7 +175,7 @@ async def _is_known(kept: SharedJournal, task_id: str) -> bool:
 
 
 def _tasks_of(path: Path) -> Iterator[list[Event]]:
-    """The events of each task in turn.
+    """Yield the events of each task in turn.
 
     Raises:
         DelfError: When a line is none of an export.
@@ -187,7 +187,7 @@ def _tasks_of(path: Path) -> Iterator[list[Event]]:
                 record: Any = json.loads(line)
                 if number == 1:
                     if record != _FORMAT:
-                        raise ValueError("no export")  # noqa: TRY301 - said below, as all others
+                        raise ValueError("no export")  # noqa: TRY301 - reported below, as all others
                     continue
                 event = decode(record)
             except (ValueError, KeyError, TypeError, DelfError) as error:

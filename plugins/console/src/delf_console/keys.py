@@ -1,4 +1,4 @@
-"""``delf keys``: keys that are kept for this user, as those of model providers."""
+"""``delf keys``: keys kept for this user, such as keys of model providers."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def remove(ctx: click.Context, name: str, as_json: bool) -> None:
 
 
 def _ask(variable: str) -> str:
-    """Return what is typed unseen, or what the standard input holds."""
+    """Read a value, hidden on a terminal, or from the standard input."""
     if not sys.stdin.isatty():
         text = sys.stdin.read().strip()
         if not text:

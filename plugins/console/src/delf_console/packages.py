@@ -45,13 +45,13 @@ _ELSEWHERE: Final = (
 
 @completes
 def _plugin_names(ctx: click.Context) -> Iterable[str]:
-    """The plugins that are installed."""
+    """Return the plugins that are installed."""
     return state_of(ctx).discover().names
 
 
 @completes
 def _official_names(_: click.Context) -> Iterable[str]:
-    """The plugins that are delf's own."""
+    """Return the plugins that are delf's own."""
     return [name for names in purposes().values() for name in names]
 
 
@@ -218,7 +218,7 @@ def _show(found: Sequence[Checked]) -> None:
 
 
 def _problems(host: PluginHost, record: PluginRecord) -> Iterator[str]:
-    """The reasons for which it, or a part of it, cannot be used."""
+    """Yield the reasons why a plugin, or a part of it, is unusable."""
     if record.state == "disabled":
         return
     if record.state != "loaded":
@@ -241,12 +241,12 @@ def _warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
 
 
 def _notes(host: PluginHost, record: PluginRecord, *, release: bool) -> Iterator[str]:
-    """Yield the features that do not work with it, and before a release its actions' effects."""
+    """Yield unsupported features, and before a release the effects of its actions."""
     for spec in _specs(host, record):
         try:
             yield from (f"note: {text}" for text in what_is_missing(host, spec))
             table = effects(host, spec) if release and spec.kind == "connection" else []
-        except DelfError:  # told as a problem
+        except DelfError:  # reported as a problem
             return
         width = max((len(name) for name, _ in table), default=0)
         yield from (f"{name:<{width}}  {effect}" for name, effect in table)

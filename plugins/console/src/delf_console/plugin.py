@@ -27,12 +27,12 @@ _COMMANDS: Final = (
     ("runs search", "Find tasks by what happened in them.", "search:search"),
     ("runs stop", "Stop a task, wherever it runs.", "stop:stop"),
 )
-"""Each command: its words, what it is for, and where it is in this package."""
+"""Each command: its words, its purpose, and its place in this package."""
 
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """Tasks, looking after delf on a machine, and packages of plugins."""
+    """Yield tasks, looking after delf on a machine, and packages of plugins."""
     yield CommandSpec(
         name="run",
         summary="Do a task.",

@@ -85,7 +85,7 @@ def quickstart(
     offered = list(_offered(base_url, state.discover().providers))
 
     def usable(typed: str) -> _Found:
-        """The model of an answer, which answers itself."""
+        """Return the model of an answer, which answers itself."""
         chosen = _chosen(typed, offered, base_url)
         if not no_call:
             click.echo(f"asking {chosen.model} …", err=True)
@@ -123,10 +123,10 @@ def quickstart(
 
 
 def _keep_key(missing: EnvironmentKeyError) -> None:
-    """Ask for a key that is missing, and keep it as `delf keys` does.
+    """Ask for a missing key, and store it as `delf keys` does.
 
     Raises:
-        EnvironmentKeyError: When nobody can be asked.
+        EnvironmentKeyError: If nobody can be asked.
     """
     if not sys.stdin.isatty():
         raise missing
@@ -139,7 +139,7 @@ def _keep_key(missing: EnvironmentKeyError) -> None:
 
 
 def _ask(what: str, read: Callable[[str], T], default: str | None, **options: Any) -> T:
-    """Return what is made of an answer; one that cannot be used is told, and asked for again."""
+    """Ask until an answer is valid; return the converted answer."""
     wrong: DelfError | None = None
     while True:
         try:
@@ -157,7 +157,7 @@ def _ask(what: str, read: Callable[[str], T], default: str | None, **options: An
 
 
 def _new_file(folder: str | Path) -> Path:
-    """The configuration that a folder will have.
+    """Return the configuration that a folder will have.
 
     Raises:
         ConfigurationError: When it has one.
@@ -173,7 +173,7 @@ def _new_file(folder: str | Path) -> Path:
 
 
 def _ask_model(usable: Callable[[str], _Found], offered: Sequence[_Found]) -> _Found:
-    """The model that the person names, or one of those that were found."""
+    """Return the chosen model, typed or from the found ones."""
     for number, item in enumerate(offered, 1):
         click.echo(f"  {number}  {item.model}, {item.why}", err=True)
     if not offered:
@@ -184,7 +184,7 @@ def _ask_model(usable: Callable[[str], _Found], offered: Sequence[_Found]) -> _F
 
 
 def _chosen(typed: str, offered: Sequence[_Found], base_url: str | None) -> _Found:
-    """The model of a number or a name.
+    """Return the model of a number or a name.
 
     Raises:
         ConfigurationError: For a number that was not offered.
@@ -201,7 +201,7 @@ def _chosen(typed: str, offered: Sequence[_Found], base_url: str | None) -> _Fou
 
 
 def _offered(base_url: str | None, providers: Providers) -> Iterator[_Found]:
-    """The models of the server that is named, or those of keys and of local servers."""
+    """Yield the models of the named server, or of keys and local servers."""
     if base_url is not None:
         for model in _models_at(base_url):
             yield _Found(model=model, base_url=base_url, why=f"of {base_url}")
@@ -217,7 +217,7 @@ def _offered(base_url: str | None, providers: Providers) -> Iterator[_Found]:
 
 
 def _models_at(url: str) -> list[str]:
-    """List the models of an OpenAI-compatible server that can chat, if one answers."""
+    """List the chat models of an OpenAI-compatible server, if it responds."""
     try:
         # Not through a proxy: a server of this machine or its network is meant.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -264,10 +264,10 @@ def _agent(found: _Found) -> str:
 
 
 def _connection(what: str) -> str:
-    """A section for what is to be connected; a password stays out of the file.
+    """Return the section of a connection, without its password.
 
     Raises:
-        ConfigurationError: For what is neither a URL nor a file.
+        ConfigurationError: If the target is neither a URL nor a file.
     """
     what = what.strip()
     if not what or what.lower() == "none":
@@ -290,5 +290,5 @@ def _connection(what: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text for TOML, whose strings are written as JSON's are; ``$`` would begin a reference."""
+    """Quote a text for TOML, in JSON's notation; ``$`` would begin a reference."""
     return json.dumps(text.replace("$", "$$"), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""``delf resume``: a task goes on whose process was killed, or whose time or budget was over."""
+"""``delf resume``: continue a task whose process was killed, or whose limits were reached."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ resume.params += run_options()
 async def find_task(
     state: State, options: Options, text: str
 ) -> tuple[str, TaskQueued | TaskStarted | None]:
-    """A task's id, and how it began."""
+    """Return a task's id, and its first event."""
     from delf.events import TaskQueued, TaskStarted
     from delf.protocols.shared_journal import SharedJournal
     from delf_cli.journals import find_id, project_journal

@@ -79,12 +79,12 @@ run.params += run_options(handing=True)
 
 
 def _is_name(word: str) -> bool:
-    """Tell whether a word that was typed alone can only be meant as a routine's name."""
+    """Return whether a word that was typed alone can only be meant as a routine's name."""
     return len(word) > 1 and word.replace("-", "_").isidentifier()
 
 
 def _routine(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
-    """The task that runs a routine (the plugin ``routines``)."""
+    """Return the task that runs a routine (the plugin ``routines``)."""
     given: dict[str, str] = {}
     for text in inputs:
         key, is_pair, value = text.partition("=")
@@ -105,7 +105,7 @@ def _routine(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
 
 
 def _schema_in(ctx: click.Context, path: Path) -> dict[str, Any]:
-    """The JSON Schema in a file."""
+    """Return the JSON Schema in a file."""
     try:
         schema: Any = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -118,7 +118,7 @@ def _schema_in(ctx: click.Context, path: Path) -> dict[str, Any]:
 
 
 def _task_text(ctx: click.Context, task: str) -> str:
-    """The task, read from the standard input if it is ``-``."""
+    """Return the task, read from the standard input if it is ``-``."""
     if task == "-":
         try:
             task = sys.stdin.buffer.read().decode("utf-8-sig")

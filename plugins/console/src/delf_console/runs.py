@@ -146,12 +146,12 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
             click.echo(line)
         more = len(trace.tool_calls) - len(rows)
         click.echo(f"… and {more} more; delf runs events shows all") if more > 0 else None
-    told_of = [line for call in trace.tool_calls for line in render.origin_lines(call)]
-    if told_of:
+    origin_texts = [line for call in trace.tool_calls for line in render.origin_lines(call)]
+    if origin_texts:
         click.echo("\nsources of values:")
-        for line in told_of[:_CALLS_SHOWN]:
+        for line in origin_texts[:_CALLS_SHOWN]:
             click.echo(line)
-        more = len(told_of) - _CALLS_SHOWN
+        more = len(origin_texts) - _CALLS_SHOWN
         click.echo(f"… and {more} more; --json shows all") if more > 0 else None
     if task.error:
         error = wrapped(one_line(task.error), head=len("error: "))
@@ -167,7 +167,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
 
 
 def _show_prompts(events: Sequence[Event], as_json: bool) -> None:
-    """Write each model call with its messages; what the call before had is counted only."""
+    """Write each model call with its new messages, counting the repeated ones."""
     from delf_engine.views.prompts import prompts_of
 
     found = prompts_of(events)
@@ -249,7 +249,7 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
 
 
 async def events_of(journal: SharedJournal, name: str, *, follow: bool) -> AsyncGenerator[Event]:
-    """A task's events; with ``follow`` until it is over, or nobody works on it any more."""
+    """Yield a task's events; with ``follow`` until it is over or unowned."""
     live = journal.subscribe(name)
     seen = 0
     for event in await journal.read(name):

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from delf_engine.views.records import ToolCallTrace
 
 _PATHS_SHOWN: Final = 5
-"""Paths of values with the same source."""
+"""The most paths shown for values with the same source."""
 _NOT_SHOWN: Final = ("task_id", "seq", "at", "prompt")
 """Fields that a line of an event has elsewhere, or ``runs show --prompts`` has."""
 
 
 def moment(at: float) -> str:
-    """A time as it is here."""
+    """Format a time in local time."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def span(milliseconds: float | None) -> str:
-    """A duration for people."""
+    """Return a duration for people."""
     if milliseconds is None:
         return "-"
     seconds = milliseconds / 1000
@@ -57,7 +57,7 @@ def money(task: TaskRecord) -> str:
 
 
 class StateChoice(click.Choice[str]):
-    """An option whose value is one of some states of tasks."""
+    """An option that accepts some states of tasks."""
 
     def __init__(self, states: Iterable[TaskState] = TaskState) -> None:
         super().__init__([state.value for state in states])
@@ -80,7 +80,7 @@ def state_text(task: TaskRecord) -> str:
 
 
 def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
-    """Tasks as rows of a table."""
+    """Return tasks as rows of a table."""
     names = short_ids([task.task_id for task in tasks])
     folders = {task.folder for task in tasks}
     # Where all are of this folder, its name says nothing.
@@ -102,7 +102,7 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
 
 
 def ago(at: float) -> str:
-    """Write the age of a moment; its day, if it is older than a few days."""
+    """Format the age of a moment; the day, if it is older than a few days."""
     seconds = max(0, round(time.time() - at))
     for unit, length, most in (("s", 1, 60), ("min", 60, 60), ("h", 3600, 48)):
         if seconds < length * most:
@@ -111,7 +111,7 @@ def ago(at: float) -> str:
 
 
 def event_line(event: Event, began: float) -> str:
-    """An event as a line: number, time since the task began, kind, fields."""
+    """Return an event as a line: number, time since the task began, kind, fields."""
     fields = (item.name for item in dataclasses.fields(event) if item.name not in _NOT_SHOWN)
     data = {name: value for name in fields if (value := getattr(event, name)) is not None}
     texts = [f"{name}={one_line(_short(item))}" for name, item in data.items()]
@@ -122,19 +122,19 @@ def event_line(event: Event, began: float) -> str:
 
 
 def origin_lines(call: ToolCallTrace) -> Iterator[str]:
-    """The sources of a call's values in lines, those of the same source in one."""
+    """Yield the sources of a call's values as lines, grouped by source."""
     found: dict[str, list[str]] = {}
     for path, origin in call.origins.items():
         found.setdefault(str(origin["text"]), []).append(path)
     for text, paths in found.items():
         more = f" and {len(paths) - _PATHS_SHOWN} more" if len(paths) > _PATHS_SHOWN else ""
         where = ", ".join(paths[:_PATHS_SHOWN]) + more
-        told = f"{one_line(call.name)} {one_line(where)}: {one_line(text)}"
-        yield f"{call.call_id:>4}  {wrapped(told, indent=6)}"
+        line = f"{one_line(call.name)} {one_line(where)}: {one_line(text)}"
+        yield f"{call.call_id:>4}  {wrapped(line, indent=6)}"
 
 
 def prompt_lines(prompt: Prompt) -> Iterator[str]:
-    """A model call for people: what was new in it, the answer, tokens, time, cost."""
+    """Yield a model call as lines: new messages, answer, tokens, time, cost."""
     took = "" if prompt.duration_ms is None else f" · {span(prompt.duration_ms)}"
     cost = "" if prompt.answer is None else f" · {_dollars(prompt.cost_usd)}"
     usage = prompt.usage
@@ -178,5 +178,5 @@ def _short(value: Any) -> str:
 
 
 def task_data(task: TaskRecord) -> dict[str, Any]:
-    """A task as JSON-ready data."""
+    """Return a task as JSON-ready data."""
     return {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}

@@ -1,4 +1,4 @@
-"""``delf runs search`` and ``delf runs figures``: all tasks by what they did and cost."""
+"""``delf runs search`` and ``delf runs figures``: all tasks by content and cost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OF_MODELS: Final = frozenset({"day", "person", "model"})
 
 
 def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> CommandT:
-    """Add the options that choose tasks, those in one of some states for example."""
+    """Add the options that filter tasks."""
     for option in reversed(
         (
             click.option("--person", metavar="NAME", help="Only tasks that this person asked for."),
@@ -133,10 +133,10 @@ def _tell(name: str, one: FoundTask) -> None:
         money(task),
         one.person,
     ]
-    told = "  ".join(part for part in parts if part and part != "-")
+    line = "  ".join(part for part in parts if part and part != "-")
     title = wrapped(one_line(task.task), indent=4, head=max(0, len(name) - 2))
     click.echo(f"{click.style(one_line(name), bold=True)}  {title}")
-    click.echo(f"    {told}")
+    click.echo(f"    {line}")
     if one.place not in (None, "task"):
         excerpt = wrapped(visible(one.excerpt), indent=4, head=len(one.place) + 2)
         click.echo(f"    {click.style(f'{one.place}:', dim=True)} {excerpt}")

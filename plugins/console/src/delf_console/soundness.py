@@ -61,16 +61,18 @@ def release_warnings(record: PluginRecord) -> Iterator[str]:
 
 
 def licence_warnings(distribution: str) -> Iterator[str]:
-    """Yield the fault of a package without a licence: others may not use what it publishes."""
-    told = metadata.distribution(distribution).metadata
-    said = [_said(told, key) for key in ("License-Expression", "License")]
-    said += [line for line in told.get_all("Classifier") or () if line.startswith("License ::")]
-    if not any(said):
+    """Yield the fault of a package without a licence, which others may not use."""
+    package = metadata.distribution(distribution).metadata
+    licences = [_field(package, key) for key in ("License-Expression", "License")]
+    licences += [
+        line for line in package.get_all("Classifier") or () if line.startswith("License ::")
+    ]
+    if not any(licences):
         yield 'it has no licence, so others may not use it: license = "…" in pyproject.toml'
 
 
 def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
-    """Explain why the object that a spec names cannot be one of its kind.
+    """Explain why the object of a spec does not fit its kind.
 
     Raises:
         PluginError: When it cannot be imported.
@@ -100,10 +102,11 @@ def _claims(spec: Spec, made: type) -> Iterator[str]:
     if isinstance(spec, FormatSpec) and spec.writes:
         claims.append(("writes", formats.SupportsWrite))
     for says, protocol in claims:
-        lacks = [name for name in members(protocol) if not has(made, name)]
-        if lacks:
+        missing = [name for name in members(protocol) if not has(made, name)]
+        if missing:
             yield (
-                f"is not a {protocol.__name__}, as `{says}` of its spec says: no {', '.join(lacks)}"
+                f"is not a {protocol.__name__}, as `{says}` of its spec says: "
+                f"no {', '.join(missing)}"
             )
 
 
@@ -112,7 +115,7 @@ def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
 
     Args:
         host: Where it is.
-        spec: The spec; of one whose factory is a function nothing is known.
+        spec: The spec; for a factory function nothing is known.
     """
     made = host.resolve(spec)
     if not isinstance(made, type):
@@ -127,14 +130,14 @@ def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
 
 
 def _holds_nothing(made: type) -> bool:
-    """Tell whether a connection keeps no more than its settings, and so has nothing to free."""
+    """Return whether a connection keeps no more than its settings, and so has nothing to free."""
     from delf.tools.connection import Connection
 
     return issubclass(made, Connection) and made.__init__ is Connection.__init__
 
 
 def effects(host: PluginHost, spec: Spec) -> list[tuple[str, str]]:
-    """The actions of a connection that declares them, each with its effect."""
+    """Return the actions of a connection that declares them, each with its effect."""
     from delf.tools.connection import Connection
 
     made = host.resolve(spec)
@@ -147,16 +150,16 @@ def effects(host: PluginHost, spec: Spec) -> list[tuple[str, str]]:
 
 
 def import_warnings(name: str, distribution: str) -> Iterator[str]:
-    """Measure the import of a plugin at each start of delf, in a process of its own."""
+    """Measure the import time of a plugin at each start of delf, in a separate process."""
     module = _module_of(metadata.distribution(distribution), name, whole=True)
     if module is None:
         return
     command = [own_python(), "-c", _PROBE, module]
-    tried = [_try(command)]
-    if tried[0].returncode != 0:
+    runs = [_try(command)]
+    if runs[0].returncode != 0:
         return  # loading it tells why
-    *said, seconds = tried[0].stdout.rstrip().split("\n")
-    if "".join(said).strip() or tried[0].stderr.strip():
+    *output, seconds = runs[0].stdout.rstrip().split("\n")
+    if "".join(output).strip() or runs[0].stderr.strip():
         yield f"the import of {module} prints something: JSON of commands would be broken by it"
     if float(seconds) > _IMPORT_SECONDS:  # the first compiles it, and may be slow by chance
         seconds = _try(command).stdout.rstrip().rpartition("\n")[2]
@@ -171,17 +174,17 @@ def _try(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
 
 
-def _said(told: metadata.PackageMetadata, key: str) -> str:
-    """A field; a library that stands in for ``importlib.metadata`` raises where one is missing."""
-    return told[key] if key in told else ""  # noqa: SIM401 - it has no get()
+def _field(package: metadata.PackageMetadata, key: str) -> str:
+    """Return a field; replacements for ``importlib.metadata`` raise for a missing field."""
+    return package[key] if key in package else ""  # noqa: SIM401 - it has no get()
 
 
 def _of_metadata(distribution: metadata.Distribution) -> Iterator[str]:
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
-    told = distribution.metadata
-    if not _said(told, "Summary").strip():
+    package = distribution.metadata
+    if not _field(package, "Summary").strip():
         yield "it has no description, which lists show"
     lines = [Requirement(line) for line in distribution.requires or ()]
     own = [line for line in lines if normalise(line.name) == DISTRIBUTION and line.marker is None]
@@ -193,18 +196,18 @@ def _of_metadata(distribution: metadata.Distribution) -> Iterator[str]:
             yield f"its requirement on {DISTRIBUTION} has no lower bound"
         if not operators & {"<", "<=", "~=", "=="}:
             yield f"its requirement on {DISTRIBUTION} has no upper bound: the next may break it"
-    words = _said(told, "Keywords").replace(",", " ").split()
+    words = _field(package, "Keywords").replace(",", " ").split()
     if f"delf-plugin-api-{PLUGIN_API}" not in words:
         yield f"it has no keyword delf-plugin-api-{PLUGIN_API}, which says what it was made for"
-    python = _said(told, "Requires-Python")
+    python = _field(package, "Requires-Python")
     if not python:
         yield 'it does not say which Python it needs: requires-python = ">=3.11"'
     elif SpecifierSet(python).contains("3.10"):
         yield f'it says Python {python}, and delf needs 3.11: requires-python = ">=3.11"'
     points = [point for point in distribution.entry_points if point.group == ENTRY_POINT_GROUP]
-    name = normalise(told["Name"])
+    name = normalise(package["Name"])
     if not name.startswith(PLUGIN_PREFIX) and name not in all_packages():
-        yield f"it is not called delf-plugin-…, by which people look for plugins: {told['Name']}"
+        yield f"it is not called delf-plugin-…, by which people look for plugins: {package['Name']}"
     if len(points) > 1:
         yield f"it has {len(points)} entry points; one plugin a distribution can be blocked alone"
 
@@ -246,9 +249,9 @@ def _of_imports(distribution: metadata.Distribution, module: str, folder: Path) 
 
 
 def _requirements(distribution: metadata.Distribution) -> set[str]:
-    """Return its requirements; extras count, except those of its tests.
+    """Return its requirements, including extras other than its tests'.
 
-    What delf's own packages require comes with them.
+    Requirements of delf's own packages come with them.
     """
     from packaging.requirements import Requirement
 
@@ -285,7 +288,7 @@ def _is_plugin(distribution: str) -> bool:
 
 
 def _imported(folder: Path) -> set[str]:
-    """The modules that a package's code imports, but for those of type checkers alone."""
+    """Return the modules that a package's code imports, except for type checkers."""
     found: set[str] = set()
     for path in folder.rglob("*.py"):
         try:
@@ -343,5 +346,5 @@ def _kind(made: object) -> str:
 
 
 def is_others(record: PluginRecord) -> bool:
-    """Tell whether a plugin is none of delf's own."""
+    """Return whether a plugin is none of delf's own."""
     return record.distribution is not None and normalise(record.distribution) not in all_packages()

@@ -27,7 +27,7 @@ from delf.packages.namesake import NAMESAKE
 from delf.packages.official import PLUGIN_PREFIX, all_packages, package_bringing
 
 _A_TYPO: Final = 0.8
-"""The similarity of a foreign plugin's name to one of delf's own that counts as a typo."""
+"""The similarity to a name of delf's own at which a foreign plugin's name counts as a typo."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class Package:
     Args:
         name: The distribution's.
         path: The folder, or the wheel.
-        requires: What it needs, as in ``Requires-Dist``.
-        editable: It is used where it is.
+        requires: Its requirements, as in ``Requires-Dist``.
+        editable: Whether it is used in place.
     """
 
     name: str
@@ -62,11 +62,11 @@ class Package:
 
 @dataclass(frozen=True)
 class Item:
-    """One thing to install.
+    """One package to install.
 
     Args:
         name: The distribution's.
-        origin: Where it comes from, for whoever is asked.
+        origin: The source, for the confirmation.
         argument: How it is handed to pip.
     """
 
@@ -77,10 +77,10 @@ class Item:
 
 @dataclass
 class Sources:
-    """Packages that are at hand, by name.
+    """Available packages by name.
 
     Args:
-        packages: Those of a clone and of a folder of wheels.
+        packages: The packages of a clone and of a folder of wheels.
     """
 
     packages: Mapping[str, Package] = field(default_factory=dict[str, Package])
@@ -89,7 +89,7 @@ class Sources:
         """List the packages to install, each after its requirements.
 
         Args:
-            names: What the user wrote: names of plugins and packages, folders, wheels.
+            names: The user's words: names of plugins and packages, folders, wheels.
             editable: Use folders where they are.
 
         Raises:
@@ -102,7 +102,7 @@ class Sources:
         return list(found.values())
 
     def constraints(self, items: Iterable[Item]) -> list[str]:
-        """Lines that tell pip where a package comes from that somebody else's plugin needs."""
+        """Return lines that tell pip the source of packages that other plugins need."""
         named = {item.name for item in items}
         return [
             f"{package.name} @ {package.path.as_uri()}"
@@ -131,9 +131,9 @@ class Sources:
             yield from self._with_needs(package, wanted.extras)
 
     def _with_needs(self, package: Package, extras: Iterable[str]) -> Iterator[Item]:
-        """A package after its requirements that are at hand and not installed, deepest first.
+        """Yield a package after its available, uninstalled requirements, deepest first.
 
-        They are named, too, so that all that comes from a clone is used where it is.
+        They are named explicitly, so that everything from a clone is used in place.
         """
         seen: set[tuple[str, frozenset[str]]] = set()
 
@@ -167,9 +167,9 @@ def sources(find_links: Path | None = None) -> Sources:
 
 
 def clone() -> Mapping[str, Package]:
-    """The packages of the clone that delf was installed from; none where it was not.
+    """Return the packages of the clone that delf was installed from, if any.
 
-    They are used where they are if delf's own is.
+    They are used in place if delf itself is.
     """
     origin: dict[str, Any] = json.loads(
         metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}"
@@ -185,7 +185,7 @@ def clone() -> Mapping[str, Package]:
 
 
 def is_installed(name: str) -> bool:
-    """Tell whether a distribution is there."""
+    """Return whether a distribution is installed."""
     try:
         metadata.distribution(name)
     except metadata.PackageNotFoundError:
@@ -230,7 +230,7 @@ def _of_extra(line: str, extra: str) -> str:
 
 
 def _wheels(folder: Path | None) -> Mapping[str, Package]:
-    """The newest wheel of each of delf's own packages in a folder."""
+    """Return the newest wheel of each of delf's own packages in a folder."""
     paths = folder.resolve().glob("delf_*.whl") if folder else ()
     found = [package for path in sorted(paths, key=_version) if (package := _wheel(path))]
     return {package.name: package for package in found if package.name in _ours()}
@@ -267,7 +267,7 @@ def _requirement(name: str) -> Requirement:
 
 
 def _known(name: str) -> str:
-    """The package that a name means."""
+    """Return the package that a name means."""
     full, ours = canonicalize_name(name), _ours()
     if full == NAMESAKE:
         raise PluginError(

@@ -34,5 +34,5 @@ def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
     if as_json:
         click.echo(json_text({"task_id": name, "stopped": stopped, "state": became}, indent=2))
         return
-    told = "stopped" if stopped else f"was over already: {became}"
-    click.echo(f"{errors.visible(name)} {told}")
+    message = "stopped" if stopped else f"was over already: {became}"
+    click.echo(f"{errors.visible(name)} {message}")

@@ -1,4 +1,4 @@
-"""``delf demo``: makes a shop, then runs two tasks on it as anybody would: with ``delf run``."""
+"""``delf demo``: makes a shop, then runs two tasks on it with ``delf run``."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def demo(
         text = shop_config(model, folder) + (_journal(folder) if web or kept is None else "")
         write_private(config, text.encode())
         if kept is not None:  # a folder that is gone later is trusted for each command instead
-            said = {_CONFIG: items_of(_CONFIG, text)}
+            items = {_CONFIG: items_of(_CONFIG, text)}
             if (folder / _ANSWERS).exists():
-                said[_ANSWERS] = whole((folder / _ANSWERS).read_bytes())
-            Trust.here().keep(folder, said)
+                items[_ANSWERS] = whole((folder / _ANSWERS).read_bytes())
+            Trust.here().keep(folder, items)
         own = ["--config", str(config), *(["--trust", str(folder)] if kept is None else [])]
         tell = _nothing if as_json else _tell
         where = f" in {_short(folder)}" if kept is not None else ""
@@ -147,7 +147,7 @@ def _next(folder: Path | None, model: str) -> list[str]:
 
 
 def _short(folder: Path) -> str:
-    """A folder from here, or its whole path where it is elsewhere."""
+    """Return a folder relative to here, or its absolute path."""
     here = Path.cwd()
     return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
 
@@ -157,7 +157,7 @@ def _wrapped(text: str) -> str:
 
 
 def _journal(folder: Path) -> str:
-    """Return the setting that gives the page a journal of its own."""
+    """Return the setting of a separate journal for the page."""
     return f"\n[plugins.journal-sql]\nurl = {_quoted(str(folder / 'journal.db'))}\n"
 
 
@@ -170,14 +170,14 @@ def _delf(ctx: click.Context, arguments: list[str]) -> int:
 
 
 def choose_model(llm: str | None) -> tuple[str, str]:
-    """The model's name, and who it is in words: whatever keys there are, no model unless named."""
+    """Choose a model by the existing keys, and describe it; none unless named."""
     if llm:
         return llm, llm
     return f"recorded:{RECORDING}", "a recording made by hand (--llm MODEL asks a model)"
 
 
 def shop_config(model: str, folder: Path) -> str:
-    """A ``delf.toml`` for the shop; what it names lies beside it."""
+    """Return a ``delf.toml`` for the shop, with files beside it."""
     if model == f"recorded:{RECORDING}":
         write_private(folder / _ANSWERS, RECORDING.read_bytes())
         model = f"recorded:{_ANSWERS}"
@@ -192,13 +192,13 @@ def shop_config(model: str, folder: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text for TOML, whose strings are written as JSON's are; ``$`` would begin a reference."""
+    """Quote a text for TOML, in JSON's notation; ``$`` would begin a reference."""
     return json.dumps(text.replace("$", "$$"), ensure_ascii=False)
 
 
 @contextmanager
 def _folder(keep: Path | None) -> Generator[Path]:
-    """The shop's folder.
+    """Yield the shop's folder.
 
     Raises:
         ConfigurationError: When there is a shop in it already, or it cannot be made.
@@ -225,4 +225,4 @@ def _tell(text: str, *, bold: bool = False, dim: bool = False) -> None:
 
 
 def _nothing(text: str, *, bold: bool = False, dim: bool = False) -> None:
-    """Tell nothing: the output is JSON."""
+    """Print nothing, because the output is JSON."""

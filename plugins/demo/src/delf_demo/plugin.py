@@ -10,7 +10,7 @@ from delf.specs import CommandSpec
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """The command ``demo``."""
+    """Yield the command ``demo``."""
     yield CommandSpec(
         name="demo",
         summary="Run two tasks on the database of a small shop; no key is needed.",

@@ -1,4 +1,4 @@
-"""The database of a small tea shop, the same whenever it is made."""
+"""The database of a small tea shop, reproducible."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
 
     Args:
         name: The name that users will type, or the package's with its kind ahead.
-        kind: One of :data:`KINDS`.
+        kind: A kind of :data:`KINDS`.
 
     Raises:
         click.BadParameter: For a name that cannot be used.

@@ -10,7 +10,7 @@ from delf.specs import CommandSpec
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """The command ``delf plugins new``."""
+    """Yield the command ``delf plugins new``."""
     yield CommandSpec(
         name="plugins new",
         summary="Start a plugin of your own.",

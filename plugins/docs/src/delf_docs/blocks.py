@@ -12,7 +12,7 @@ _TAKEN_OUT: Final = re.compile("[\x00-\x08\x0c-\x1f\ue000-\uf8ff]")
 
 
 def units(text: str) -> int:
-    """The length of a text as Google's indexes count it: an emoji is two."""
+    """Return the length of a text in UTF-16 units, as Google's indexes count."""
     return len(text) + sum(character > "\uffff" for character in text)
 
 
@@ -35,7 +35,7 @@ class Text:
     size: int = 0
 
     def add(self, text: str, styles: Sequence[tuple[str, Any]] = ()) -> None:
-        """Append text with styles, without what the service would take out of it."""
+        """Append text with styles, without characters that the service removes."""
         text = _TAKEN_OUT.sub("", text)
         length = units(text)
         self.text += text
@@ -72,7 +72,7 @@ Block: TypeAlias = Paragraph | List | Table
 
 
 def blocks_of(markdown: str) -> list[Block]:
-    """The blocks of a Markdown text (CommonMark, tables, strikethrough)."""
+    """Return the blocks of a Markdown text (CommonMark, tables, strikethrough)."""
     from markdown_it import MarkdownIt
     from markdown_it.tree import SyntaxTreeNode
 

@@ -26,17 +26,17 @@ from delf_google.transport import RETRIES
 
 _DOCUMENTS: Final = "v1/documents"
 _BY_CONTENT: Final = ("replace", "rewrite", "format", "delete")
-"""Actions of which it matters what is in the document."""
+"""Actions whose preview depends on the document's content."""
 _COMPARED: Final = 200_000
 _LONGEST: Final = 2_000_000
 """Characters of a document that a script gets."""
 _AS_IT_STANDS: Final = "PREVIEW_WITHOUT_SUGGESTIONS"
 _AS_IT_IS: Final = "SUGGESTIONS_INLINE"
-"""With what others suggest in it, as indexes of changes count it."""
+"""The mode with suggestions inline, as indexes of changes count."""
 _DRIVE: Final = "https://www.googleapis.com/"
 
 Place = tuple[int, bool, list[dict[str, Any]]]
-"""An index, whether the paragraph there is empty, and what is to be done before."""
+"""An index, whether its paragraph is empty, and requests to run before."""
 
 
 class DocumentText(TypedDict):
@@ -65,7 +65,7 @@ class Replaced(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A document as it was, and what the service said of its change."""
+    """A document before its change, and the service's reply."""
 
     found: Mapping[str, Any]
     answer: Mapping[str, Any]
@@ -75,7 +75,7 @@ _TRUST: Final[Mapping[str, Trust]] = {
     **dict.fromkeys(("id", "link", "notice"), "own"),
     "*": "outside",
 }
-"""The authors of a document's fields: others may have written its title and what is in it."""
+"""The authors of a document's fields: others may have written title and content."""
 
 
 class Docs(GoogleConnection):
@@ -243,7 +243,7 @@ class Docs(GoogleConnection):
         place: Callable[[Mapping[str, Any]], Place],
         context: CallContext | None = None,
     ) -> DocumentInfo:
-        """Write Markdown at a place that is looked up in the document as it is now."""
+        """Write Markdown at a place in the current document."""
         blocks = await asyncio.to_thread(blocks_of, markdown)
         if not blocks:
             raise ToolRefusedError("there is nothing to write")
@@ -266,7 +266,7 @@ class Docs(GoogleConnection):
         requests_for: Callable[[Mapping[str, Any]], list[dict[str, Any]]],
         context: CallContext | None = None,
     ) -> Edit:
-        """Change a document by requests that are made for it as it is now.
+        """Change a document by requests computed from its current state.
 
         Changes from here are made one after another. Of others' changes, whoever comes first
         wins: the indexes would be wrong, so the document is looked at again.
@@ -307,7 +307,7 @@ class Docs(GoogleConnection):
     async def _change(
         self, what: str, found: Mapping[str, Any], requests: list[dict[str, Any]]
     ) -> dict[str, Any]:
-        """Send a batch. It is bound to a revision, so sending it again never does it twice."""
+        """Send a batch, bound to a revision and therefore idempotent."""
         revision = found.get("revisionId")
         body: dict[str, Any] = {"requests": requests}
         if revision:
@@ -352,7 +352,7 @@ def _difference(found: Mapping[str, Any], markdown: str) -> list[str]:
 
 
 def _places(found: Mapping[str, Any], text: str, *, match_case: bool) -> list[str]:
-    """The paragraphs in which a text stands."""
+    """Return the paragraphs that contain a text."""
     wanted = text if match_case else text.casefold()
     lines: list[str] = []
     count = 0
@@ -389,7 +389,7 @@ def _everything(found: Mapping[str, Any]) -> Place:
 def _looks(
     spans: Sequence[tuple[int, int]], styles: Mapping[str, Any], heading: int | None
 ) -> list[dict[str, Any]]:
-    """Requests that change how texts look."""
+    """Return requests that change how texts look."""
     requests: list[dict[str, Any]] = []
     shown = {name: value for name, value in styles.items() if value is not None}
     for start, end in spans:

@@ -17,13 +17,13 @@ Node = Mapping[str, Any]
 
 
 def markdown_of(document: Node) -> str:
-    """A document's body as Markdown: headings, lists, tables, links, emphasis."""
+    """Return a document's body as Markdown: headings, lists, tables, links, emphasis."""
     body: Node = document.get("body") or {}
     return _blocks(body.get("content") or (), document.get("lists") or {}).strip() + "\n"
 
 
 def paragraphs(document: Node) -> Iterator[Node]:
-    """All paragraphs with their indexes, those in tables among them."""
+    """Yield all paragraphs with their indexes, including those in tables."""
     body: Node = document.get("body") or {}
     yield from _paragraphs(body.get("content") or ())
 
@@ -39,7 +39,7 @@ def _paragraphs(content: Sequence[Node]) -> Iterator[Node]:
 
 
 def plain_text(element: Node) -> str:
-    """A paragraph's text; what is not text counts as one character, as its indexes do."""
+    """Return a paragraph's text; a non-text element counts as one character, as in indexes."""
     pieces: list[str] = []
     for part in element["paragraph"].get("elements") or ():
         if "textRun" in part:
@@ -73,7 +73,7 @@ def _blocks(content: Sequence[Node], lists: Node) -> str:
 
 
 def _paragraph(element: Node, lists: Node) -> tuple[str, bool]:
-    """A paragraph as a line, and whether it is an item of a list."""
+    """Return a paragraph as a line, and whether it is a list item."""
     paragraph: Node = element["paragraph"]
     text = _inline(paragraph).strip()
     if not text:
@@ -90,8 +90,8 @@ def _paragraph(element: Node, lists: Node) -> tuple[str, bool]:
 
 
 def _is_ordered(bullet: Node, lists: Node, depth: int) -> bool:
-    told: Node = lists.get(str(bullet.get("listId"))) or {}
-    properties: Node = told.get("listProperties") or {}
+    list_properties: Node = lists.get(str(bullet.get("listId"))) or {}
+    properties: Node = list_properties.get("listProperties") or {}
     levels: Sequence[Node] = properties.get("nestingLevels") or ()
     kind = str(levels[depth].get("glyphType") or "") if depth < len(levels) else ""
     return kind not in ("", "NONE", "GLYPH_TYPE_UNSPECIFIED")
@@ -117,7 +117,7 @@ def _inline(paragraph: Node) -> str:
 
 
 def _run(content: str, style: Node) -> str:
-    """A run of text with its marks, which stand close to its words."""
+    """Return a run of text with its marks next to the words."""
     text = content.replace("\x0b", "  \n").rstrip("\n")
     core = text.strip(" ")
     if not core:

@@ -1,4 +1,4 @@
-"""Blocks as requests of one batch.
+"""Converts blocks to requests of one batch.
 
 They are written from the last to the first, each at the same place: what is in front of it does
 not move, so no request has to know how long another one's text became.
@@ -19,7 +19,7 @@ Request = dict[str, Any]
 
 
 def insert_blocks(blocks: Sequence[Block], index: int, *, spare: bool) -> list[Request]:
-    """Requests that insert blocks at the start of a paragraph.
+    """Return requests that insert blocks at the start of a paragraph.
 
     Args:
         blocks: What is inserted.
@@ -121,7 +121,7 @@ def _marks(marks: Sequence[Mark], offset: int) -> list[Request]:
 
 
 def text_style(style: str, value: Any) -> dict[str, Any]:
-    """One style as the service takes it."""
+    """Return one style in the service's form."""
     if style == "code":
         return _CODE
     if style == "link":

@@ -54,7 +54,7 @@ _SOURCES: Final = {f"{NATIVE}document": "text/markdown", f"{NATIVE}spreadsheet":
 
 
 def _recipient(who: str) -> str:
-    """Return who gets a file: ``anyone``, ``domain:example.com``, or one address."""
+    """Return the recipient of a file: ``anyone``, ``domain:example.com``, or one address."""
     who = who.strip()
     return who if who == "anyone" or who.startswith("domain:") else address(who)
 
@@ -244,8 +244,8 @@ class Drive(GoogleConnection):
             listed = await self._places.children(str(found["id"]), name)
             folders = [await self._places.target(i) for i in listed if leads_to_folder(i)]
             parents = {} if found["id"] == "root" else {"parents": [str(found["id"])]}
-            told = {"name": name, "mimeType": FOLDER, **parents}
-            found = folders[0] if folders else await self._make_empty(told)
+            metadata = {"name": name, "mimeType": FOLDER, **parents}
+            found = folders[0] if folders else await self._make_empty(metadata)
         return file_of(found)
 
     @action("creating", effect="write", trust=_TRUST, sinks=["file", "folder"])
@@ -414,7 +414,7 @@ class Drive(GoogleConnection):
         return [item async for item in self.transport.pages(listing, "permissions")]
 
     async def _make_empty(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Make what has no content: a folder, or an empty document of the editors."""
+        """Make an empty file: a folder, or a document of the editors."""
         return await self.transport.json(
             Request(
                 "make a folder" if body["mimeType"] == FOLDER else "make an empty document",
@@ -446,6 +446,6 @@ class Drive(GoogleConnection):
 
 
 def _shown(found: FileInfo) -> str:
-    """Return the file's name, as a person knows it."""
+    """Return the display name of a file."""
     owner = f", of {found['owner']}" if found["owner"] else ""
     return f"{found['kind']} {found['name']!r}{owner}, {found['link'] or found['id']}"

@@ -37,7 +37,7 @@ class Places:
         self._transport = transport
 
     async def find(self, given: str, *, follow: bool = True) -> dict[str, Any]:
-        """A file as the service describes it.
+        """Return a file in the service's form.
 
         Args:
             given: Its id, address or path.
@@ -50,16 +50,16 @@ class Places:
         return await self.target(found) if follow else found
 
     async def target(self, found: dict[str, Any]) -> dict[str, Any]:
-        """The file to which a shortcut leads; any other file stays as it is.
+        """Return the target of a shortcut; other files unchanged.
 
         Raises:
             ToolRefusedError: When it leads nowhere.
         """
         if found["mimeType"] != SHORTCUT:
             return found
-        told: dict[str, str] = found.get("shortcutDetails") or {}
-        key = told.get("targetId", "")
-        self._keep_key(key, told.get("targetResourceKey"))
+        shortcut: dict[str, str] = found.get("shortcutDetails") or {}
+        key = shortcut.get("targetId", "")
+        self._keep_key(key, shortcut.get("targetResourceKey"))
         try:
             return await self._get(key)
         except GoogleError as error:
@@ -70,7 +70,7 @@ class Places:
             ) from None
 
     def _keep_key(self, key: str, secret: str | None) -> None:
-        """Send a file's resource key from now on: without it, some shared files are not found."""
+        """Send a file's resource key from now on, which some shared files require."""
         if not secret or not _ID.fullmatch(key) or not _ID.fullmatch(secret):
             return
         kept = self._transport.headers.get(_KEYS, "").split(",")
@@ -95,7 +95,7 @@ class Places:
         return await self._walk(text)
 
     async def folder(self, given: str) -> str:
-        """The id of a folder.
+        """Return the id of a folder.
 
         Raises:
             ToolRefusedError: When there is none, or it is a file.

@@ -67,17 +67,17 @@ class PermissionInfo(TypedDict):
 
 
 def file_of(resource: Mapping[str, Any]) -> FileInfo:
-    """A file as the service describes it."""
+    """Convert a file of the service."""
     kind = str(resource["mimeType"])
     owners: list[Mapping[str, Any]] = resource.get("owners") or []
-    told = resource.get("modifiedTime")
+    modified_time = resource.get("modifiedTime")
     return FileInfo(
         id=str(resource["id"]),
         name=str(resource["name"]),
         kind=next((name for name, known in _KINDS.items() if known == kind), "file"),
         type=kind,
         size=int(resource["size"]) if "size" in resource else None,
-        modified=dt.datetime.fromisoformat(str(told)) if told else None,
+        modified=dt.datetime.fromisoformat(str(modified_time)) if modified_time else None,
         folder=(resource.get("parents") or [None])[0],
         owner=owners[0].get("emailAddress") if owners else None,
         link=resource.get("webViewLink"),
@@ -86,13 +86,13 @@ def file_of(resource: Mapping[str, Any]) -> FileInfo:
 
 
 def leads_to_folder(resource: Mapping[str, Any]) -> bool:
-    """Tell whether it is a folder, or a shortcut to one."""
-    told: Mapping[str, Any] = resource.get("shortcutDetails") or {}
-    return FOLDER in (resource["mimeType"], told.get("targetMimeType"))
+    """Return whether it is a folder, or a shortcut to one."""
+    shortcut: Mapping[str, Any] = resource.get("shortcutDetails") or {}
+    return FOLDER in (resource["mimeType"], shortcut.get("targetMimeType"))
 
 
 def permission_of(resource: Mapping[str, Any]) -> PermissionInfo:
-    """A permission as the service describes it."""
+    """Convert a permission of the service."""
     kind = str(resource.get("type", ""))
     who = resource.get("emailAddress") or resource.get("domain") or kind
     return PermissionInfo(
@@ -101,16 +101,16 @@ def permission_of(resource: Mapping[str, Any]) -> PermissionInfo:
 
 
 def type_of(kind: str) -> str:
-    """A media type by its short name; what has a slash is one."""
+    """Return a media type by its short name; a name with a slash is a media type."""
     return kind if "/" in kind else _KINDS.get(kind, "")
 
 
 def kinds() -> str:
-    """The short names, for messages."""
+    """Return the short names, for messages."""
     return ", ".join(_KINDS)
 
 
 def quoted(text: str) -> str:
-    """A text in Drive's query language."""
+    """Return a text in Drive's query language."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -52,7 +52,7 @@ def _model_of(name: str, device: str | None, download: bool) -> Any:
     return model
 
 
-# Weights of hundreds of megabytes are shared by all agents of a process while one of them lives.
+# Weights of hundreds of megabytes are shared by all agents of a process while one of them exists.
 _loaded: WeakValueDictionary[tuple[str, str | None], _Loaded] = WeakValueDictionary()
 _loading = Lock()
 
@@ -82,7 +82,7 @@ def _missing(name: str) -> ConfigurationError:
 
 
 def _on_the_hub(name: str) -> str:
-    """A model's whole name: one without an owner is sentence-transformers' own."""
+    """Return a model's full name: a bare name belongs to sentence-transformers."""
     return name if "/" in name else f"sentence-transformers/{name}"
 
 
@@ -146,7 +146,7 @@ class SentenceTransformersEmbedder:
         return self._batch_size
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
-        """A vector of length 1 for each text, with the prefix that the model's family needs.
+        """Return a vector of length 1 for each text, with the prefix that the model's family needs.
 
         Raises:
             ConfigurationError: When the model is not there, or is none.
@@ -173,7 +173,7 @@ class SentenceTransformersEmbedder:
         """
         if self._model is not None:
             return
-        await self.check()  # a model that is not there is told before torch is imported
+        await self.check()  # report a missing model before importing torch
         with self._lock:
             if self._load is None or (self._load.done() and self._load.exception() is not None):
                 # A thread of its own: an event loop that ends does not wait for it.
@@ -184,7 +184,7 @@ class SentenceTransformersEmbedder:
         self._model = await asyncio.shield(asyncio.wrap_future(load))
 
     async def check(self) -> None:
-        """Tell whether the model is there, without loading it.
+        """Return whether the model is available, without loading it.
 
         Raises:
             ConfigurationError: When it is not, and is not to be fetched.
@@ -193,7 +193,7 @@ class SentenceTransformersEmbedder:
             await asyncio.to_thread(_check, self._name)
 
     async def aclose(self) -> None:
-        """Let the model go; it leaves the memory with the last agent that uses it."""
+        """Release the model, which is freed with its last agent."""
         self._model = self._load = None
 
 

@@ -43,11 +43,11 @@ class StaticEmbedder:
 
     @property
     def batch_size(self) -> int:
-        """The most texts at once: they take about a millisecond."""
+        """The largest batch, which takes about a millisecond."""
         return 1024
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
-        """A vector of length 1 for each text; queries and passages are alike.
+        """Return a vector of length 1 for each text; queries and passages are alike.
 
         Raises:
             ConfigurationError: When the model is not there, or is none.
@@ -58,7 +58,7 @@ class StaticEmbedder:
         return await asyncio.to_thread(self._model.encode, list(texts))
 
     async def check(self) -> None:
-        """Tell whether the model is there, without loading it.
+        """Return whether the model is available, without loading it.
 
         Raises:
             ConfigurationError: When it is not, and is not to be fetched.
@@ -67,7 +67,7 @@ class StaticEmbedder:
             await asyncio.to_thread(self._folder)
 
     def _folder(self) -> str:
-        """Return the folder of the model, from the hub's cache or as it was given."""
+        """Return the folder of the model, from the hub's cache or as configured."""
         from huggingface_hub import (
             snapshot_download,  # pyright: ignore[reportUnknownVariableType]
         )

@@ -90,7 +90,7 @@ else:  # what the default is good for, only type checkers know
 
 
 class Agent(FixedAttributes, Generic[T]):
-    """Does tasks by letting a model write scripts that call tools.
+    """Runs tasks by letting a model write scripts that call its tools.
 
     It starts when it is first used and works on one event loop: that of the first
     ``await``, or one in a thread of its own when first used from synchronous code. Calls
@@ -107,11 +107,11 @@ class Agent(FixedAttributes, Generic[T]):
         strategy: How a task becomes tool calls: a name, or what a plugin's class makes.
         on_confirm: Asked about calls that need approval; returns True, False, or None to
             leave it to the next channel. Plain or async.
-        output: What each answer has to be, if it is not text: a pydantic model, a dataclass, a
-            TypedDict, or a JSON Schema. ``response.value`` is the object.
+        output: The type of the answers, if not text: a pydantic model, a dataclass, a TypedDict, or
+            a JSON Schema. ``response.value`` is the object.
         host: Plugins; those installed when omitted.
-        project: Where options that are not given come from, those of plugins and the
-            environment; :meth:`from_project` finds one.
+        project: The source of omitted options, of plugins and of the environment;
+            :meth:`from_project` finds a project.
         options: Fields of the configuration.
 
     Raises:
@@ -181,12 +181,12 @@ class Agent(FixedAttributes, Generic[T]):
         host: PluginHost | None = None,
         **overrides: Any,
     ) -> Self:
-        """An agent as ``delf run`` makes it: from the nearest ``delf.toml`` and its environment.
+        """Make an agent as ``delf run`` does, from the nearest ``delf.toml`` and its environment.
 
-        With a journal that outlives the process where one is installed.
+        The agent has a durable journal if one is installed.
 
         Args:
-            path: A directory, whose ``delf.toml`` is looked for upwards; the file; a project.
+            path: A directory, whose ``delf.toml`` is searched upwards; the file; or a project.
             trust: Vouch for its folder, as a program does for its own. Else what its files say has
                 no effect before the person trusted them: `delf trust`, or ``DELF_TRUST``.
             connections: The names of those to use; all of the file when omitted.
@@ -195,8 +195,8 @@ class Agent(FixedAttributes, Generic[T]):
             overrides: Any other parameter of :class:`Agent`; it wins over the project.
 
         Raises:
-            FolderNotTrustedError: When nobody trusted what the folder's files say.
-            ConfigurationError: Naming file or variable, key and what is allowed.
+            FolderNotTrustedError: If the folder's files are not trusted.
+            ConfigurationError: With file or variable, key and allowed values.
         """
         from delf.plugins.host import PluginHost
         from delf_engine.project.any_project import journal_name, project_at
@@ -218,14 +218,14 @@ class Agent(FixedAttributes, Generic[T]):
 
     @property
     def plugins(self) -> PluginHost:
-        """The agent's plugins: those that it was given, or those installed."""
+        """The agent's plugins: the given host, or the installed plugins."""
         from delf.plugins.host import PluginHost
 
         return self._host or PluginHost.discover()
 
     @property
     def project(self) -> AnyProject | None:
-        """The project that options come from, if the agent was made of one."""
+        """The project of the options, if any."""
         return self._project
 
     def use_journal(self, work: Callable[[Journal], Coroutine[Any, Any, U]]) -> U:
@@ -254,7 +254,7 @@ class Agent(FixedAttributes, Generic[T]):
 
     @property
     def chat(self) -> AgentChat | None:
-        """The chat that tasks continue; a chat that is set later holds for later tasks.
+        """The chat that tasks continue; a new value applies to later tasks.
 
         It is set as ``Agent(chat=…)`` takes it; None ends the conversation.
         """
@@ -278,7 +278,7 @@ class Agent(FixedAttributes, Generic[T]):
         return as_chat(given, host)
 
     def _attach(self, chat: AgentChat, context: AgentContext) -> None:
-        """Give a chat the agent's plugins and budget; it is closed when the agent stops."""
+        """Give a chat the agent's plugins and budget; the agent closes the chat when it stops."""
         chat.attach(context)
         if chat not in self._chats:
             self._chats.append(chat)
@@ -297,33 +297,33 @@ class Agent(FixedAttributes, Generic[T]):
         return self
 
     async def astart(self) -> Self:
-        """The same from asynchronous code."""
+        """Async version of :meth:`start`."""
         await self._home.astart()
         return self
 
     def stop(self) -> None:
-        """Cancel what runs; free sandboxes, connections and threads. Safe to call twice."""
+        """Cancel running tasks; free sandboxes, connections and threads. Idempotent."""
         self._home.stop()
 
     async def astop(self, *, leave: bool = False) -> None:
-        """The same; with ``leave``, what runs is not ended: it can be resumed, also elsewhere."""
+        """Async version of :meth:`stop`; with ``leave``, running tasks stay resumable anywhere."""
         await self._home.astop(leave=leave)
 
     def leave(self) -> None:
-        """Let tasks that are cancelled from now on be resumed; nothing of their end is kept.
+        """Leave tasks that are cancelled from now on resumable: their end is not recorded.
 
-        Call it on the agent's loop. :meth:`astop` with ``leave`` cancels them, too.
+        Call this on the agent's loop. :meth:`astop` with ``leave`` cancels the tasks, too.
         """
         if (runtime := self._home.runtime) is not None:
             runtime.leave_all()
 
     async def acheck(self) -> None:
-        """Look whether a task could begin; a ``DelfError`` says what is missing. Asks no model."""
+        """Check whether a task could begin, without asking a model; raise ``DelfError`` if not."""
         await self._home.call_async(lambda runtime: runtime.check())
 
     @property
     def started(self) -> bool:
-        """True if it has begun to work and was not stopped."""
+        """True if the agent has started and was not stopped."""
         return self._home.bound
 
     def __enter__(self) -> Self:
@@ -363,10 +363,10 @@ class Agent(FixedAttributes, Generic[T]):
         self, task: str, timeout: float | None = None, **more: Unpack[OfTask]
     ) -> Response[T]: ...
     def run(self, task: str, timeout: float | None = None, **given: Any) -> Response[Any]:
-        """Do a task and wait for it.
+        """Run a task and wait for it.
 
         Args:
-            task: What to do, in plain words.
+            task: The task, in plain words.
             timeout: Seconds until this returns, whatever waits: past them the task is stopped, and
                 the response says Timeout. The configuration's (60) when omitted; they stand still
                 while a person is asked.
@@ -416,17 +416,17 @@ class Agent(FixedAttributes, Generic[T]):
         on_delta: Callable[[str], None] | None = None,
         **given: Any,
     ) -> Response[Any]:
-        """Do a task; the same from asynchronous code. Cancelling it stops the task.
+        """Async version of :meth:`run`. Cancelling it stops the task.
 
         Args:
-            task: What to do, in plain words.
+            task: The task, in plain words.
             timeout: Seconds, which stand still while a person is asked (``asyncio.timeout`` counts
                 all of them); the configuration's when omitted.
             listeners: Called with each event after it was journalled.
             child_listeners: The same for events of child tasks, and of theirs.
             on_delta: Called with pieces of the model's answers, with ``stream=True``.
-            given: As for :meth:`run`; and ``setup``, which is kept in the journal for whoever
-                resumes the task: plain data, no secrets.
+            given: As for :meth:`run`; and ``setup``, plain data without secrets that the journal
+                keeps for whoever resumes the task.
         """
         UnknownKeywordError.check("arun", given, ARUN)
         request = self._requests.make(task, timeout, **given)
@@ -443,25 +443,24 @@ class Agent(FixedAttributes, Generic[T]):
         settle: Settle = "ask",
         budget_usd: float | None = None,
     ) -> Response:
-        """Go on with a task whose process was killed, and wait for it.
+        """Resume a task whose process was killed, and wait for it.
 
-        A task that ended at its timeout or budget goes on if it gets more of either.
+        A task that ended at its timeout or budget continues if it gets more of either.
 
-        Nothing recorded is done twice. A call that was begun and has no recorded end is made
-        again if it only reads; of any other, a person is asked
-        (:attr:`ApprovalRequest.outcome_unknown`).
+        No recorded call is made twice. A read that was begun and has no recorded end is made again;
+        for any other such call a person is asked (:attr:`ApprovalRequest.outcome_unknown`).
 
         Args:
             task_id: The task, in this agent's journal.
             timeout: Seconds from now; the configuration's when omitted.
-            settle: What to do about such calls: ask a person, make them ``again``, or take them as
-                ``done``, with no result.
-            budget_usd: The agent's budget from now on, with all that was spent before.
+            settle: The decision about interrupted calls: ask a person, make them ``again``, or take
+                them as ``done``, without a result.
+            budget_usd: The agent's budget from now on, including all earlier costs.
 
         Returns:
             Its response, the recorded one if it is over; one that is ``interrupted`` still with
             ``ReplayMismatch`` where the script does something else than is recorded, and with
-            ``UndecidedCallError`` where nobody said what happened to such a call.
+            ``UndecidedCallError`` if nobody decided about such a call.
 
         Raises:
             DelfError: When the journal does not have the task, or a process works on it.
@@ -478,7 +477,7 @@ class Agent(FixedAttributes, Generic[T]):
         on_delta: Callable[[str], None] | None = None,
         **more: Any,
     ) -> Response:
-        """The same; what looks on sees what is new.
+        """Async version of :meth:`resume`; listeners get new events only.
 
         ``more``: settle, budget_usd, retries, retry_after, ledger; and go_on, whether a task goes
         on that ended at its timeout or budget, which follows from timeout and budget_usd when
@@ -496,15 +495,15 @@ class Agent(FixedAttributes, Generic[T]):
         script: str | None = None,
         llm: str | None = None,
     ) -> str:
-        """Begin a new task that has been what another one was up to an event.
+        """Create a task with a copy of another task's events up to one event.
 
-        :meth:`resume` then goes on with it: what was done by then is not done again.
+        :meth:`resume` then continues the new task: earlier calls are not made again.
 
         Args:
             task_id: The other task, in this agent's journal.
             at: The number of its last event that counts; the one before the model was asked last
                 when omitted.
-            script: The script that runs in place of the one that the model wrote next.
+            script: The script to run in place of the model's next script.
             llm: The name of another model, which writes the scripts that come then.
 
         Returns:
@@ -527,7 +526,7 @@ class Agent(FixedAttributes, Generic[T]):
         key: str | None = None,
         setup: Mapping[str, Any] | None = None,
     ) -> str:
-        """The same; ``key`` and ``setup`` as :meth:`asubmit` takes them."""
+        """Async version of :meth:`fork`; ``key`` and ``setup`` as for :meth:`asubmit`."""
         return await self._home.call_async(
             lambda runtime: self._fork(runtime, task_id, at, key, setup, script=script, llm=llm)
         )
@@ -563,7 +562,7 @@ class Agent(FixedAttributes, Generic[T]):
             check_above_zero("budget_usd", budget_usd)
         if go_on is None:
             go_on = timeout is not None or budget_usd is not None
-        past = await runtime.take_up(task_id, past_limit=go_on)
+        past = await runtime.claim(task_id, past_limit=go_on)
         end = end_event(past)
         if end is not None and not (go_on and end.at_limit):
             return past_response(past, end)
@@ -584,14 +583,14 @@ class Agent(FixedAttributes, Generic[T]):
         llm: str | None = None,
         **handing: Unpack[HandingIn],
     ) -> str:
-        """Let a task be done in the background; a kill does not lose it once this returns.
+        """Run a task in the background; once this returns, the task survives a kill.
 
         Requests for approval go to ``on_confirm`` and :meth:`get_pending_approvals`. With
-        ``queue`` a runner does it, with the options of
+        ``queue``, a runner runs the task, with the options of
         :class:`~delf_engine.task_options.HandingIn`.
 
         Args:
-            task: What to do, in plain words.
+            task: The task, in plain words.
             timeout: Seconds from when it begins to run; the configuration's when omitted.
             conversation_id: As for :meth:`run`.
             output: The same.
@@ -609,7 +608,7 @@ class Agent(FixedAttributes, Generic[T]):
             "strategy": strategy,
             "llm": llm,
         }
-        request = self._requests.make(task, timeout, conversation_id, attended=False, **given)
+        request = self._requests.make(task, timeout, conversation_id, interactive=False, **given)
         if handing:
             request = handed_in(request, handing)
             return self._home.call_anywhere(lambda r: r.enqueue(request)).task_id
@@ -625,13 +624,15 @@ class Agent(FixedAttributes, Generic[T]):
         listeners: Sequence[Listener] = (),
         **more: Any,
     ) -> str:
-        """The same from asynchronous code; ``more`` as for :meth:`arun`, and task_id, key, ledger.
+        """Return the same from asynchronous code.
+
+        ``more`` as for :meth:`arun`, and task_id, key, ledger.
 
         ``key`` says on whose behalf it is done, if not for the local user, and ``ledger`` holds
         that person's budget.
         """
         UnknownKeywordError.check("asubmit", more, ASUBMIT)
-        request = self._requests.make(task, timeout, attended=False, **more)
+        request = self._requests.make(task, timeout, interactive=False, **more)
         request = replace(request, listeners=listeners)
         request = await self._home.call_async(lambda runtime: runtime.enqueue(request))
         return self._tasks.add(request, lambda o: self._home.post(lambda r: self._run(r, o)))
@@ -646,10 +647,10 @@ class Agent(FixedAttributes, Generic[T]):
         output: type[Any] | Mapping[str, Any] | None = None,
         files: Sequence[str | os.PathLike[str]] | None = None,
     ) -> AsyncGenerator[Event | ModelDelta]:
-        """Do a task and see its events as they happen; leaving the loop cancels it.
+        """Run a task and yield its events as they happen; leaving the loop cancels the task.
 
         Args:
-            task: What to do, in plain words.
+            task: The task, in plain words.
             granularity: ``token`` adds the pieces of the model's answers.
             timeout: Seconds; the configuration's when omitted.
             conversation_id: As for :meth:`run`.
@@ -675,7 +676,7 @@ class Agent(FixedAttributes, Generic[T]):
         return response
 
     def run_chat(self, timeout: float | None = None, **options: Any) -> None:
-        """Do tasks that are typed on the terminal, one after another (the plugin ``chat``).
+        """Run tasks that are typed on the terminal, one after another (the plugin ``chat``).
 
         Args:
             timeout: Seconds for one task; when omitted the agent's, or 300 if it was not set.
@@ -684,7 +685,7 @@ class Agent(FixedAttributes, Generic[T]):
         self.plugins.service(_TERMINAL_CHAT).run(self, timeout=timeout, **options)
 
     async def arun_chat(self, timeout: float | None = None, **options: Any) -> None:
-        """The same from asynchronous code."""
+        """Async version of :meth:`run_chat`."""
         await self.plugins.service(_TERMINAL_CHAT).arun(self, timeout=timeout, **options)
 
     def serve(self, host: str = "127.0.0.1", port: int = 8080, **options: Any) -> None:
@@ -692,7 +693,7 @@ class Agent(FixedAttributes, Generic[T]):
         self.plugins.service(_HTTP_SERVER).serve(self, host=host, port=port, **options)
 
     def asgi_app(self, **options: Any) -> Any:
-        """The same as an ASGI application; its lifespan starts and stops the agent."""
+        """Return the same as an ASGI application; its lifespan starts and stops the agent."""
         return self.plugins.service(_HTTP_SERVER).asgi_app(self, **options)
 
     def poll(self, task_id: str) -> StreamSnapshot:
@@ -706,20 +707,20 @@ class Agent(FixedAttributes, Generic[T]):
         return self._home.call_anywhere(lambda r: snapshot_of(r.journal, task_id))
 
     def wait(self, task_id: str, timeout: float | None = None) -> Response:
-        """Wait for a task, whoever does it; past ``timeout`` a ``TimeoutError``, and it goes on."""
+        """Wait for a task of any process; raise ``TimeoutError`` past ``timeout``."""
         if self._tasks.find(task_id) is not None:
             return self._tasks.wait(task_id, timeout)
         return self._home.call_anywhere(lambda runtime: past_end(runtime, task_id, timeout))
 
     def cancel(self, task_id: str) -> bool:
-        """Stop a submitted task, whoever works on it; False when it was over already."""
+        """Stop a submitted task of any process; return False if the task was over."""
         journal = None if (runtime := self._home.runtime) is None else runtime.journal
         if self._tasks.find(task_id) is None and isinstance(journal, SharedJournal):
             return self._home.call_anywhere(lambda _: journal.stop(task_id, self.agent_id))
         return self._tasks.cancel(task_id)
 
     async def acancel(self, task_id: str, *, by: str, via: str = "") -> bool:
-        """The same from asynchronous code; the journal keeps who wants it, and from where."""
+        """Async version of :meth:`cancel`; the journal keeps the person and the place."""
         word = StoppedBy(by, via)
         if await self._home.call_async(lambda runtime: runtime.stop_task(task_id, word)):
             return True
@@ -729,9 +730,9 @@ class Agent(FixedAttributes, Generic[T]):
     # -- approvals -----------------------------------------------------------------------
 
     def get_pending_approvals(self) -> list[dict[str, Any]]:
-        """Every call that waits for a decision, oldest first; from any thread.
+        """Return the pending requests for approval, oldest first; thread-safe.
 
-        Who asks for it may decide: from then on calls wait where nobody else can be asked.
+        A caller may decide requests: from then on calls wait if nobody else can be asked.
         """
         self._pending.watched = True
         return self._pending.list()
@@ -760,25 +761,26 @@ class Agent(FixedAttributes, Generic[T]):
         return self._pending.decide(request_id, decision)
 
     def reject(self, request_id: str, reason: str = "Rejected") -> bool:
-        """Refuse a call; the script, and the model if it goes on, read the reason."""
+        """Reject a call; the script, and the model if it continues, get the reason."""
         return self._pending.decide(request_id, Rejected(reason=reason))
 
     def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
         """Approve a call with other arguments, which are checked again.
 
-        A script, or a call that was begun, cannot be edited (``DelfError``); it goes on waiting.
+        A script, or an interrupted call, cannot be edited (``DelfError``); the request stays
+        pending.
         """
         return self._pending.decide(request_id, Edited(arguments=dict(arguments)))
 
     def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
-        """Say that an interrupted call did happen, and what it returned: it is not made again.
+        """State that an interrupted call happened, with its result: the call is not made again.
 
-        To a request for a new call that is not an answer (``DelfError``); it goes on waiting.
+        For any other request this raises ``DelfError``, and the request stays pending.
         """
         return self._pending.decide(request_id, AlreadyDone(result=result, reason=note))
 
     def get_remembered_approvals(self) -> list[RememberedDecision]:
-        """The decisions of the journal that let calls pass until they are revoked."""
+        """Return the decisions of the journal that let calls pass until they are revoked."""
         from delf_engine.approvals.remembered import remembering
 
         return list(self._home.call_anywhere(lambda r: remembering(r.journal).remembered()))
@@ -830,7 +832,7 @@ class Agent(FixedAttributes, Generic[T]):
         return self._ledger
 
     def reset_budget(self, limit: float | None = None) -> None:
-        """Count costs from zero again, under a new limit if one is given (USD)."""
+        """Reset the cost to zero, with a new limit if one is given (USD)."""
         if limit is not None:
             check_above_zero("limit", limit)
         self._ledger.reset(limit)
@@ -854,11 +856,11 @@ class Agent(FixedAttributes, Generic[T]):
         return {**self.status(), **self.config.facts(), "tools": [t.name for t in self.tools]}
 
     def get_llm_config_string(self) -> str:
-        """The models in words: ``gpt-5.5``, or ``heavy gpt-5.5, light gpt-5.5-mini``."""
+        """Return the models in words: ``gpt-5.5``, or ``heavy gpt-5.5, light gpt-5.5-mini``."""
         return self.config.model_words
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
-        """The agent's tools as data; with ``verbose`` their descriptions and parameters."""
+        """Return the agent's tools as data; with ``verbose`` their descriptions and parameters."""
         looks = [(item.name, getattr(item, "inspect", None)) for item in self.tools]
         described = [look(verbose=verbose) if look else {"tool": name} for name, look in looks]
         return {"agent": self.agent_id, "tools": described, "total": len(described)}
@@ -893,7 +895,7 @@ class Agent(FixedAttributes, Generic[T]):
 
 
 class ChatsOnTerminal(Protocol):
-    """Talks to an agent on the terminal: what a plugin exports as ``terminal_chat``."""
+    """A chat with an agent on the terminal, exported by a plugin as ``terminal_chat``."""
 
     def run(self, agent: Agent[Any], *, timeout: float | None = None, **options: Any) -> None:
         """Do tasks that are typed, until the user leaves."""
@@ -907,7 +909,7 @@ class ChatsOnTerminal(Protocol):
 
 
 class ServesAgents(Protocol):
-    """Serves an agent over HTTP: what a plugin exports as ``http_server``."""
+    """An HTTP server for an agent, exported by a plugin as ``http_server``."""
 
     def serve(self, agent: Agent[Any], *, host: str, port: int, **options: Any) -> None:
         """Serve until the process is asked to end."""

@@ -1,4 +1,4 @@
-"""``AgentContext``: what agents and chats use of their project or machine."""
+"""``AgentContext``: the parts of a project or machine that agents and chats use."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class AgentContext:
-    """The parts of a project or machine that an agent uses, or a chat with or without one.
+    """The parts of a project or machine that an agent uses, or a chat with or without an agent.
 
     Args:
         host: Plugins.
         plugin_options: Options by plugin name.
         environ: Where settings and keys are looked up.
         config: The agent's configuration.
-        ledger: Counts what is spent.
+        ledger: The record of costs.
         pricing_files: Where the user's own prices may be.
         folder: The project's.
         connect: Makes the project's connections, and others.
-        secrets: Those of the project.
+        secrets: The secrets of the project.
     """
 
     host: PluginHost
@@ -79,13 +79,13 @@ class AgentContext:
         config: AgentConfig | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Those of a project, or of the working directory without one.
+        """Return the context of a project, or of the working directory without a project.
 
         Args:
             project: The project.
             host: Plugins; those installed when omitted.
             config: The agent's configuration.
-            ledger: Counts what is spent.
+            ledger: The record of costs.
         """
         environ = current_environ() if project is None else project.environ
         root = working_folder() if project is None else project.root
@@ -103,7 +103,7 @@ class AgentContext:
         )
 
     def open_conversations(self, url: str | None = None) -> SharedJournal:
-        """The journal that keeps conversations: the agent's own if it outlives the process.
+        """Return the journal for conversations: the agent's own journal if it is durable.
 
         Args:
             url: A file or URL instead of the journal's own.
@@ -125,11 +125,11 @@ class AgentContext:
 
         Args:
             llm: The model; the agent's quick one when None.
-            question: What to ask.
+            question: The question.
 
         Raises:
             ModelConfigurationError: When there is no model.
-            BudgetExceededError: Before anything is spent.
+            BudgetExceededError: Before any cost.
             DelfError: When the model failed.
         """
         config = self.config
@@ -161,7 +161,7 @@ class AgentContext:
 
 
 def _prices_of(root: Path, project: AnyProject | None) -> tuple[Path, ...]:
-    """The file of a folder's own prices, where it is there and the folder is trusted."""
+    """Return the price file of a folder, if it exists and the folder is trusted."""
     try:
         content = read_file(root / PRICES_FILE, root)
         if content is None:
@@ -182,23 +182,23 @@ class AgentChat(Protocol):
         ...
 
     def here(self, conversation_id: str | None = None) -> TaskConversation:
-        """A conversation as a task continues it; the present one when no id is given."""
+        """Return a conversation as a task continues it; the present one when no id is given."""
         ...
 
     def in_memory(self) -> AgentChat:
-        """The same conversation of this process alone: itself, if it is kept nowhere."""
+        """Return the conversation in this process's memory; itself if it is not stored."""
         ...
 
     async def aclose(self) -> None:
-        """Free what is held. Safe to call twice; the chat can be used again."""
+        """Release all resources. Idempotent; the chat can be used again."""
         ...
 
 
 class MakesChats(Protocol):
-    """Makes the chat of an agent: what a plugin exports as ``Chat``."""
+    """The factory of an agent's chat, exported by a plugin as ``Chat``."""
 
     def of(self, given: Any) -> AgentChat:
-        """Return the chat of True, for one in memory, or of its options."""
+        """Make the chat for True (in memory) or for its options."""
         ...
 
 
@@ -206,7 +206,7 @@ _CHATS: Final = Service("Chat", MakesChats, "conversations")
 
 
 def as_chat(given: Any, host: PluginHost | None = None) -> AgentChat:
-    """A chat as ``Agent(chat=…)`` and ``delf.toml`` may give it.
+    """Convert the chat option of ``Agent(chat=…)`` or ``delf.toml``.
 
     Args:
         given: A chat itself, True for one in memory, or its options.
@@ -227,7 +227,8 @@ def plugin_context(
     """Make the context of a plugin's factory for objects that belong to no agent.
 
     Args:
-        project: Whose embedder, plugin options and environment; the working directory's when None.
+        project: The project with embedder, plugin options and environment; the working directory's
+            when None.
         namespace: Which of the user's memories is meant.
     """
     around = AgentContext.of(project)

@@ -27,11 +27,11 @@ class AgentTools:
         self.tools = tools
         self.connections = tuple(connections)
         self.left = [c for c in connections if isinstance(c, SupportsSetup) and c.needs_setup]
-        """The connections that are not set up yet; the first task does it."""
+        """The connections that are not set up yet; the first task sets them up."""
         self.need_setup = bool(self.left)
         """True if tasks wait for the set-up before they choose their tools."""
         self.turn = asyncio.Lock()
-        """Held by whoever changes the tools."""
+        """A lock for changing the tools."""
         self._changing = [c for c in connections if isinstance(c, SupportsRenewal)]
         self._rights = [_rights_of(c) for c in connections]
 

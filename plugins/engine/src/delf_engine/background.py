@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for: submitted, looked at, waited for or cancelled by their id."""
+"""Background tasks: submitted, inspected, awaited or cancelled by id."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GRANULARITIES: Final[tuple[str, ...]] = get_args(Granularity)
 
 
 async def past_end(runtime: Runtime, task_id: str, timeout: float | None) -> Response:
-    """The response of a task of the journal, once it is over, whoever works on it.
+    """Return the response of a finished task in the journal, whichever process worked on it.
 
     Raises:
         TimeoutError: When it is not over in time.
@@ -47,10 +47,10 @@ KEPT: Final = 1000
 
 @dataclass(frozen=True)
 class BackgroundTask:
-    """A task with all that is known of it.
+    """A background task and its progress.
 
     Args:
-        events: What happened so far, in order; it grows. The first says that it was submitted.
+        events: The events so far, in order; the list grows. The first is the submission.
         outcome: Its response, once there is one.
     """
 
@@ -69,9 +69,9 @@ class BackgroundTask:
 
 
 class BackgroundTasks:
-    """The background tasks of one agent; safe between threads.
+    """The background tasks of one agent; thread-safe.
 
-    The last :data:`KEPT` finished tasks are kept. Those forgotten here may still be in the journal.
+    The last :data:`KEPT` finished tasks are kept. Evicted tasks may still be in the journal.
     """
 
     def __init__(self) -> None:
@@ -79,10 +79,10 @@ class BackgroundTasks:
         self._tasks: dict[str, BackgroundTask] = {}
 
     def add(self, request: TaskRequest, start: Callable[[TaskRequest], Future[Response]]) -> str:
-        """Take a task in and start it.
+        """Add a task and start it.
 
         Args:
-            request: What is asked.
+            request: The request.
             start: Lets it run.
 
         Returns:
@@ -96,7 +96,7 @@ class BackgroundTasks:
         return request.task_id
 
     def get(self, task_id: str) -> BackgroundTask:
-        """A task by its id.
+        """Return a task by its id.
 
         Raises:
             UnknownTaskError: When there is none.
@@ -110,17 +110,17 @@ class BackgroundTasks:
         return task
 
     def find(self, task_id: str) -> BackgroundTask | None:
-        """A task by its id, if it is known."""
+        """Return a task by its id, if known."""
         with self._lock:
             return self._tasks.get(task_id)
 
     def cancel(self, task_id: str) -> bool:
-        """Stop a task; False when it was over already."""
+        """Stop a task; return False if it was over."""
         outcome = self.get(task_id).outcome
         return not outcome.done() and outcome.cancel()
 
     def wait(self, task_id: str, timeout: float | None) -> Response:
-        """A task's response, waited for from synchronous code.
+        """Return a task's response, waited for from synchronous code.
 
         Raises:
             TimeoutError: When it is not there in time; the task goes on.
@@ -145,10 +145,10 @@ class BackgroundTasks:
 async def stream_of(
     request: TaskRequest, run: Callable[[TaskRequest], Awaitable[object]], granularity: Granularity
 ) -> AsyncGenerator[Event | ModelDelta]:
-    """A task's events as they happen; whoever stops to read cancels it.
+    """Yield a task's events as they happen; a reader that stops cancels the task.
 
     Args:
-        request: What is asked.
+        request: The request.
         run: Does it.
         granularity: ``token`` adds the pieces of the model's answers.
 

@@ -13,7 +13,7 @@ from delf.records import dataclass
 _MAX_LINE: Final = 200
 """Characters of a change: people read a list of them."""
 _MOST_KEYS: Final = 12
-"""The number of keys that are told of a result."""
+"""The most keys of a result to list."""
 _MOST_CHANGES: Final = 20
 """The number of changes that a request shows; each request keeps its own in the journal."""
 
@@ -25,11 +25,11 @@ class Change:
     Args:
         call_id: Its number in the task.
         script: The script that made it; 0 for the strategy itself.
-        action: What was called.
+        action: The action.
         arguments: With what.
-        digest: What identifies it.
-        certain: Whether it is known to have happened. One that was begun, and whose end is not
-            recorded or was given up, may have.
+        digest: The identity of the call.
+        certain: Whether the change is known to have happened. A begun call without a recorded end,
+            or an abandoned call, may have happened.
     """
 
     call_id: int
@@ -40,18 +40,18 @@ class Change:
     certain: bool
 
     def __str__(self) -> str:
-        told = told_call(self.action, self.arguments)
-        return told if self.certain else f"{told} (begun; may be done or not)"
+        text = call_text(self.action, self.arguments)
+        return text if self.certain else f"{text} (begun; may be done or not)"
 
 
 def used_tools(events: Iterable[ev.Event]) -> bool:
-    """Tell whether a tool was called, and got past the gate."""
+    """Return whether a tool was called, and got past the gate."""
     made = (event for event in events if isinstance(event, ev.CallStarted))
     return any(event.action != ev.ANSWER for event in made)
 
 
 def called_in(events: Iterable[ev.Event], script: int) -> set[str]:
-    """Return the actions of which a script made a call, whatever became of it.
+    """Return the actions that a script called, whatever the outcome.
 
     Args:
         events: The task's events.
@@ -76,24 +76,24 @@ def refusal_of(events: Iterable[ev.Event]) -> str | None:
         events: The task's events.
     """
     refused: ev.CallFinished | None = None
-    told: str | None = None
+    message: str | None = None
     for event in events:
         match event:
             case ev.ScriptGenerated():
-                refused = told = None
+                refused = message = None
             case ev.CallFinished(raised="ToolException"):
                 refused = event
             case ev.ScriptFinished(status="failed") if refused is not None:
                 words = refused.error or ""
                 is_behind = words in (event.error or "")
-                told = f"{refused.action} was refused: {words}" if is_behind else None
+                message = f"{refused.action} was refused: {words}" if is_behind else None
             case _:
                 pass
-    return told
+    return message
 
 
 def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Change]:
-    """The calls of a task that changed something, or may have, in the order of their begin.
+    """Return the calls of a task that changed something, or may have, in the order of their begin.
 
     Args:
         events: The task's events.
@@ -119,8 +119,8 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
     for number, (attempt, call) in begun.items():
         end = ends.get(number)
         certain = end is not None and end.status == "ok"
-        given_up = end is None or (end.status == "cancelled" and end.cancellation != "never_made")
-        if (certain or given_up) and script in (None, attempt):
+        abandoned = end is None or (end.status == "cancelled" and end.cancellation != "not_started")
+        if (certain or abandoned) and script in (None, attempt):
             found.append(
                 Change(
                     call_id=number,
@@ -135,7 +135,7 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
 
 
 def returned_by(events: Iterable[ev.Event], script: int) -> tuple[list[str], bool]:
-    """Describe the results of the calls of a script, and tell whether all of them are empty.
+    """Describe the results of a script's calls, and return whether all are empty.
 
     Args:
         events: The task's events.
@@ -153,16 +153,16 @@ def returned_by(events: Iterable[ev.Event], script: int) -> tuple[list[str], boo
                 begun[event.call_id] = event
             case ev.CallFinished(status="ok") if event.call_id in begun:
                 call = begun.pop(event.call_id)
-                called = told_call(call.action, call.arguments)
-                lines.append(f"{called} returned {_told_result(event.result)}")
+                called = call_text(call.action, call.arguments)
+                lines.append(f"{called} returned {_result_text(event.result)}")
                 empty.append(event.result is None or event.result in ("", [], {}))
             case _:
                 pass
     return lines, bool(empty) and all(empty)
 
 
-def _told_result(result: Any) -> str:
-    """A result in a few words: its kind and its size, and the keys of a record."""
+def _result_text(result: Any) -> str:
+    """Describe a result briefly: its kind, its size, and the keys of a record."""
     match result:
         case None | bool() | int() | float():
             return repr(result)
@@ -173,7 +173,7 @@ def _told_result(result: Any) -> str:
             items = cast("list[Any]", result)
             if not items:
                 return "an empty list"
-            return f"a list of {len(items):,}, the first {_told_result(items[0])}"
+            return f"a list of {len(items):,}, the first {_result_text(items[0])}"
         case dict():
             keys = [str(key)[:40] for key in cast("dict[Any, Any]", result)]
             more = ", …" if len(keys) > _MOST_KEYS else ""
@@ -192,7 +192,7 @@ class Situation:
         because: Why there is another script than the first.
         changes: The latest changes that the task has made so far.
         changes_before: The number of changes that came before these.
-        made_before: The number of the call that did just what is asked now, if there is one.
+        made_before: The number of an identical earlier call, if any.
     """
 
     script: int = 0
@@ -207,8 +207,8 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
 
     Args:
         events: The task's events until then.
-        digest: What identifies the call that is asked about.
-        call_id: Its number; one that was begun before is not among what was changed.
+        digest: The identity of the call in question.
+        call_id: Its number; its own earlier attempt is not among the changes.
     """
     events = tuple(events)
     script, because, why = 0, None, None
@@ -257,8 +257,8 @@ def shapers_of(events: Iterable[ev.Event]) -> list[str]:
     return list(found)
 
 
-def told_call(action: str, arguments: Mapping[str, Any]) -> str:
-    """A call as a line of text, cut where it is long."""
+def call_text(action: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call as a line of text, cut where it is long."""
     given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     text = " ".join(f"{action}({given})".split())
     return text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]}…"

@@ -50,7 +50,7 @@ LLM_KEYS: Final = tuple(inspect.signature(LLMConfig).parameters)
 
 
 def llm_config(value: Any) -> Any:
-    """A model given by name or as a table, as a configuration; anything else as it is.
+    """Return a model given by name or table as a configuration; other values unchanged.
 
     Raises:
         ModelConfigurationError: For a table with an unknown or missing key, or a wrong type.
@@ -87,7 +87,7 @@ def _text(value: Any) -> str:
 
 
 Text = Annotated[str, PlainValidator(_text)]
-"""A text that stays the object that it is: a :class:`delf.environment.SourcedText`."""
+"""A text that keeps its class, a :class:`delf.environment.SourcedText`."""
 
 
 V = TypeVar("V")
@@ -269,7 +269,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     @field_validator("timeout", "approval_timeout", "lease", mode="before")
     @classmethod
     def _in_seconds(cls, value: Any) -> Any:
-        """A time may be written with its unit, as ``5m``."""
+        """Return a time may be written with its unit, as ``5m``."""
         found = _TIME.fullmatch(value) if isinstance(value, str) else None
         return value if found is None else float(found[1]) * _UNITS[found[2]]
 
@@ -380,7 +380,7 @@ class AgentConfig(FixedAttributes, BaseModel):
 
 
 def _words(model: LLMConfig) -> str:
-    """A model with its address and settings; without key, headers, and login."""
+    """Return a model with its address and settings; without key, headers, and login."""
     text = model.model if model.address is None else f"{model.model} at {model.address}"
     settings: Sequence[str] = [f"{name}={value!r}" for name, value in model.settings.items()]
     return f"{text} ({', '.join(settings)})" if settings else text
@@ -392,7 +392,7 @@ def make_config(
     where: str = "Agent",
     origin: Callable[[tuple[str, ...]], str | None] = lambda _: None,
 ) -> AgentConfig:
-    """An ``AgentConfig`` from values, with errors that name the field and what it allows.
+    """Validate an ``AgentConfig``, with errors that name the field and the allowed values.
 
     Args:
         values: Field values.
@@ -422,12 +422,14 @@ def make_config(
 def merged_config(
     written: AgentConfig | None, config: object, options: Mapping[str, Any]
 ) -> AgentConfig:
-    """An agent's configuration of all that was given: the later wins, and None was not given.
+    """Return an agent's configuration of all that was given.
+
+    The later wins, and None was not given.
 
     Args:
-        written: What its project says.
-        config: What its program says as one object.
-        options: What its program says by keywords.
+        written: The project's settings.
+        config: The program's settings as one object.
+        options: The program's settings as keywords.
 
     Raises:
         ConfigurationError: For an option that is unknown or does not fit.
@@ -460,7 +462,7 @@ def explain(
     where: str,
     origin: Callable[[tuple[str, ...]], str | None] = lambda _: None,
 ) -> ConfigurationError:
-    """A validation error as one line: place, field, problem, suggestion."""
+    """Format a validation error as one line: place, field, problem, suggestion."""
     known = tuple(model.model_fields)
     problems: list[str] = []
     hints: dict[str, None] = {}
@@ -481,7 +483,7 @@ def explain(
 
 
 def _meaning(model: type[BaseModel], path: tuple[str, ...]) -> str:
-    """Describe a field for the user who gave it a value that does not fit."""
+    """Describe a field for a user who gave an invalid value."""
     field = model.model_fields.get(path[0]) if path else None
     if field is None or not field.description:
         return "docs/configuration.md lists every key"

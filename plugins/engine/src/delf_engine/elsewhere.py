@@ -1,4 +1,4 @@
-"""Tasks of a journal, whoever works on them: how they stand, and their end."""
+"""Tasks of a journal in any process: their state, and their end."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class _States:
 
 
 async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
-    """The events of a task once it is over, or ``UnknownTaskError``."""
+    """Return the events of a task once it is over, or raise ``UnknownTaskError``."""
     coming = journal.subscribe(task_id)
     events = await journal.read(task_id)
     if end_event(events) is None:

@@ -1,4 +1,4 @@
-"""The embedders of an agent: one object for each name, whoever asks for it."""
+"""The embedders of an agent: one shared object for each name."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Embedders:
     Args:
         host: Where they come from.
         options: Options by plugin name.
-        context: What their factories are given.
-        default: The one that is meant when none is named.
+        context: The context for factories.
+        default: The embedder to use when none is named.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Embedders:
         self._made: dict[tuple[str, str], _Batched] = {}
 
     def get(self, name: str | None = None) -> Embedder:
-        """The embedder of a name.
+        """Return the embedder of a name.
 
         Args:
             name: A name that a plugin serves, or the plugin's own; the agent's when None.
@@ -68,7 +68,7 @@ class Embedders:
             return self._made[spec.name, wanted]
 
     def spec(self, name: str) -> EmbedderSpec:
-        """Find the embedder for a name: the spec of this name, or the one with the longest pattern.
+        """Find the spec of an embedder: by name, or by the longest matching pattern.
 
         Args:
             name: A name that a plugin serves, or the plugin's own.
@@ -111,7 +111,7 @@ class Embedders:
         )
 
     async def aclose(self) -> None:
-        """Close those that were made."""
+        """Close all embedders."""
         with self._lock:
             made, self._made = list(self._made.values()), {}
         for embedder in made:

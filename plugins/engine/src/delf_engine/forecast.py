@@ -1,6 +1,6 @@
-"""Forecasts: how many calls a script makes at least, as its text shows before it runs.
+"""Forecasts: the least number of calls a script makes, judged by its text.
 
-Only what is certain counts. A loop counts as often as its length is written in the script: over a
+Only certain calls count. A loop counts as often as its length is written in the script: over a
 literal, over ``range`` of constants, over a name that is given such a value once. A part that may
 not run, such as an ``if``, an ``except`` or a loop with ``break``, counts nothing.
 """
@@ -26,7 +26,7 @@ def least_calls(code: str, names: Collection[str]) -> Counter[str]:
     """Count the calls that a script makes at least if nothing fails.
 
     Args:
-        code: The script; one that does not parse makes none.
+        code: The script; an invalid script makes no calls.
         names: The actions that count, as ``mail.send``, and the tools.
     """
     if not names or check_script(code) is not None:
@@ -44,11 +44,11 @@ class _Forecast:
         bound = _bound_in(tree)
         self._names = {name for name in names if name.partition(".")[0] not in bound}
         self._given: dict[str, list[Any]] = {}
-        """Values that each name is given in the whole script; None for an unknown one."""
+        """The values of each name in the whole script; None for an unknown value."""
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._lengths: dict[str, int] = {}
         self._calls: dict[str, Counter[str]] = {}
-        """The calls of each function of the script; none of one that calls itself."""
+        """The calls of each function of the script; none for a recursive function."""
         for node in ast.walk(tree):
             match node:
                 case ast.Assign(targets=[ast.Name(id=word)], value=value):
@@ -67,7 +67,7 @@ class _Forecast:
                     pass
 
     def of_body(self, body: Iterable[ast.stmt]) -> Counter[str]:
-        """Count the calls of statements, up to one that may leave them."""
+        """Count the calls of statements, up to a statement that may leave them."""
         found: Counter[str] = Counter()
         for statement in body:
             if isinstance(statement, _SCOPES):
@@ -171,7 +171,7 @@ class _Forecast:
 
 
 def _bound_in(tree: ast.Module) -> set[str]:
-    """Return the names that a script uses for something of its own."""
+    """Return the names that a script binds itself."""
     found: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -185,7 +185,7 @@ def _bound_in(tree: ast.Module) -> set[str]:
 
 
 def _leaves(node: ast.AST) -> bool:
-    """Tell whether what follows a statement may not be reached."""
+    """Return whether the code after a statement may be unreachable."""
     for part in _walk(node):
         match part:
             case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) if word in _ENDS:

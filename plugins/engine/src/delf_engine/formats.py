@@ -55,7 +55,7 @@ class Formats:
         return self._shared[make]
 
     async def aclose(self) -> None:
-        """Close what is shared. Whoever asks for it again gets another."""
+        """Close the shared formats. A later use opens new ones."""
         held = [item for item in self._shared.values() if isinstance(item, SupportsClose)]
         self._shared.clear()
         await asyncio.gather(*(item.aclose() for item in held))

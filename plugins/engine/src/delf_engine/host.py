@@ -79,7 +79,7 @@ class TaskHost:
         self.scripts = scripts
         self._children = children
         self.stopped: DelfError | None = None
-        """Set once the task must stop without an end, whatever its strategy makes of that."""
+        """Set once the task must stop without an end, whatever its strategy does."""
         self._output = run.request.output
         self._printed_value: Any = None
         self._attempt = 1
@@ -112,7 +112,7 @@ class TaskHost:
 
     @property
     def choice(self) -> ToolChoice:
-        """The same tools with those that are left out."""
+        """The same tools with the omitted ones."""
         return self._run.tool_choice()
 
     @property
@@ -121,9 +121,9 @@ class TaskHost:
         return self.scripts.libraries
 
     @property
-    def lacks(self) -> str:
+    def unsupported(self) -> str:
         """The parts of Python that the sandbox lacks, in words for the model."""
-        return self.scripts.lacks
+        return self.scripts.unsupported
 
     @property
     def language(self) -> str:
@@ -151,7 +151,7 @@ class TaskHost:
         return self._run.config.rerun_count
 
     def begin(self, rules: str) -> tuple[Message, ...]:
-        """The conversation's start: rules, what was said before, context and task."""
+        """Return the start of the conversation: rules, history, context and task."""
         context = self._run.context
         events = self._run.log.events
         begun = (event.at for event in events if isinstance(event, TaskStarted))
@@ -195,7 +195,7 @@ class TaskHost:
 
     @awaited_in_own_context
     async def connect(self, *, needed: bool = False) -> ModelSession | None:
-        """A session of the main model, if it has sessions. What is recorded is said without one."""
+        """Open a session of the main model, if it has sessions; recorded answers need none."""
         if self._run.replay.has_reply("generate"):
             return None
         config = self._run.config.main_llm
@@ -213,7 +213,7 @@ class TaskHost:
     async def call(
         self, name: str, arguments: Mapping[str, Any], description: str | None = None
     ) -> CallAnswer:
-        """Make a tool call; its end is waited for, also when this is cancelled."""
+        """Make a tool call; its end is awaited even if this is cancelled."""
         if self._running:
             raise RuntimeError("a strategy makes no call of its own while its script runs")
         request = self._request(name, arguments, description)
@@ -223,7 +223,7 @@ class TaskHost:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             if not self._closed:
-                self._gate.gave_up(request.call_id)
+                self._gate.abandon(request.call_id)
             work.cancel()
             await asyncio.wait({work})
             if not work.cancelled():
@@ -236,7 +236,7 @@ class TaskHost:
             self._open_calls -= 1
 
     async def _call(self, request: CallRequest) -> CallAnswer:
-        """Make a call, once the answer is journalled that it is a part of."""
+        """Make a call, once the answer that it is part of is journalled."""
         for draft in self._drafts:
             await draft.keep()
         return await self._gate.call(request)
@@ -247,19 +247,19 @@ class TaskHost:
         connection, _, method = name.partition(".")
         bound = next((bound for bound in self._run.tools if bound.name == name), None)
         own = () if bound is None else (item.name for item in bound.action.parameters)
-        said = {} if description is None or "desc" in own else {"desc": description}
+        extra = {} if description is None or "desc" in own else {"desc": description}
         return CallRequest(
             call_id=next(self._numbers),
             connection=connection,
             method=method,
             args=(),
-            kwargs={**arguments, **said},
+            kwargs={**arguments, **extra},
         )
 
     # -- scripts ------------------------------------------------------------------------
 
     def strategy(self, name: str) -> Strategy:
-        """Another strategy, which can do a part of the task."""
+        """Return another strategy, which can do a part of the task."""
         return self._run.resources.agent.installed_strategy(name)
 
     @awaited_in_own_context
@@ -319,9 +319,9 @@ class TaskHost:
         )
 
     async def _refuse_excess(self, code: str, attempt: int) -> Failed | None:
-        """Refuse a script that surely exceeds a limit of its task, before a person is asked.
+        """Raise for a script that surely exceeds a limit of its task, before a person is asked.
 
-        A resumed task has fewer child tasks left than it had: what was let through, is.
+        A resumed task has fewer child tasks left than before; an earlier decision stands.
         """
         run, topic = self._run, f"limits of script {attempt}"
         problem = run.replay.note(topic)
@@ -340,7 +340,7 @@ class TaskHost:
         return None
 
     async def _warn_of_uncalled(self, code: str, attempt: int) -> None:
-        """Tell people of actions that a script names as if it had called them."""
+        """Warn people of actions that a script names without calling them."""
         names = [bound.name for bound in self._run.tools]
         called = called_in(self._run.log.events, attempt)
         for name, line in never_called(code, names, called).items():
@@ -348,10 +348,10 @@ class TaskHost:
             await self._run.log.record(Warned, message=message)
 
     def _asks_for_script(self, named: Sequence[BoundAction]) -> bool:
-        """Tell whether a person is asked about a script as a whole, not about each of its calls.
+        """Return whether a person is asked about a script as a whole, not about each of its calls.
 
-        A person who approves a script approves what its text does. An earlier script in the same
-        sandbox that nobody was shown may have changed that, so each call is asked about then.
+        A person who approves a script approves its text. An earlier unapproved script in the same
+        sandbox may have changed the meaning of that text, so then each call is asked about.
         """
         config = self._run.config
         if config.confirm_mode != "plan" or config.approval_mode != "interactive":
@@ -361,7 +361,7 @@ class TaskHost:
     async def _ask_about(
         self, code: str, attempt: int, named: Sequence[BoundAction]
     ) -> Failed | None:
-        """Have a whole script approved; why it is not run, if it is not."""
+        """Ask about a whole script; return why it must not run, if so."""
         async with self._run.log.step(Step.PREVIEW, attempt):
             past = self._run.replay.plan(attempt)
             reason = await self._run.approvals.decide_script(code, attempt, named, past)
@@ -384,7 +384,7 @@ class TaskHost:
     # -- the answer, and what people see --------------------------------------------------
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """The answer so far, without secrets."""
         return self._clean("".join(self._answer)) + self._printed()
 
@@ -404,13 +404,13 @@ class TaskHost:
         return redactor.text(text) if redactor.knows_any else text
 
     def _take_printed(self) -> None:
-        """Add the prints of the last script to the answer, unless it failed."""
+        """Add the output of the last script to the answer, unless it failed."""
         if self._last_counts:
             self._answer += self.scripts.printed_text
         self.scripts.printed_text.clear()
 
     def refuse(self, text: str) -> str | None:
-        """Return the fault of an answer; it is not said then."""
+        """Return the fault of an answer, which is then not shown."""
         unfit = self.unfit(text)
         if unfit is None:
             return None
@@ -419,7 +419,7 @@ class TaskHost:
         return unfit.message
 
     def unfit(self, text: str) -> DelfError | None:
-        """The error of a task with an answer that does not fit."""
+        """Return the error of a task with an answer that does not fit."""
         child = self._run.request.child
         if child is not None and child.check is not None:
             problem = child.check(text)
@@ -440,12 +440,12 @@ class TaskHost:
 
     @property
     def value(self) -> Any:
-        """That answer, as plain data."""
+        """The answer as plain data."""
         given = self._gate.answer
         return self._printed_value if given is None else thawed(given.value)
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Let people see what goes on, and how long it takes."""
+        """Show a step and its duration to people."""
         return self._run.log.step(name, self._next_attempt())
 
     @awaited_in_own_context
@@ -460,7 +460,7 @@ class TaskHost:
 
     @awaited_in_own_context
     async def warn(self, message: str) -> None:
-        """Tell people of something that they should look at."""
+        """Warn people; the task continues."""
         await self._run.log.record(Warned, message=message)
 
     @awaited_in_own_context
@@ -474,7 +474,7 @@ class TaskHost:
             await self._run.log.record(RetryScheduled, attempt=attempt, error=reason)
 
     def _next_attempt(self) -> int:
-        """The number of the script that runs next."""
+        """Return the number of the script that runs next."""
         if self._is_run:
             self._attempt, self._is_run = self._attempt + 1, False
         return self._attempt
@@ -512,13 +512,13 @@ class TaskHost:
 
 
 def _is_rejection(raised: Raised | None, outcome: Outcome, *, asked: bool) -> bool:
-    """Tell whether a person rejected a script or a call of it; its own errors may look the same."""
+    """Return whether a person rejected a script or its call, unlike an error of its own."""
     ended = isinstance(outcome, Failed) and outcome.kind == REJECTED
     return ended and (asked or (raised is not None and raised.kind == REJECTED))
 
 
 def _refusal_behind(error: BaseException | None) -> BudgetExceededError | None:
-    """The refusal of the budget that a tool's failure is or has as its cause."""
+    """Return the refusal of the budget that a tool's failure is or has as its cause."""
     while error is not None and not isinstance(error, BudgetExceededError):
         error = error.__cause__ or error.__context__
     return error

@@ -1,4 +1,4 @@
-"""Input files: which they are, and what scripts call them."""
+"""Input files and their names in scripts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from delf_engine.formats import Formats
 
 @dataclass(frozen=True, slots=True)
 class TaskFiles:
-    """The input files of tasks, and what reads and writes files of some endings."""
+    """The input files of tasks, and the formats for their endings."""
 
     inputs: Sequence[InputFile]
     formats: Formats
 
 
 def find_inputs(files: Sequence[str]) -> dict[str, str]:
-    """The names of input files by their absolute paths; namesakes get numbers.
+    """Return the names of input files by their absolute paths; namesakes get numbers.
 
     A link keeps its own name. A file that is given twice counts once.
 
@@ -33,7 +33,7 @@ def find_inputs(files: Sequence[str]) -> dict[str, str]:
         files: Paths as the user wrote them.
 
     Raises:
-        ConfigurationError: For what is not a file that can be read.
+        ConfigurationError: If a file is not readable.
     """
     found: dict[str, str] = {}
     for written in files:
@@ -65,8 +65,7 @@ def check_inputs(files: Sequence[InputFile]) -> None:
     """Look whether input files that were found earlier are still ordinary files.
 
     Raises:
-        ConfigurationError: When one is something else by now, as a pipe, which nobody may write
-            to, or a link to another file.
+        ConfigurationError: If a file has become something else, such as a pipe or a link.
     """
     for file in files:
         path = _checked(Path(file.path))
@@ -75,7 +74,7 @@ def check_inputs(files: Sequence[InputFile]) -> None:
 
 
 def _composed(name: str) -> str:
-    """Return the same text for names that differ only in how their letters are encoded."""
+    """Normalise a name, so that encodings of one name are equal."""
     return unicodedata.normalize("NFC", name)
 
 
@@ -92,7 +91,7 @@ def input_files(
     found: Mapping[str, str],
     visible_path: Callable[[str], str],
 ) -> list[InputFile]:
-    """Input files as scripts of a sandbox find them.
+    """Return input files as scripts of a sandbox find them.
 
     Args:
         found: From :func:`find_inputs`.
@@ -104,12 +103,12 @@ def input_files(
 def readers_of(
     files: Sequence[InputFile], host: PluginHost, formats: InstalledFormats
 ) -> list[ConnectionLike]:
-    """The connections that a task has by itself: those for its input files, if it has any.
+    """Return the built-in connections of a task: readers for its input files, if any.
 
     Args:
         files: The task's.
         host: Knows which plugins have such a connection.
-        formats: What reads files of some endings.
+        formats: The readers of special endings.
     """
     specs = host.specs(ConnectionSpec)
     wanted = (s for s in specs if s.input_files == "always" or (s.input_files and files))

@@ -1,7 +1,7 @@
-"""Variables of a conversation: read when a task ends, and given to the scripts of the next one.
+"""Variables of a conversation: read when a task ends, and given to the next task's scripts.
 
-Plain data alone is kept. Small scripts of delf's own read and give it, so that every sandbox can do
-it; they make no calls. The values that a task was given are an event, with which it is resumed.
+Only plain data is kept. Small scripts of delf's own read and restore it, so that every sandbox
+supports it; they make no calls. The restored values are an event, for resuming the task.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PLAIN: Final = (
 
 
 class _Nobody:
-    """A host of scripts that are delf's own: they call nothing and give nothing away."""
+    """A host for delf's own scripts, which call nothing."""
 
     async def call(self, request: CallRequest) -> CallAnswer:
         return Raised("ToolError", "no calls are made here")
@@ -60,7 +60,7 @@ class _Nobody:
 
 
 async def load_variables(run: TaskRun) -> None:
-    """Find the variables of the conversation's last task; nothing where it keeps none."""
+    """Load the variables of the conversation's last task; empty if none are kept."""
     conversation = run.request.conversation
     if conversation is None or not conversation.keeps_variables:
         return
@@ -77,7 +77,7 @@ async def load_variables(run: TaskRun) -> None:
 
 
 async def restore_variables(session: SandboxSession, variables: Mapping[str, Any]) -> str | None:
-    """Give variables to a session that has run nothing; what went wrong, if anything did."""
+    """Restore variables into a fresh session; return the error, if any."""
     lines = [f"{name} = {value!r}" for name, value in variables.items()]
     outcome = await session.execute(_IMPORTS + "\n".join(lines), _Nobody())
     return None if isinstance(outcome, Done) else "variables of the last task could not be given"
@@ -115,7 +115,7 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
-    """Tell whether Python reads a value again as it writes it."""
+    """Return whether a value's ``repr`` evaluates to the value."""
     if depth > _DEEPEST:
         return False
     if isinstance(value, dict):

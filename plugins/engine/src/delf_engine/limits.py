@@ -1,4 +1,4 @@
-"""The limits that scripts of a task can meet: told in the prompt, checked before a script runs."""
+"""The limits for scripts of a task: shown in the prompt, checked before a script runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGE: Final = re.compile(r"\d{3}|\d_\d")
 
 
 def may_delegate(bound: BoundAction) -> bool:
-    """Return True for an action that can start child tasks, as far as it shows."""
+    """Return True for an action that can start child tasks, as far as is known."""
     action = bound.action
     return action.resumes or (bound.connection.is_function and action.context is not None)
 
@@ -47,7 +47,7 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
 
 
 def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int) -> str | None:
-    """Return how a script surely exceeds a limit of its task, before anybody is asked about it.
+    """Return how a script surely exceeds a limit of its task, before anybody is asked.
 
     Args:
         code: The script.
@@ -71,7 +71,7 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
 
 
 def doubt(code: str, tools: Iterable[BoundAction], *, children: int) -> str | None:
-    """Return how a script exceeds the limit of child tasks if each call starts one of them."""
+    """Return how a script exceeds the limit of child tasks if each call starts a child."""
     perhaps = [bound.name for bound in tools if may_delegate(bound)]
     started = sum(least_calls(code, perhaps).values())
     if started <= children:

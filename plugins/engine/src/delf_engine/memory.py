@@ -1,6 +1,6 @@
-"""``AgentMemory``: what an agent recalls before a task and learns after it.
+"""``AgentMemory``: recall before a task and learning after it.
 
-It is never in a task's way.
+A failing memory never fails a task.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _MOST_SECONDS: Final = 10.0
-"""A task waits no longer for facts; without them it is done as well."""
+"""The longest wait for facts, in seconds; the task continues without them."""
 _SHARE: Final = 0.7
-"""The share of a recall's time in which the store may load what it searches with."""
+"""The share of a recall's time in which the store may load its model."""
 _REST_SECONDS: Final = 60.0
 """The seconds for which a store that did not answer is left alone."""
 _MODEL_SECONDS: Final = 30.0
 """Seconds for the model that proposes facts: the task is done, and its caller waits."""
 _MOST_FACTS: Final = 5
-"""More facts of one task are hardly ever worth it, and each later prompt pays for them."""
+"""The most facts per task: further facts are rarely useful, and cost tokens in later prompts."""
 _MOST_LETTERS: Final = 500
-"""Characters of a fact: it is a sentence, and no document."""
+"""The most characters of a fact: it is a sentence, not a document."""
 _MOST_SHOWN: Final = 6000
-"""Characters of task and answer that the model is shown when it proposes facts."""
+"""The most characters of task and answer that the model sees when it proposes facts."""
 
 _QUESTION: Final = """\
 A task was done for a user. Which facts in it will help with later tasks of this user, whatever \
@@ -56,16 +56,16 @@ there is none, which is usual."""
 
 
 _FROM_OTHERS: Final = "(learned from what others wrote)"
-"""The end of such a fact: it is kept in any store, and people and models read it."""
+"""The suffix of a fact learned from others' words, stored so that people and models read it."""
 
 
 class AgentMemory:
-    """Opens a store once and bounds the time of all that is asked of it.
+    """Opens a store once and limits the time of every use.
 
-    Every failure is a ``MemoryRetrievalError``, so that a task can go on without its memory.
+    Every failure is a ``MemoryRetrievalError``, so that a task can continue without its memory.
 
     Args:
-        make: Makes the store; called in a thread, as it may import what is heavy.
+        make: Makes the store; called in a thread, because its imports may be slow.
         top_k: The most facts that a task is given.
         threshold: The lowest similarity of a fact to the task.
     """
@@ -82,7 +82,7 @@ class AgentMemory:
 
     @property
     def store(self) -> MemoryStore | None:
-        """The store, if it is open."""
+        """The store, if open."""
         opened = self._opening
         if opened is None or not opened.done() or opened.cancelled() or opened.exception():
             return None
@@ -96,7 +96,7 @@ class AgentMemory:
         return self._opening
 
     def begin(self) -> asyncio.Future[None]:
-        """Begin to open the store and to load what it searches with; done when both are over."""
+        """Begin to open and load the store; return a future for the end of both."""
         if self._warming is None:
             self._warming = shared_task(self._warm_up())
         return self._warming
@@ -110,7 +110,7 @@ class AgentMemory:
             _log.debug("the memory could not be prepared: %s", error)
 
     async def recall(self, query: str, seconds: float = _MOST_SECONDS) -> Sequence[str]:
-        """The facts that matter for a task, best first, after the guidelines of the store.
+        """Return the facts that matter for a task, best first, after the guidelines of the store.
 
         Args:
             query: The task.
@@ -130,8 +130,8 @@ class AgentMemory:
             for fact in facts:
                 need(fact, Fact, "the memory")
             found = [str(fact.content) for fact in facts[: self._top_k]]
-            said = await self.guidelines()
-            return [said, *found] if said and found else found
+            texts = await self.guidelines()
+            return [texts, *found] if texts and found else found
 
         return await self._bounded(search(), bound)
 
@@ -169,13 +169,13 @@ class AgentMemory:
         await self._bounded(save(), _MOST_SECONDS)
 
     async def guidelines(self) -> str | None:
-        """Return the store's own guidelines for facts, if it has any."""
+        """Return the store's own guidelines for facts, if any."""
         store = await self._bounded(asyncio.shield(self.open()), _MOST_SECONDS)
-        said = getattr(store, "guidelines", None)
-        return said if isinstance(said, str) and said.strip() else None
+        method = getattr(store, "guidelines", None)
+        return method if isinstance(method, str) and method.strip() else None
 
     async def aclose(self) -> None:
-        """Close the store if it is open; it is opened again when it is needed."""
+        """Close the store if it is open; a later use opens it again."""
         warming, self._warming = self._warming, None
         if warming is not None:
             warming.cancel()
@@ -211,7 +211,7 @@ class AgentMemory:
 
 
 class Memories:
-    """The memories of an agent: that of the local user, and of each person whose tasks it does.
+    """The memories of an agent: one for the local user, and one for each other person.
 
     Args:
         make: Makes the memory of the owner of tasks; None is the local user.
@@ -224,28 +224,28 @@ class Memories:
         self._open: dict[str | None, AgentMemory] = {}
 
     def of(self, owner: str | None) -> AgentMemory:
-        """The memory of an owner of tasks."""
+        """Return the memory of an owner of tasks."""
         whose = owner if self._by_person else None
         if whose not in self._open:
             self._open[whose] = self._make(whose)
         return self._open[whose]
 
     async def aclose(self) -> None:
-        """Close all; each is opened again when it is needed."""
+        """Close all; each is opened again on use."""
         await asyncio.gather(*(each.aclose() for each in self._open.values()))
 
 
 def is_from_others(fact: str) -> bool:
-    """Tell whether a fact was learned in a task that had read what others wrote."""
+    """Return whether a fact was learned in a task that had read others' words."""
     return fact.endswith(_FROM_OTHERS)
 
 
 async def propose(done: DoneTask, guidelines: str | None) -> Sequence[str]:
-    """The facts that the model finds worth it, without those that are known.
+    """Return the new facts that the model proposes.
 
     Args:
         done: The task.
-        guidelines: What the store says is worth remembering.
+        guidelines: The store's guidelines on what to remember.
 
     Raises:
         DelfError: When the model failed, or did not answer in time.
@@ -267,7 +267,7 @@ async def propose(done: DoneTask, guidelines: str | None) -> Sequence[str]:
 
 
 def _facts_in(text: str) -> list[str]:
-    """The facts of an answer; none where it holds no list of texts."""
+    """Return the facts of an answer; none if it has no list of texts."""
     start, end = text.find("["), text.rfind("]")
     try:
         found: Any = json.loads(text[start : end + 1])

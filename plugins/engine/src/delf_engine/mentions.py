@@ -12,14 +12,15 @@ _MAY_NOT_RUN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ExceptHandler, ast.ma
 
 
 def never_called(code: str, names: Collection[str], called: Collection[str]) -> Mapping[str, int]:
-    """Find the actions that a script names as values, of which it made no call.
+    """Find the actions that a script names as values without calling them.
 
-    A table of actions of which one was called is no such place, nor is what may not have run.
+    A table of actions counts as called if one of them was called; code that may not have run is
+    ignored.
 
     Args:
-        code: The script; one that does not parse names nothing.
+        code: The script; an invalid script names nothing.
         names: The actions, as ``mail.send``, and the tools.
-        called: Those that were called while the script ran.
+        called: The actions that were called while the script ran.
 
     Returns:
         The line of the first place by action.
@@ -44,7 +45,7 @@ def never_called(code: str, names: Collection[str], called: Collection[str]) -> 
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Yield the statements that run for certain; compound ones by their parts."""
+    """Yield the statements that certainly run; compound ones by their parts."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -63,7 +64,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.AST]:
 def _mentions(
     node: ast.AST, names: Collection[str], *, later: bool = False
 ) -> Iterator[tuple[str, int]]:
-    """Yield the actions that are named and not called where they stand, with their lines."""
+    """Yield the actions that are named without a call at that place, with their lines."""
     match node:
         case ast.Call() | ast.Attribute() | ast.Name() if (label := _label(node)) in names:
             yield label, node.lineno

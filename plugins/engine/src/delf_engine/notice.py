@@ -1,4 +1,4 @@
-"""A notice that is told once on a machine, and not at each run."""
+"""A notice that is shown once on a machine, and not at each run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 class Notice:
     """A text that a user has to read once.
 
-    Where it cannot be remembered that the text was told, each agent tells it once.
+    If that cannot be remembered, each agent shows the text once.
 
     Args:
         text: The text; None where there is nothing to tell.
@@ -27,10 +27,10 @@ class Notice:
         digest = "" if text is None else hashlib.sha256(text.encode()).hexdigest()
         self._file = folder / "notices" / digest
         self.is_new = text is not None and read_own(self._file) is None
-        """True if nobody was told on this machine so far."""
+        """True if the notice was never shown on this machine."""
 
     def take(self) -> tuple[str, ...]:
-        """Return the text the first time, and remember that it was told."""
+        """Return the text the first time, and remember that it was shown."""
         if not self.is_new or self._text is None:
             return ()
         self.is_new = False

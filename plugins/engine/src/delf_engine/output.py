@@ -26,21 +26,21 @@ from delf_engine.retention import OUTPUT_PREFIX
 
 _log = logging.getLogger(__name__)
 MOST_OF_CALLS: Final = 200 * 1024 * 1024
-"""Bytes of files that the tools of one task give: scripts have a limit in their sandbox."""
+"""The most bytes of files that one task's tools write: a sandbox limits scripts."""
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 
 class OutputFolder:
     """A folder for a task's output files.
 
-    A file of the task replaces its earlier one of that name. A file that was there before is
-    never touched: the new one gets a number, ``report-2.csv``.
+    A file of the task replaces its earlier file of that name. Files from before the task are never
+    touched: the new file gets a number, ``report-2.csv``.
 
     Args:
         folder: Where they go; a new temporary folder for each task when None.
-        written: Of a task that is resumed: what it wrote before, absolute paths by name. A file
-            with the very content that is to be written is then taken for its own, too: it may
-            have been stopped before it could say so.
+        written: Of a resumed task: the files it wrote before, absolute paths by name. A file with
+            exactly the new content counts as the task's own, too: the task may have been stopped
+            before it could record the file.
     """
 
     def __init__(self, folder: str | None, written: Mapping[str, str] | None = None) -> None:
@@ -79,7 +79,7 @@ class OutputFolder:
         return str(path)
 
     def _parent_of(self, name: str, own: str | None) -> Path:
-        """The folder of a file, which no link may lead out of."""
+        """Return the folder of a file, which no link may lead out of."""
         if own is not None:
             parent = Path(own).parent
             inside = parent.resolve() == parent
@@ -93,7 +93,7 @@ class OutputFolder:
         return parent
 
     def _put(self, temporary: Path, path: Path, own: str | None) -> Path:
-        """Give a written file its name, or the first free one like it."""
+        """Move a written file to its name, or to the first free name like it."""
         if own is not None:
             return temporary.replace(own)
         taken = {other.casefold() for other in self.files.values()}
@@ -112,7 +112,7 @@ class OutputFolder:
 
 
 def _writable(name: str) -> str:
-    """Replace what the file system's encoding does not have: ASCII with LC_ALL=C, for one."""
+    """Replace characters that the file system's encoding lacks, such as ASCII with LC_ALL=C."""
     try:
         os.fsencode(name)
     except UnicodeEncodeError:
@@ -159,11 +159,11 @@ def written_before(events: Sequence[Event]) -> dict[str, str] | None:
 
 
 class OutputFiles:
-    """Takes a task's output files, one after another, and keeps what happened to them.
+    """Writes a task's output files, one after another, and collects failures.
 
     Args:
         folder: Where they go.
-        formats: What makes files from rows.
+        formats: The writers of files from rows.
         log: Where each file is recorded.
     """
 
@@ -194,7 +194,7 @@ class OutputFiles:
         task.add_done_callback(self._writing.discard)
 
     def take_from_call(self, name: str, data: bytes) -> None:
-        """The same for a file of a call; those of all calls together have a limit.
+        """Write a file of a tool; all files of tools have one limit.
 
         Args:
             name: A relative name.
@@ -213,16 +213,16 @@ class OutputFiles:
         """True if a file is being written."""
         return bool(self._writing)
 
-    async def settled(self) -> None:
-        """Wait until all that was handed over by now is there, or known to fail."""
+    async def flushed(self) -> None:
+        """Wait until every file handed over so far is written or has failed."""
         if self._writing:
             await asyncio.wait(set(self._writing))
 
     async def all_written(self, timeout: float | None = None) -> list[str]:
-        """Wait until all files are there.
+        """Wait until all files are written.
 
         Args:
-            timeout: Seconds; what is not done then is given up.
+            timeout: Seconds; unfinished files are abandoned then.
 
         Returns:
             What went wrong since this was last asked.
@@ -253,7 +253,7 @@ class OutputFiles:
                 self._problems.append(f"{name!r} cannot be made: {type(error).__name__}: {error}")
 
     def _clean(self, name: str, data: bytes) -> tuple[str, bytes]:
-        """Without secrets; what is not text stays as it is, as it would break."""
+        """Redact text content; other content stays, because redaction would break it."""
         try:
             data.decode()
         except UnicodeDecodeError:
@@ -266,7 +266,7 @@ class OutputFiles:
 
 
 def _rows_of(data: bytes) -> Mapping[str, Sequence[Sequence[Any]]]:
-    """Rows by the name of their table. They are the script's word.
+    """Validate rows by the name of their table, which a script controls.
 
     Raises:
         ValueError: When they are anything else, or more than this process should hold.

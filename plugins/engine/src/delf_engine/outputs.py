@@ -1,4 +1,4 @@
-"""Typed answers: what a task's answer has to be, and how a value becomes one."""
+"""Typed answers: the declared type of a task's answer, and the validation of values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ else:  # what that is good for, only type checkers know
     T = TypeVar("T")
 
 _FENCE: Final = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
-_MOST_TOLD: Final = 5
+_MOST_LISTED: Final = 5
 _LONGEST: Final = 300
 
 
@@ -62,7 +62,7 @@ class Output(Generic[T]):
             ) from None
 
     def value(self, plain: Any) -> T:
-        """The object of an answer that fits.
+        """Return the object of an answer that fits.
 
         Args:
             plain: As :meth:`plain` gives it.
@@ -80,7 +80,7 @@ class Output(Generic[T]):
             from pydantic_core import to_jsonable_python
 
             plain = to_jsonable_python(given)
-            faults = self._checker.faults(plain, _MOST_TOLD)
+            faults = self._checker.faults(plain, _MOST_LISTED)
             if faults:
                 raise ToolRefusedError(f"the answer does not fit: {'; '.join(map(str, faults))}")
             return plain
@@ -89,10 +89,10 @@ class Output(Generic[T]):
         try:
             return self._adapter.dump_python(self._adapter.validate_python(given), mode="json")
         except ValidationError as error:
-            raise ToolRefusedError(f"the answer does not fit: {_told(error)}") from None
+            raise ToolRefusedError(f"the answer does not fit: {_faults_text(error)}") from None
 
     def of_text(self, text: str) -> Any:
-        """The same from an answer that was printed.
+        """Parse a printed answer.
 
         Raises:
             ToolRefusedError: When it is not JSON, or does not fit.
@@ -106,8 +106,8 @@ class Output(Generic[T]):
             ) from None
         return self.plain(given)
 
-    def told(self) -> str:
-        """Word it for a model, with the task."""
+    def prompt_text(self) -> str:
+        """Describe the type for a model's prompt."""
         schema = json.dumps(_shorter(self.schema), ensure_ascii=False, separators=(",", ":"))
         return (
             f"The answer is data: end with {ANSWER}(value), whose value is plain data of this JSON "
@@ -115,7 +115,7 @@ class Output(Generic[T]):
         )
 
     def action(self) -> Action:
-        """Make the action that a script calls with it."""
+        """Make the action that a script calls with the answer."""
         return Action(
             name=ANSWER,
             permission=ANSWER,
@@ -133,7 +133,7 @@ class Output(Generic[T]):
         )
 
     def _validated(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """The value, which may have been given as it is or by the names of its fields."""
+        """Validate the value, given as it is or by the names of its fields."""
         if list(named) != ["value"]:
             return {"value": self.plain(dict(named))}
         try:
@@ -145,10 +145,10 @@ class Output(Generic[T]):
 
 
 class AnswerTool:
-    """The connection that an answer is given to; a function with one action.
+    """The connection that receives an answer; a function with one action.
 
     Args:
-        output: What the answer is.
+        output: The declared type of the answer.
     """
 
     is_function = True
@@ -161,7 +161,7 @@ class AnswerTool:
         self._action = output.action()
 
     async def actions(self) -> tuple[Action, ...]:
-        """The one action."""
+        """Return the only action."""
         return (self._action,)
 
 
@@ -177,7 +177,7 @@ def _checker(schema: Mapping[str, Any]) -> Checker:
 
 
 def _shorter(schema: Any) -> Any:
-    """A schema without the titles that only repeat names."""
+    """Return a schema without the titles that only repeat names."""
     if isinstance(schema, list):
         return [_shorter(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -187,14 +187,14 @@ def _shorter(schema: Any) -> Any:
     return {name: _shorter(value) for name, value in fields.items() if name not in titles}
 
 
-def _told(error: Any) -> str:
+def _faults_text(error: Any) -> str:
     """Word pydantic's findings for the author of the value."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     lines = [
         f"{'.'.join(map(str, item['loc']))}: {item['msg']}" if item["loc"] else str(item["msg"])
-        for item in found[:_MOST_TOLD]
+        for item in found[:_MOST_LISTED]
     ]
-    more = f"; and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else ""
+    more = f"; and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
     return "; ".join(line[:_LONGEST] for line in lines) + more
 
 

@@ -1,8 +1,8 @@
-"""Methods that plugins call for a task, from whatever task or callback of theirs.
+"""Methods for plugins that run in the context of their task, whatever the caller.
 
-A sandbox may serve a script from a reader that it started for somebody else, and a strategy from
-a connection that it keeps open. What such a method does, tools and approvals included, runs in the
-context of the task whose method it is.
+A sandbox may serve a script from a reader that it started for another task, and a strategy from a
+connection that it keeps open. Such a method, tools and approvals included, runs in the context of
+its own task.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""This plugin has no hooks: it uses those of the others. Its public names are entry points."""
+"""The engine's plugin module, without hooks. Its public names are entry points."""

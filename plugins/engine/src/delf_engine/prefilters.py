@@ -1,4 +1,4 @@
-"""Choose the prefilter of an agent's tools, if there is one."""
+"""The choice of the prefilter of an agent's tools."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from delf.specs import PrefilterSpec
 
 
 class Prefilters:
-    """The prefilters of an agent, each made once, when it is first needed.
+    """The prefilters of an agent, each made once, on first use.
 
     Args:
         host: Where they come from.
         options: Options by plugin name.
-        context: What their factories are given.
+        context: The context for factories.
         mode: ``auto`` (all while they fit; then a prefilter that asks no model, or words alone),
             a mode that a plugin serves, ``off``.
 
@@ -81,7 +81,7 @@ class Prefilters:
         )
 
     async def aclose(self) -> None:
-        """Close those that were made."""
+        """Close all prefilters."""
         made, self._made = list(self._made.values()), {}
         for prefilter in made:
             if isinstance(prefilter, SupportsClose):

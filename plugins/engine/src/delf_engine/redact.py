@@ -23,7 +23,7 @@ from pydantic import SecretStr
 from delf.errors import DelfError
 from delf.messages import ImagePart
 from delf.values.conversion import fields_of
-from delf_engine.secrets import SHORTEST, secrets_of_settings, worth_hiding
+from delf_engine.secrets import SHORTEST, long_enough, secrets_of_settings
 
 REDACTED: Final = "[redacted]"
 
@@ -47,11 +47,11 @@ class Forms:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """All forms, the longest first; texts that hold none never need it."""
+        """A pattern of all forms, the longest first, made lazily."""
         return re.compile("|".join(map(re.escape, self._forms)))
 
     def holds(self, text: str) -> bool:
-        """Tell whether a secret is in a text."""
+        """Return whether a secret is in a text."""
         return any(form in text for form in self._forms)
 
     @cached_property
@@ -63,7 +63,7 @@ class Forms:
         return found
 
     def begun_at(self, text: str) -> int:
-        """Find the place where a text's end could begin a secret; its length for none."""
+        """Return where a text's end could begin a secret; its length if nowhere."""
         longest = len(self._forms[0]) if self._forms else 0
         for at in range(max(0, len(text) - longest + 1), len(text)):
             # A script may print thousands of lines, and few of their characters begin a form.
@@ -74,17 +74,17 @@ class Forms:
 
 
 class Redactor:
-    """Replaces declared secrets in texts and values.
+    """Redacts declared secrets in texts and values.
 
-    A secret is found as it is and as it is in URLs, JSON, base64 and hexadecimal digits.
+    A secret is found in plain form and in the forms of URLs, JSON, base64 and hexadecimal digits.
 
     Args:
-        secrets: The secrets as they are; see :func:`delf_engine.secrets.worth_hiding`
+        secrets: The secrets as they are; see :func:`delf_engine.secrets.long_enough`
             for which of them count.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._declared = worth_hiding(secrets)
+        self._declared = long_enough(secrets)
         self._learned: dict[str, set[str]] = {}
         self._learning = threading.Lock()
         self.forms = Forms(self._declared)
@@ -99,20 +99,20 @@ class Redactor:
         declared = secrets_of_settings([SecretStr(secret) for secret in secrets])
         with self._learning:
             before = self._declared.union(*self._learned.values())
-            self._learned[source] = worth_hiding(declared)
+            self._learned[source] = long_enough(declared)
             declared = self._declared.union(*self._learned.values())
             if declared != before:
                 self.forms = Forms(declared)
 
     def text(self, text: str) -> str:
-        """The text without secrets; the same object when it holds none."""
+        """Redact a text; return the same object if it holds no secret."""
         forms = self.forms  # another thread may learn one meanwhile
         if len(text) < forms.shortest or not forms.holds(text):
             return text
         return forms.pattern.sub(REDACTED, text)
 
     def error(self, error: DelfError) -> DelfError:
-        """The error, changed in place; where its causes hold a secret, a text stands for them."""
+        """Redact an error in place; a text replaces causes that hold a secret."""
         if self.knows_any:
             error.message = self.text(error.message)
             error.args = tuple(self.value(list(error.args)))
@@ -126,12 +126,12 @@ class Redactor:
         return error
 
     def _cause(self, error: BaseException | None) -> BaseException | None:
-        """The error, or its traceback without secrets where that holds one."""
+        """Return the error, or its redacted traceback if that holds a secret."""
         if error is None:
             return None
-        told = "".join(traceback.format_exception(error))
-        safe = self.text(told)
-        return error if safe is told else ForeignError(safe.rstrip())
+        formatted = "".join(traceback.format_exception(error))
+        safe = self.text(formatted)
+        return error if safe is formatted else ForeignError(safe.rstrip())
 
     def log_failure(
         self,
@@ -143,17 +143,17 @@ class Redactor:
         """Log an error with its traceback, without secrets."""
         if not log.isEnabledFor(level):
             return
-        told = "".join(traceback.format_exception(error))
-        safe = self.text(told)
-        if safe == told:
+        formatted = "".join(traceback.format_exception(error))
+        safe = self.text(formatted)
+        if safe == formatted:
             log.log(level, "%s", message, exc_info=error)
         else:
             log.log(level, "%s\n%s", self.text(message), safe)
 
     def is_in(self, encoded: bytes) -> bool:
-        """Tell whether JSON holds what could be a secret.
+        """Return whether JSON may hold a secret.
 
-        Texts with escapes and bytes are written otherwise there: they have to be looked at.
+        Texts with escapes and bytes have another form in JSON, so they need a closer look.
         """
         if not self.knows_any:
             return False
@@ -162,9 +162,9 @@ class Redactor:
         return self.forms.holds(encoded.decode("utf-8", "surrogatepass"))
 
     def value(self, value: Any) -> Any:
-        """A value without secrets; the same object when it holds none.
+        """Redact a value; return the same object if it holds no secret.
 
-        One that is nested too deeply to be made again becomes a text that says so.
+        A value that is nested too deeply to be rebuilt becomes a text with that message.
         """
         if not self.knows_any:
             return value
@@ -201,9 +201,9 @@ class Redactor:
         fields = fields_of(value)
         if fields is None:
             for tell in (repr, str):  # events are written with the one, results with the other
-                told = tell(value)
-                safe = self.text(told)
-                if safe is not told:
+                formatted = tell(value)
+                safe = self.text(formatted)
+                if safe is not formatted:
                     return safe
             return value
         cleaned = self._clean_mapping(fields)
@@ -244,30 +244,30 @@ class RedactedStream:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """The part that may be passed on, given the next piece."""
+        """Return the part that may be passed on, given the next piece."""
         text = self._redactor.text(self._held + piece)
         at = self._redactor.forms.begun_at(text)
         self._held = text[at:]
         return text[:at]
 
     def end(self) -> str:
-        """The tail that was held back; the next piece begins another text."""
+        """Return the tail that was held back; the next piece begins another text."""
         held, self._held = self._held, ""
         return held
 
 
 class ForeignError(Exception):
-    """Stands for errors that held a secret; its message is their traceback without it."""
+    """A replacement for errors that held a secret; its message is their redacted traceback."""
 
 
 def put_back(
     values: Mapping[str, Any], shown: Mapping[str, Any], hidden: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Values that somebody gave who saw others without their secrets.
+    """Restore secrets in values from somebody who saw redacted values.
 
     Args:
-        values: What was given; what is in it as it was shown becomes what it was.
-        shown: What was shown.
+        values: The values; redacted parts are restored.
+        shown: The original values.
         hidden: The same with the secrets.
     """
     return {
@@ -277,7 +277,7 @@ def put_back(
 
 
 def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
-    """A record of the same class with other fields; these alone where its class refuses them."""
+    """Return a record of the same class with other fields; a dict if its class refuses them."""
     try:
         return dataclasses.replace(value, **fields)
     except Exception:  # whatever the class checks as it is made
@@ -285,7 +285,7 @@ def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
 
 
 def _like(old: Any, parts: list[Any]) -> Any:
-    """A collection of the same type with other members."""
+    """Return a collection of the same type with other members."""
     if hasattr(old, "_fields"):
         return type(old)(*parts)
     made: Any = next((kind for kind in _REMADE if isinstance(old, kind)), list)
@@ -293,7 +293,7 @@ def _like(old: Any, parts: list[Any]) -> Any:
 
 
 def _forms_of(secret: str) -> Iterator[str]:
-    """A secret as it is, in URLs, in JSON, in hexadecimal digits and in base64."""
+    """Yield a secret in plain form, in URLs, in JSON, in hexadecimal digits and in base64."""
     urls = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
     texts = {secret, *urls, *(re.sub("%..", _lower, url) for url in urls)}
     for _ in range(2):  # JSON is often a text within JSON

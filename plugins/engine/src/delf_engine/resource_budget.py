@@ -8,11 +8,11 @@ from typing import Final
 from delf.protocols.sandbox import LimitReached, Limits, SandboxSession, SupportsUsage
 
 _LEAST_SECONDS: Final = 0.1
-"""Less than this is not worth a start, and within what the system measures."""
+"""The least processor time worth a start, within the system's measuring error."""
 
 
 class ResourceBudget:
-    """Counts what scripts use up, so that one which ends its sandbox gains nothing by that.
+    """Counts the resources that scripts use, so that a script gains nothing by ending its sandbox.
 
     Args:
         limits: Of the whole task.
@@ -25,11 +25,11 @@ class ResourceBudget:
         self._calls_now = self._file_bytes_now = 0
 
     def opened(self) -> None:
-        """A session was opened; what was not over before is done again in it."""
+        """Record that a session was opened; unfinished scripts are repeated in it."""
         self._calls_now = self._file_bytes_now = 0
 
     def called(self) -> None:
-        """A script made a call."""
+        """Note that a script made a call."""
         self._calls_now += 1
 
     @property
@@ -39,12 +39,12 @@ class ResourceBudget:
 
     @property
     def no_calls(self) -> LimitReached:
-        """The end of a script that makes one call more than its task can."""
+        """Return the end of a script that makes one call more than its limit."""
         message = f"a task can make {self._limits.calls:,} tool calls"
         return LimitReached(limit="calls", message=message)
 
     def handed_over(self, size: int) -> None:
-        """A script handed an output file over.
+        """Note that a script handed an output file over.
 
         Args:
             size: Its bytes.
@@ -52,7 +52,7 @@ class ResourceBudget:
         self._file_bytes_now += size
 
     def ended(self, session: SandboxSession) -> None:
-        """A session is over with all that its scripts did in it, and closed."""
+        """Record the use of a closed session with all its scripts."""
         if isinstance(session, SupportsUsage):
             self._seconds += session.cpu_seconds
         self._calls += self._calls_now
@@ -71,7 +71,7 @@ class ResourceBudget:
         )
 
     @property
-    def spent(self) -> LimitReached | None:
+    def exhausted(self) -> LimitReached | None:
         """The reason for which no further script can run, if none can."""
         most, left = self._limits, self.left
         if self._seconds and left.cpu_seconds < _LEAST_SECONDS:

@@ -1,4 +1,4 @@
-"""``Resources``: what an agent holds while it is started, opened and closed as one."""
+"""``Resources``: everything a started agent holds, opened and closed as one."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class AgentParts:
     Args:
         agent_id: The agent's id.
         config: Its configuration.
-        context: What it uses of its project or machine.
+        context: The parts of its project or machine.
         connections: Its tools.
-        ledger: What it has spent, which outlives a start.
+        ledger: The costs, which survive a restart of the agent.
         pending: Where its requests for approval wait.
         memory: Facts from before, where they were given as an object.
         strategy: How its tasks become tool calls, where that was given as an object.
@@ -86,7 +86,7 @@ class AgentParts:
     _strategies: dict[str, Strategy] = field(default_factory=dict[str, Strategy])
 
     def strategy_named(self, name: str) -> Strategy:
-        """The strategy that was given as an object, or that of a name.
+        """Return the strategy that was given as an object, or that of a name.
 
         Raises:
             PluginError: When it is not installed.
@@ -94,7 +94,7 @@ class AgentParts:
         return self.strategy or self.installed_strategy(name)
 
     def installed_strategy(self, name: str) -> Strategy:
-        """The strategy of a name.
+        """Return the strategy of a name.
 
         Raises:
             PluginError: When it is not installed.
@@ -118,23 +118,23 @@ class AgentParts:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """Connections, sandbox, models and journal of a started agent, whole once it is there.
+    """Connections, sandbox, models and journal of a started agent, complete at construction.
 
     Args:
-        agent: What the program gave.
+        agent: The parts given by the program.
         redactor: Takes secrets out.
         models: The models.
         sandbox: Where scripts run.
-        tools: What may be called, and what gets its connections ready.
+        tools: The callable tools, and the set-up of their connections.
         files: The input files, and what reads and writes formats.
         journal: Where all that happens is kept.
         approvals: Decides where a person is asked.
         observers: See every event.
         prefilters: Choose the tools that are shown.
         memories: Facts from before, if there is a store.
-        isolation: The notice that scripts are isolated by little, told once.
+        isolation: The notice of weak isolation, shown once.
         closing: Closes each part.
-        opened_late: The same for what is opened when it is first needed.
+        opened_late: A stack for resources that are opened on first use.
     """
 
     agent: AgentParts
@@ -154,7 +154,7 @@ class Resources:
 
     @classmethod
     async def open(cls, agent: AgentParts) -> Self:
-        """Load tools, choose the sandbox, open the journal. What fails leaves nothing open.
+        """Load tools, choose the sandbox, open the journal. A failure leaves nothing open.
 
         Raises:
             ConfigurationError: When something that was configured cannot be used.
@@ -239,7 +239,7 @@ class Resources:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close everything, each part whatever happens to the others."""
+        """Close everything; a failing part does not stop the others."""
         await _close((*self.closing, *self.opened_late), self.redactor)
 
     @property
@@ -277,7 +277,7 @@ class Resources:
 
     @property
     def own_spec(self) -> SessionSpec:
-        """The same for a task with the agent's own tools and files."""
+        """The session spec of a task with the agent's own tools and files."""
         return self.session_spec(self.tools, self.files.inputs)
 
     def warnings(self, tools: AgentTools, strategy: Strategy) -> tuple[str, ...]:
@@ -289,7 +289,7 @@ class Resources:
     async def tools_with(
         self, connections: Sequence[ConnectionLike] | None, inputs: Sequence[InputFile]
     ) -> AgentTools:
-        """The tools of a task that has connections or input files of its own."""
+        """Return the tools of a task that has connections or input files of its own."""
         if connections is None:
             connections = self.agent.connections
         for connection in connections:
@@ -303,10 +303,10 @@ class Resources:
         return await _tools_of(connections, files, self.agent.context)
 
     async def check(self) -> None:
-        """Do what a task does before its model is asked, and look whether that could be asked.
+        """Do everything a task does before asking its model, and check whether the model is usable.
 
         Raises:
-            DelfError: Saying what is missing.
+            DelfError: If something is missing.
         """
         try:
             await self.models.check(self.config.main_llm)  # others are asked by some tasks only
@@ -325,16 +325,16 @@ class Resources:
                 await backend.warm_up(self.own_spec)
             await self.models.warm_up(self.config.main_llm)
         except DelfError as error:
-            told = self.redactor.text(str(error))
-            _log.debug("warming up: %s", told)  # the task that needs it will say so
+            message = self.redactor.text(str(error))
+            _log.debug("warming up: %s", message)  # the task that needs it will say so
 
 
 async def _close(closing: Sequence[Close], redactor: Redactor) -> None:
     ended = await asyncio.gather(*(close() for close in closing), return_exceptions=True)
     for outcome in ended:
         if isinstance(outcome, Exception):
-            told = redactor.text(f"{type(outcome).__name__}: {outcome}")
-            _log.warning("while stopping: %s", told)
+            message = redactor.text(f"{type(outcome).__name__}: {outcome}")
+            _log.warning("while stopping: %s", message)
 
 
 def _models_of(agent: AgentParts, redactor: Redactor) -> ModelPool:
@@ -349,7 +349,7 @@ def _models_of(agent: AgentParts, redactor: Redactor) -> ModelPool:
 async def _tools_of(
     connections: Sequence[ConnectionLike], files: TaskFiles, around: AgentContext
 ) -> AgentTools:
-    """Tools with those that are built in, and what gets their connections ready."""
+    """Return tools with the built-in ones, and the set-up of their connections."""
     tools = await load_toolset(connections)
     readers = readers_of(files.inputs, around.host, files.formats)
     return AgentTools(await tools.with_builtins(readers), connections)
@@ -405,7 +405,7 @@ def _plugin_context(agent: AgentParts) -> tuple[PluginContext, Embedders]:
 
 
 def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
-    """The memories; the store of the local user's is opened meanwhile."""
+    """Return the memories; the store of the local user's is opened meanwhile."""
     options, given, name = agent.config.memory_config, agent.memory, agent.config.memory
     if given is None and name is None:
         return None

@@ -1,4 +1,4 @@
-"""``Response``: what a task gives back."""
+"""``Response``: the result of a task."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Response(Generic[T]):
     Args:
         text: The answer; on failure what had been printed.
         status: Whether the task succeeded.
-        error: What went wrong.
-        cost_usd: What the models cost; None where a price is not known.
+        error: The error message.
+        cost_usd: The cost of the models; None if a price is unknown.
         duration_ms: Wall time in milliseconds.
         events: Everything that happened.
         files: Output files: label to absolute path.
@@ -70,27 +70,27 @@ class Response(Generic[T]):
 
     @functools.cached_property
     def trace(self) -> Trace:
-        """Everything that happened, as people look at it."""
+        """Everything that happened, for people."""
         return Trace(self.events)
 
     def raise_for_status(self) -> Response[T]:
-        """The response itself, or its error raised.
+        """Return the response itself, or its error raised.
 
         Raises:
-            DelfError: What the task failed with.
+            DelfError: The error of the task.
         """
         if not self.status:
             raise self.exception or DelfError(self.error or "the task failed")
         return self
 
     def raise_if_never_begun(self) -> None:
-        """Raise what was configured wrongly, or a budget that is used up, if no model was asked.
+        """Raise a configuration error or an exhausted budget, if no model was asked.
 
-        Such as a missing key, or a journal or a conversation that cannot be opened. Everything
-        else that fails, the user's own functions too, is a failed response.
+        Examples are a missing key, or a journal or conversation that cannot be opened. Any other
+        failure, of the user's functions too, is a failed response.
 
         Raises:
-            ConfigurationError: What the task failed with.
+            ConfigurationError: The error of the task.
             BudgetExceededError: The same.
         """
         error = self.exception
@@ -123,7 +123,7 @@ class Response(Generic[T]):
 
     @property
     def used_tools(self) -> bool:
-        """True if any tool was called; an answer without is what the model says by itself."""
+        """True if any tool was called; otherwise the answer is the model's own knowledge."""
         return used_tools(self.events)
 
     @property
@@ -132,7 +132,7 @@ class Response(Generic[T]):
         return [str(change) for change in changes_of(self.events)]
 
     def to_dict(self) -> dict[str, Any]:
-        """The response as JSON-ready data."""
+        """Return the response as JSON-ready data."""
         return {
             "text": self.text,
             "value": self._plain_value(),
@@ -156,7 +156,7 @@ class Response(Generic[T]):
         return self.status
 
     def __str__(self) -> str:
-        """The answer; of a task that failed, why, what it had printed and what it changed."""
+        """Return the answer; of a failed task its error, its output and its changes."""
         if self.status:
             return self.text
         failure = self.exception if self.exception is not None else self.error
@@ -167,11 +167,11 @@ class Response(Generic[T]):
 
 
 def response_of(outcome: TaskOutcome, output: Output[Any] | None = None) -> Response[Any]:
-    """The response of a task that this process has worked.
+    """Return the response of a task that this process has worked.
 
     Args:
         outcome: How it ended.
-        output: What its answer is.
+        output: The declared type of the answer.
     """
     return Response(
         text=outcome.text,
@@ -191,7 +191,7 @@ def _object(plain: Any, output: Output[Any] | None) -> Any:
 
 
 def left_response(events: Sequence[Event], why: str, seconds: float) -> Response[Any]:
-    """The response of a task that has no end, from its events.
+    """Return the response of a task that has no end, from its events.
 
     Args:
         events: All of them.
@@ -213,12 +213,12 @@ def left_response(events: Sequence[Event], why: str, seconds: float) -> Response
 def past_response(
     events: Sequence[Event], end: TaskFinished, output: Output[Any] | None = None
 ) -> Response[Any]:
-    """The response of a task that is over, from its events.
+    """Return the response of a task that is over, from its events.
 
     Args:
         events: All of them.
         end: The last one.
-        output: What its answer is; plain data when omitted.
+        output: The declared type of the answer; plain data when omitted.
     """
     error: DelfError | None = None
     if not end.status:

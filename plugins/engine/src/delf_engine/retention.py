@@ -23,11 +23,11 @@ async def prune(
     *,
     dry_run: bool = False,
 ) -> Pruned:
-    """Remove old tasks, and their output files where nobody said where to put these.
+    """Remove old tasks, and output files in delf's own temporary folders.
 
     Args:
         journal: Where the tasks are.
-        older_than: Only those that ended so many seconds ago, by state perhaps.
+        older_than: Only tasks that ended so many seconds ago, optionally by state.
         keep: How many of the newest stay in any case.
         dry_run: Only say which.
     """
@@ -37,7 +37,7 @@ async def prune(
 
 
 async def remove(journal: SharedJournal, task_ids: Collection[str]) -> Pruned:
-    """Remove tasks that do not run, and their output files where nobody said where to put these.
+    """Remove tasks that do not run, and output files in delf's own temporary folders.
 
     Args:
         journal: Where they are.
@@ -49,9 +49,9 @@ async def remove(journal: SharedJournal, task_ids: Collection[str]) -> Pruned:
 
 
 def _remove_outputs(paths: Iterable[str]) -> None:
-    """Remove those files that are in a temporary folder of delf, and folders that are empty then.
+    """Remove output files in delf's temporary folders, and folders that become empty.
 
-    A file that another machine has, or that is gone, is passed over.
+    Missing files, and files on another machine, are ignored.
     """
     place = Path(tempfile.gettempdir()).resolve()
     for path in map(Path, paths):

@@ -1,4 +1,4 @@
-"""``Runtime``: works the tasks of a started agent, on one event loop."""
+"""``Runtime``: runs the tasks of a started agent, on one event loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from delf.errors import (
 )
 from delf.events import Event, StoppedBy, TaskStarted, end_event, end_of
 from delf.machine.descriptors import descriptors_left
-from delf.protocols.connection import Heard, SupportsLearning
+from delf.protocols.connection import FinishedTask, SupportsLearning
 from delf.protocols.journal import Journal
 from delf.protocols.shared_journal import SharedJournal
 from delf.tools.context import ChildResult
@@ -44,14 +44,14 @@ _TOOL_THREADS = 64
 _OWN = 24
 """File descriptors for the journal, for sandboxes without a task yet, and for a moment's work."""
 _OF_A_TASK = 5
-"""File descriptors of one: a sandbox and its process, the model's server, what its tools open."""
+"""File descriptors of a task: a sandbox and its process, the model's server, files of its tools."""
 
 
 class Runtime:
-    """Works tasks, many at once, with what a started agent holds.
+    """Runs concurrent tasks with the resources of a started agent.
 
     Args:
-        resources: What it holds; they are closed with it.
+        resources: The resources, closed with the runtime.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -86,23 +86,23 @@ class Runtime:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Count the running tasks, and those that wait for a place."""
+        """Count the running tasks, and the tasks that wait for a place."""
         return len(self._pipelines), len(self._running) - len(self._pipelines)
 
     async def check(self) -> None:
-        """Do what a task does before its model is asked, and look whether that could be asked.
+        """Do everything a task does before asking its model, and check whether the model is usable.
 
         Raises:
-            DelfError: Saying what is missing.
+            DelfError: If something is missing.
         """
         await self.resources.check()
 
     async def stop_task(self, task_id: str, by: StoppedBy) -> bool:
-        """Stop a task that is worked on here, on somebody's word; False where none is."""
+        """Stop a running task on somebody's request; return False if it does not run here."""
         return self._stops.ask(task_id, by)
 
     async def run(self, request: TaskRequest) -> TaskOutcome:
-        """Work one task to its end; many may be worked at once.
+        """Run one task to its end; concurrent calls are allowed.
 
         Raises:
             AgentStateError: When the runtime was stopped.
@@ -112,7 +112,7 @@ class Runtime:
         work = asyncio.ensure_future(self._work(self._noted(request)))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
-        self._claims.in_hand.add(request.task_id)
+        self._claims.claimed.add(request.task_id)
         with self._stops.heeded(request.task_id, work) as stop:
             try:
                 return await work
@@ -125,12 +125,12 @@ class Runtime:
                 return await outcome_of(self.journal, request.task_id)
             finally:
                 if _is_over(work):  # as nearly every task is
-                    self._claims.in_hand.discard(request.task_id)
+                    self._claims.claimed.discard(request.task_id)
                 else:
                     await to_its_end(self._leave(work, request.task_id))
 
     def _noted(self, request: TaskRequest) -> TaskRequest:
-        """A new task with what observers want to stay with it; this is in its caller's context."""
+        """Return a new task with the observers' setup data, in its caller's context."""
         if request.past or request.child is not None:
             return request
         noted: dict[str, Any] = {}
@@ -142,7 +142,7 @@ class Runtime:
         """Give a task back once its work is over."""
         await asyncio.wait({work})
         if _is_over(work):
-            self._claims.in_hand.discard(task_id)
+            self._claims.claimed.discard(task_id)
         else:
             await self._claims.release(self.journal, task_id)
 
@@ -186,9 +186,9 @@ class Runtime:
 
     @asynccontextmanager
     async def _room(self, request: TaskRequest) -> AsyncGenerator[None]:
-        """Wait until there are file descriptors for a task; they are free once its sandbox is gone.
+        """Wait until there are file descriptors for a task; its sandbox's end frees them.
 
-        Unlike a place it is kept while a person is asked. A child task has its parent's.
+        Unlike a place, the room is kept while a person is asked. A child task shares its parent's.
         """
         mine = request.child is None
         if mine:
@@ -203,7 +203,7 @@ class Runtime:
                 self._rooms.release()
 
     async def _never_begun(self, request: TaskRequest) -> None:
-        """A task of the journal that was cancelled while it waited for a place is over."""
+        """End a task of the journal that was cancelled while it waited for a place."""
         if request.past and not is_over(request.past):
             stopped = TaskStoppedError("the task was stopped")
             end = end_of(request.past, stopped, self._stops.by(request.task_id))
@@ -212,7 +212,7 @@ class Runtime:
                 listener(end)
 
     async def enqueue(self, request: TaskRequest) -> TaskRequest:
-        """A task as it is once the journal has it, to be worked on later, here or elsewhere."""
+        """Journal a task, to be run later, here or elsewhere."""
         if request.queue is not None and not isinstance(self.journal, SharedJournal):
             raise ConfigurationError(
                 f"runners cannot read the journal {self.resources.config.journal!r}",
@@ -258,40 +258,42 @@ class Runtime:
             at_limit=end.at_limit,
         )
 
-    async def take_up(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
-        """Make a task of the journal this agent's own, as :meth:`Claims.take_up` does.
+    async def claim(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
+        """Claim a task of the journal for this agent, as :meth:`Claims.claim` does.
 
-        A stop waits for it: a journal that was closed would open again for the claim, and nobody
-        would close it.
+        A stop waits for the claim: a closed journal would open again for it, and nobody would close
+        that.
 
         Raises:
-            AgentStateError: When the runtime was stopped; the task is nobody's then.
+            AgentStateError: If the runtime was stopped; the task is then unclaimed.
         """
         if self._stopped:
             raise AgentStateError("the agent was stopped")
-        taking = asyncio.ensure_future(self._take_up(task_id, past_limit=past_limit))
+        taking = asyncio.ensure_future(self._claim(task_id, past_limit=past_limit))
         self._background.add(taking)
         taking.add_done_callback(self._background.discard)
         return await taking
 
-    async def _take_up(self, task_id: str, *, past_limit: bool) -> Sequence[Event]:
-        events = await self._claims.take_up(self.journal, task_id, past_limit=past_limit)
+    async def _claim(self, task_id: str, *, past_limit: bool) -> Sequence[Event]:
+        events = await self._claims.claim(self.journal, task_id, past_limit=past_limit)
         if self._stopped:
-            if task_id in self._claims.in_hand:
+            if task_id in self._claims.claimed:
                 await self._claims.release(self.journal, task_id)
             raise AgentStateError("the agent was stopped")
         return events
 
     def _tell_learners(self, request: TaskRequest) -> None:
-        """Let connections learn from what a user asks for, beside the task itself."""
+        """Let connections learn from a user's task, in the background."""
         if request.child is not None or any(isinstance(e, TaskStarted) for e in request.past):
             return
         agent, redactor = self.resources.agent, self.resources.redactor
-        heard = Heard(task=redactor.text(request.task), ask=partial(agent.context.ask, None))
+        finished = FinishedTask(
+            task=redactor.text(request.task), ask=partial(agent.context.ask, None)
+        )
 
         async def learn(connection: SupportsLearning, name: str) -> None:
             try:
-                await connection.learn(heard)
+                await connection.learn(finished)
             except Exception as error:
                 redactor.log_failure(_log, f"{name} has learned nothing", error)
 
@@ -302,7 +304,7 @@ class Runtime:
                 learning.add_done_callback(self._learning.discard)
 
     def _prepare(self, run: TaskRun, children: ChildTasks) -> TaskPipeline:
-        """Put together what works a task in one sandbox."""
+        """Build the parts that run a task in one sandbox."""
         resources, task_id = self.resources, run.request.task_id
         gate = Gate(run, CallContexts(run, children), self._threads)
         closing = partial(self._close_later, task_id)
@@ -315,13 +317,13 @@ class Runtime:
         return self._leaves_all or request.task_id in self._left
 
     def leave_all(self) -> None:
-        """The same as :meth:`leave`, for every task that runs."""
+        """Leave every running task resumable, as :meth:`leave` does for one."""
         self._leaves_all = True
         for pipeline in self._pipelines.values():
             pipeline.leave()
 
     def leave(self, task_id: str) -> None:
-        """Keep nothing of a task's end when it is cancelled, so that it can be resumed."""
+        """Leave a task resumable when it is cancelled: its end is not recorded."""
         self._left.add(task_id)
         if (pipeline := self._pipelines.get(task_id)) is not None:
             pipeline.leave()
@@ -333,7 +335,7 @@ class Runtime:
         closing.add_done_callback(self._background.discard)
 
     async def stop(self, *, leave: bool = False) -> None:
-        """Cancel what runs (or ``leave`` it to be resumed) and free everything; safe twice."""
+        """Cancel running tasks (or ``leave`` them resumable) and free everything. Idempotent."""
         if self._stopped:
             return
         self._stopped = True
@@ -351,7 +353,7 @@ class Runtime:
         self._threads.close()
 
     async def abandon(self) -> None:
-        """Free what outlives the event loop it worked on, which was closed under it."""
+        """Free resources that outlive the closed event loop."""
         self._stopped = True
         self._threads.close()
         await self.resources.sandbox.backend.aclose()
@@ -364,12 +366,12 @@ def _most_tasks() -> int:
 
 
 def _parent_of(request: TaskRequest) -> str | None:
-    """The task that has this one done."""
+    """Return the parent task of a child."""
     return None if request.child is None else request.child.parent
 
 
 def _is_over(work: asyncio.Task[TaskOutcome]) -> bool:
-    """Tell whether a task came to its end, so that nobody works on it again."""
+    """Return whether a task came to its end and cannot be resumed."""
     if not work.done() or work.cancelled() or work.exception() is not None:
         return False
     return work.result().is_over

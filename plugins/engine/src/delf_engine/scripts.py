@@ -48,11 +48,11 @@ _log = logging.getLogger(__name__)
 _SLACK: Final = 1.25
 """A sandbox enforces limits on output itself; here a script ends a little above."""
 LATE_SECONDS: Final = 10.0
-"""The seconds that the next script waits for calls of the last one to end."""
+"""The seconds that the next script waits for calls of the last script to end."""
 
 
 class SandboxDied(TaskLeftError):  # noqa: N818 - not the task's fault
-    """A sandbox is gone, and its task goes on in another as a resumed one does."""
+    """A sandbox is gone, and its task continues in another, as a resumed task does."""
 
     code = TaskLeftError.code
 
@@ -83,14 +83,14 @@ class ScriptRunner:
         self._approvals = run.approvals
         self._permit = run.permit
         self.sandbox = TaskSandbox(run, in_background)
-        self._lives = run.lives
+        self._restarts = run.restarts
         self._is_used = False
         self._stopped: asyncio.Future[Exception | LimitReached] | None = None
         self._budget = self.sandbox.budget
         self.output = run.output
         self.libraries = run.session_spec.libraries
         """The packages that scripts may import beside harmless standard modules."""
-        self.lacks = run.resources.sandbox.spec.lacks
+        self.unsupported = run.resources.sandbox.spec.unsupported
         """The parts of Python that the sandbox lacks."""
         self.language = backend.language if isinstance(backend, SupportsLanguage) else _ANY_PYTHON
         """The Python that scripts run on."""
@@ -104,7 +104,7 @@ class ScriptRunner:
         """The prints of the script that runs, or ran last."""
 
     def raised_behind(self, outcome: Outcome) -> Raised | None:
-        """The answer to a call with whose failure a script failed, if it did."""
+        """Return the answer to the call whose failure failed a script, if any."""
         if not isinstance(outcome, Failed) or outcome.call_id is None:
             return None
         return self._raised.get(outcome.call_id)
@@ -117,7 +117,7 @@ class ScriptRunner:
     @property
     def may_go_on(self) -> bool:
         """True if the task's limits leave something for another script."""
-        return self._budget.spent is None
+        return self._budget.exhausted is None
 
     @property
     def calls_left(self) -> int:
@@ -129,7 +129,7 @@ class ScriptRunner:
     async def run(
         self, code: str, attempt: int, guard: CallGuard | None = None, *, seen: bool = False
     ) -> Outcome:
-        """Run a script to its end, whatever that is.
+        """Run a script to its end, whatever the outcome.
 
         Args:
             code: The script.
@@ -147,7 +147,7 @@ class ScriptRunner:
             started = time.perf_counter()
             outcome = await self._run_or_recall(code, attempt, guard, seen=seen)
             self._log.end_prints()
-            self._lives.renew()
+            self._restarts.renew()
             if not isinstance(outcome, Done):  # before another script, or an answer of a model
                 await self._gate.wait_for_calls(LATE_SECONDS)
                 await self._children.end()
@@ -185,14 +185,14 @@ class ScriptRunner:
         if self._is_used and not self.sandbox.alive:
             # The variables that the script was promised are gone with it.
             outcome: Outcome = Crashed(message="the sandbox died between two scripts")
-        elif (spent := self._budget.spent) is not None:
-            outcome = spent
+        elif (limit := self._budget.exhausted) is not None:
+            outcome = limit
         else:
             outcome = await self._run_once(code, seen=seen)
             self._is_used = True
         if isinstance(outcome, Crashed) and not outcome.by_script:
             await self._gate.wait_for_calls(LATE_SECONDS)
-            if self._lives.take(self._calls_made()):
+            if self._restarts.take(self._calls_made()):
                 self._gate.close()
                 raise SandboxDied(f"{outcome.message}; the script is run once more")
         if self._replay.recorded:
@@ -200,7 +200,7 @@ class ScriptRunner:
         return outcome
 
     def _begin(self, attempt: int, guard: CallGuard | None) -> RecordedScript | None:
-        """A script is about to run; what the journal of a resumed task tells of it."""
+        """Start a script; return its journal in a resumed task."""
         self._gate.begin_script(guard)
         self._approvals.begin_script(attempt)
         past = self._replay.begin_script(attempt) if self._replay.recorded else None
@@ -246,7 +246,7 @@ class ScriptRunner:
                 await asyncio.wait({running})
 
     def _within_limits(self, outcome: Outcome) -> Outcome:
-        """The outcome; a value that is too large for a message is told by its type."""
+        """Return the outcome; a value too large for a message is replaced by its type."""
         if isinstance(outcome, LimitReached) and self._budget.calls_left < 0:
             return self._budget.no_calls  # the sandbox's own limit is higher
         if not isinstance(outcome, Done):
@@ -261,7 +261,7 @@ class ScriptRunner:
 
     @awaited_in_own_context
     async def call(self, request: CallRequest) -> CallAnswer:
-        """A call of the script takes the gate."""
+        """Return a call of the script takes the gate."""
         self._budget.called()
         try:
             if self._budget.calls_left < 0:
@@ -281,7 +281,7 @@ class ScriptRunner:
             return Raised("ToolError", "the call failed inside delf; see the log")
 
     async def _stop(self, why: Exception | LimitReached) -> NoReturn:
-        """End the script. It gets no answer to its call, so that it does nothing any more."""
+        """End the script without an answer to its pending call."""
         self._end(why)
         own = asyncio.current_task()
         if own is not None and own.cancelling():
@@ -295,7 +295,7 @@ class ScriptRunner:
 
     @in_own_context
     def printed(self, text: str) -> None:
-        """The script printed. What its sandbox should have held back ends it."""
+        """Record printed text; abort the script if it exceeds the output limit."""
         most = self.sandbox.limits.output_bytes
         self._printed += len(text)
         if self._printed > most * _SLACK:
@@ -307,34 +307,34 @@ class ScriptRunner:
 
     @in_own_context
     def clock_read(self, readings: Sequence[int]) -> None:
-        """The script looked at the clock."""
+        """Note that the script looked at the clock."""
         self._log.clock_read(readings)
 
     @in_own_context
     def turns_taken(self, turns: Sequence[int]) -> None:
-        """The script got answers."""
+        """Note that the script got answers."""
         self._log.turns_taken(turns)
 
     @in_own_context
-    def gave_up(self, call_id: int) -> None:
-        """The script does not wait for a call any more."""
-        self._gate.gave_up(call_id)
+    def abandon(self, call_id: int) -> None:
+        """Note that the script does not wait for a call any more."""
+        self._gate.abandon(call_id)
 
     @in_own_context
     def wrote_file(self, name: str, data: bytes) -> None:
-        """The script handed a file over."""
+        """Note that the script handed a file over."""
         self._budget.handed_over(len(data))
         self.output.take(name, data)
 
     @in_own_context
     def wrote_rows(self, name: str, data: bytes) -> None:
-        """The script handed over the rows of a file that is made here."""
+        """Note that the script handed over the rows of a file that is made here."""
         self._budget.handed_over(len(data))
         self.output.take(name, data, is_rows=True)
 
 
 def _lost_as_recorded(done: ScriptFinished) -> Crashed | LimitReached:
-    """The recorded end of a script whose sandbox went with it."""
+    """Return the recorded end of a script that lost its sandbox."""
     message = done.error or "the sandbox is gone"
     if done.status == "limit":
         return LimitReached(limit=done.limit or "recorded", message=message, line=done.line)

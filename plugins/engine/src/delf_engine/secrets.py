@@ -23,13 +23,13 @@ from delf.settings import Named, SentAlong, revealed
 from delf_engine.config import LLM_FIELDS, PREFIX, AgentConfig
 
 SHORTEST: Final = 6
-"""The fewest characters that a secret has, in every form of it."""
+"""The fewest characters of a secret, in every form of it."""
 _SHORTEST_OF_ENVIRON: Final = 8
-"""The same for variables that are not delf's: those of other programs are often plain words."""
+"""The fewest characters in variables of other programs, which often hold plain words."""
 _LONG: Final = 16
 """The fewest characters of a line of a key, and of a user name that is a token."""
 _MAX_PARTS: Final = 10_000
-"""Of one collection; a private attribute may be a cache."""
+"""The most parts of one collection; a private attribute may be a cache."""
 _SECRET_TYPES: Final = (SecretStr, SecretBytes, Secret)
 
 _NAMES: Final = (
@@ -60,8 +60,8 @@ _PLACEHOLDERS: Final = frozenset(
 """Words of manuals in place of a secret; without them texts would only be unreadable."""
 
 
-def worth_hiding(secrets: Iterable[str]) -> set[str]:
-    """The texts among these that are long enough and no placeholder.
+def long_enough(secrets: Iterable[str]) -> set[str]:
+    """Return the texts among these that are long enough and no placeholder.
 
     Args:
         secrets: Declared secrets.
@@ -76,7 +76,7 @@ def secrets_of_agent(
     environ: Mapping[str, str],
     keys: Collection[str] = (),
 ) -> Iterator[str]:
-    """Every secret that an agent was given, but for those of its project.
+    """Yield every secret that an agent was given, except its project's.
 
     Args:
         config: Its configuration.
@@ -97,7 +97,7 @@ def secrets_of_agent(
 
 
 def secrets_of_model(config: LLMConfig) -> Iterator[str]:
-    """The secrets in a model's configuration: its key, its headers, those in its URL."""
+    """Yield the secrets in a model's configuration: its key, its headers, secrets in its URL."""
     if config.api_key:
         yield config.api_key
     yield from secrets_in(config.base_url or "")
@@ -105,10 +105,10 @@ def secrets_of_model(config: LLMConfig) -> Iterator[str]:
 
 
 def secrets_of_headers(headers: Mapping[str, str]) -> Iterator[str]:
-    """The secrets among HTTP headers and parameters that are sent along.
+    """Yield the secrets among HTTP headers and request parameters.
 
-    A value counts if its name or its scheme (``Bearer``) says so, or if it has letters and
-    digits: others may be the name of a team or a place.
+    A value is secret if its name or its scheme (``Bearer``) suggests so, or if it has letters and
+    digits: other values may be the name of a team or a place.
     """
     for name, value in headers.items():
         if _PLAIN_HEADERS.fullmatch(name):
@@ -120,14 +120,14 @@ def secrets_of_headers(headers: Mapping[str, str]) -> Iterator[str]:
 
 
 def secrets_of_settings(settings: Any) -> Iterator[str]:
-    """Every secret field of a connection's settings, and passwords in URLs among the others."""
+    """Yield every secret field of a connection's settings, and passwords in URLs."""
     yield from _within(settings, {}, declared=False)
 
 
 def without_secrets(settings: Any) -> Any:
-    """A connection's settings as plain data that tells one set-up from another.
+    """Return a connection's settings as plain data that identifies a set-up.
 
-    Of a secret only the place that an address names is in it: its host and path.
+    Of a secret URL only host and path are included.
     """
     if settings is None or isinstance(settings, (str, int, float)):
         return settings
@@ -154,7 +154,7 @@ def without_secrets(settings: Any) -> Any:
 
 
 def _place_in(text: str) -> str:
-    """The host and path of an address; nothing of another text."""
+    """Return the host and path of an address; nothing of another text."""
     try:
         parts = urlsplit(text)
         return f"{parts.scheme}://{parts.hostname}:{parts.port}{parts.path}" if parts.netloc else ""
@@ -163,12 +163,12 @@ def _place_in(text: str) -> str:
 
 
 def _is_url(value: object) -> bool:
-    """Tell whether a value is one of pydantic's URLs; its module is not imported for that."""
+    """Return whether a value is one of pydantic's URLs, without importing their module."""
     return type(value).__module__ == "pydantic.networks"
 
 
 def _within(value: Any, seen: dict[int, Any], *, declared: bool) -> Iterator[str]:
-    """The secrets in a value of settings of any type.
+    """Yield the secrets in a value of settings of any type.
 
     Args:
         value: The value.
@@ -216,7 +216,7 @@ def _parts_of(value: Any) -> Iterator[Any]:
 
 
 def secrets_of_environ(environ: Mapping[str, str], keys: Collection[str] = ()) -> Iterator[str]:
-    """The secrets of an environment, by the names of its variables and in URLs.
+    """Yield the secrets of an environment, by the names of its variables and in URLs.
 
     Args:
         environ: The environment.
@@ -231,7 +231,7 @@ def secrets_of_environ(environ: Mapping[str, str], keys: Collection[str] = ()) -
 
 
 def secrets_of_options(options: Mapping[str, Any]) -> Iterator[str]:
-    """The secrets of a table of ``delf.toml``, by their names and in URLs.
+    """Yield the secrets of a table of ``delf.toml``, by their names and in URLs.
 
     Args:
         options: The values by name; tables and lists in it are looked at, too.
@@ -254,7 +254,7 @@ def _of_named(name: str, value: str) -> Iterator[str]:
 
 
 def _is_path(text: str) -> bool:
-    """Tell whether a text is where a secret is, as ``credentials = "keys/client.json"``."""
+    """Return whether a text is where a secret is, as ``credentials = "keys/client.json"``."""
     if _FILE.fullmatch(text):
         return True
     # Not pathlib: it raises for a name that is too long, and for the home of nobody.
@@ -262,7 +262,7 @@ def _is_path(text: str) -> bool:
 
 
 def _declared(text: str) -> Iterator[str]:
-    """A secret, and those parts of it that turn up alone: a URL's password, a key's lines."""
+    """Yield a secret, and its parts that appear alone: a URL's password, a key's lines."""
     yield text
     yield from secrets_in(text)
     lines = text.strip().splitlines()
@@ -277,7 +277,7 @@ def _declared(text: str) -> Iterator[str]:
 
 
 def secrets_in(text: str) -> Iterator[str]:
-    """The secrets within URLs and connection strings: passwords, and values by their names.
+    """Yield the secrets within URLs and connection strings: passwords, and values by their names.
 
     Args:
         text: A text with such a thing; any other holds none.
@@ -304,7 +304,7 @@ def _of_login(url: str) -> Iterator[str]:
 
 
 def _spelt(text: str) -> Iterator[str]:
-    """A text of a URL, as it stands there and decoded."""
+    """Yield a text of a URL, both raw and decoded."""
     yield text
     yield unquote(text)
     yield unquote_plus(text)

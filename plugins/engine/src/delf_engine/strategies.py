@@ -14,11 +14,11 @@ _USUAL: Final = AgentConfig.model_fields["strategy"].default
 
 
 def with_strategy(config: AgentConfig, host: PluginHost | None) -> AgentConfig:
-    """A configuration with what its strategy says of it.
+    """Return a configuration with the defaults of its strategy.
 
     Args:
-        config: The configuration; it stays the same where its strategy is the usual one, or
-            is not installed, which is told when the agent starts.
+        config: The configuration, unchanged for the default strategy or an unknown one, which is
+            reported when the agent starts.
         host: Plugins; those installed when omitted.
     """
     if config.strategy == _USUAL:

@@ -1,4 +1,4 @@
-"""The only place where synchronous code waits for asynchronous code, and where an agent lives."""
+"""The only place where synchronous code waits for asynchronous code; owns the agent's loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 Work = Callable[["Runtime"], Coroutine[Any, Any, T]]
-"""Something to do with the started runtime."""
+"""Work with the started runtime."""
 
 
 class LoopThread:
@@ -54,7 +54,7 @@ class LoopThread:
 
 
 def call(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """Run a coroutine on a loop of another thread and wait for it.
+    """Run a coroutine on another thread's loop and wait for it.
 
     An interrupt (Ctrl-C) cancels the coroutine and waits until it has cleaned up.
 
@@ -84,7 +84,7 @@ async def call_async(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEv
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop that runs in this thread, if any."""
+    """Return the loop that runs in this thread, if any."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -92,7 +92,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def _end_tasks() -> None:
-    """Cancel what libraries left running on a loop that is about to be closed."""
+    """Cancel tasks of libraries on a loop that is about to be closed."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -113,11 +113,11 @@ def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) ->
 
 
 class RuntimeHome:
-    """Starts the runtime when it is first needed, and brings every caller to its loop.
+    """Starts the runtime on first use, and brings every caller to its loop.
 
-    The loop is that of the first ``await``, or one in a thread of its own when synchronous
-    code came first. The runtime is stopped when that loop ends; the next caller's takes its
-    place. A forked process begins with none.
+    The loop is that of the first ``await``, or one in a thread of its own for synchronous code. The
+    runtime is stopped when that loop ends; the next caller's loop replaces it. A forked process
+    begins without a loop.
 
     Args:
         make: Makes a started runtime.
@@ -138,7 +138,7 @@ class RuntimeHome:
 
     @property
     def runtime(self) -> Runtime | None:
-        """The runtime, if it is there; from any thread."""
+        """The runtime, if started; thread-safe."""
         starting = self._runtime
         if starting is None or not starting.done() or starting.cancelled():
             return None
@@ -155,7 +155,7 @@ class RuntimeHome:
 
     @property
     def bound(self) -> bool:
-        """True if it has a loop that lives."""
+        """True if the runtime has a running loop."""
         with self._lock:
             return self._loop is not None and not self._loop.is_closed()
 
@@ -168,9 +168,9 @@ class RuntimeHome:
         await self.call_async(_nothing)
 
     def call(self, work: Work[T]) -> T:
-        """Do something and wait for it, from synchronous code.
+        """Run work and wait for it, from synchronous code.
 
-        An error of delf's own says what was wrong; the frames of the event loop are left out.
+        Errors of delf are raised without the frames of the event loop.
 
         Raises:
             AgentStateError: When called from the runtime's own loop, which would never end.
@@ -182,15 +182,15 @@ class RuntimeHome:
 
     @property
     def is_here(self) -> bool:
-        """True if the caller runs on the runtime's loop, or on the one that will be that."""
+        """True if the caller runs on the runtime's present or future loop."""
         running = running_loop()
         return running is not None and (not self.bound or running is self._loop)
 
     def call_anywhere(self, work: Work[T]) -> T:
-        """Do something quick with the journal and wait for it, on the runtime's own loop, too.
+        """Run quick work with the journal and wait for it, even from the runtime's own loop.
 
-        There it is done in a thread, so the runtime must be there, and the work must not need
-        the loop.
+        On that loop the work runs in a thread, so the runtime must be started, and the work must
+        not need the loop.
         """
         runtime = self.runtime
         if not self.is_here or runtime is None:
@@ -217,7 +217,7 @@ class RuntimeHome:
         return self.post(lambda runtime: then(runtime, done))
 
     async def call_async(self, work: Work[T]) -> T:
-        """Do something and await it."""
+        """Run work and await it."""
         return await call_async(self._do(work), self._bind(current=True))
 
     def post(self, work: Work[T]) -> Future[T]:
@@ -245,7 +245,7 @@ class RuntimeHome:
         """Stop the runtime. Safe to call twice.
 
         Args:
-            leave: Leave its tasks to whoever resumes them.
+            leave: Leave its tasks resumable.
         """
         loop, thread = self._unbind()
         if loop is not None and not loop.is_closed():
@@ -254,7 +254,7 @@ class RuntimeHome:
             thread.stop()
 
     async def _do_alone(self, work: Work[T]) -> T:
-        """Do something whose caller may have gone: nobody need look at how it failed."""
+        """Run work whose caller may be gone, consuming its error."""
         task = asyncio.current_task()
         if task is not None:
             task.add_done_callback(_look_at)
@@ -264,7 +264,7 @@ class RuntimeHome:
         return await work(await self._started())
 
     def _bind(self, *, current: bool) -> asyncio.AbstractEventLoop:
-        """The loop to work on.
+        """Return the loop to work on.
 
         Args:
             current: Whether the caller awaits, so that its own loop can be chosen.
@@ -284,7 +284,7 @@ class RuntimeHome:
             return self._loop
 
     def _leave_to_parent(self) -> None:
-        """A forked process has neither the parent's threads nor who holds its locks."""
+        """Drop the runtime in a forked process, which lacks the parent's threads."""
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._loop = self._thread = self._runtime = None
@@ -333,7 +333,7 @@ class RuntimeHome:
         self._stopping.discard(starting)
 
     def _abandon_runtime(self) -> None:
-        """Free what is left of a runtime whose loop was closed under it."""
+        """Free the rest of a runtime whose loop was closed."""
         runtime, self._runtime = self.runtime, None
         if runtime is None:
             return

@@ -1,4 +1,4 @@
-"""A task as data: what somebody wants done, what is known while it is worked on, how it ended."""
+"""A task as data: the request, its context and its outcome."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ MODEL: Final = "own_llm"
 
 
 def new_task_id() -> str:
-    """A name for a task that no other task has."""
+    """Return a name for a task that no other task has."""
     return f"task_{secrets.token_hex(8)}"
 
 
 def check_task(task: object) -> None:
-    """Refuse what is not a task before a model is asked about it.
+    """Raise for an invalid task, before a model is asked.
 
     Raises:
         ConfigurationError: When it is empty, or no text.
@@ -48,19 +48,18 @@ def check_task(task: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ChildOptions:
-    """The options that a child task has of its own.
+    """The options that only a child task has.
 
     Args:
-        parent: The task whose call has it done.
+        parent: The task whose call started it.
         depth: How many tasks are above it.
         config: Its configuration.
         clock: The parent's time.
         tools: Its connections; the agent's when None.
-        worker: Who does it, by name.
+        worker: The name of its worker.
         ledger: Holds its budget; that of the agent when None.
-        check: Says what is wrong with an answer.
-        trust: Whose words its task is: the user's own where the parent had none of others to pass
-            on.
+        check: Returns the fault of an answer.
+        trust: The author of its task's words: the user's own if the parent had read no others.
     """
 
     parent: str
@@ -79,22 +78,22 @@ class TaskRequest:
     """An order in plain words, with its listeners.
 
     Args:
-        task: What to do, in plain words.
+        task: The task, in plain words.
         timeout: Seconds from the moment it begins to run.
         task_id: Its name.
-        conversation: What the task continues.
+        conversation: The conversation to continue.
         listeners: See the events after they were journalled.
         child_listeners: See the events of its child tasks, and of theirs.
         on_delta: Sees pieces of the model's answers.
         stream: Take answers in pieces; the configuration decides when None.
-        attended: Whether the caller waits for it, so that a terminal may ask.
-        patient: Whether its requests for approval wait where nobody can be asked now, as those of
-            a task in the background do.
+        interactive: Whether the caller waits for the task, so that a terminal may ask.
+        wait_approvals: Whether its requests for approval wait while nobody can be asked, as those
+            of a background task do.
         bounded: Whether ``timeout`` counts all waiting, that for a person, too.
-        setup: What the caller needs to set up the same agent again; kept in the journal.
+        setup: The data the caller needs to set up the same agent again; kept in the journal.
         queue: Where it waits for a runner, if it is not worked on here.
-        key: On whose behalf it is done, if not for the local user.
-        priority: Among those that wait; the lowest comes first.
+        key: The owner, if not the local user.
+        priority: The order among waiting tasks; the lowest comes first.
         not_before: The Unix time from which on it may begin.
         retries: How often it is tried again where a service was away.
         retry_after: Seconds until the first of these.
@@ -103,7 +102,7 @@ class TaskRequest:
         child: What it has of its own, if it is the child of another task.
         ledger: Holds the budget of whoever asks; that of the agent alone when None.
         files: Its input files; the agent's when None.
-        output: What its answer has to be, if it is not text.
+        output: The declared type of its answer, if not text.
     """
 
     task: str
@@ -114,8 +113,8 @@ class TaskRequest:
     child_listeners: Sequence[Callable[[Event], None]] = ()
     on_delta: Callable[[str], None] | None = None
     stream: bool | None = None
-    attended: bool = True
-    patient: bool = False
+    interactive: bool = True
+    wait_approvals: bool = False
     bounded: bool = False
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     queue: str | None = None
@@ -133,17 +132,17 @@ class TaskRequest:
 
     @property
     def strategy(self) -> str | None:
-        """The strategy, if it differs from that of the agent's other tasks; kept with its setup."""
+        """The strategy, if it differs from the agent's; kept with its setup."""
         return self.setup.get("strategy")
 
     @property
     def model(self) -> str | None:
-        """The name of the model, if it is another one than the agent's; kept with its setup."""
+        """The name of the model, if it differs from the agent's; kept with its setup."""
         return self.setup.get(MODEL)
 
     @property
     def on_behalf_of(self) -> str | None:
-        """The key on whose behalf it is done; None for the local user."""
+        """The owner of the task; None for the local user."""
         if self.key is not None:
             return self.key
         return next((e.key for e in self.past if isinstance(e, (TaskQueued, TaskStarted))), None)
@@ -161,12 +160,12 @@ class TaskContext:
     Args:
         facts: Recalled from memory.
         history: The conversation so far, or its end.
-        summary: What was said before that.
+        summary: A summary of earlier messages.
         summary_trust: ``own`` if everything is the user's own that the summary covers.
-        variables: Those that are alive from earlier in the conversation, with their types.
+        variables: Variables from earlier in the conversation, with their types.
         live: Facts by connection, such as database schemas.
-        files: A line about each input file: what it is, and where scripts find it.
-        limits: What the task may use, in words; empty where scripts meet no limit.
+        files: A line about each input file: its content, and where scripts find it.
+        limits: The task's limits, in words; empty without limits.
     """
 
     facts: Sequence[str] = ()
@@ -179,7 +178,7 @@ class TaskContext:
     limits: str = ""
 
     def known(self) -> tuple[Message, ...]:
-        """The recalled messages, for the model's instructions."""
+        """Return the recalled messages, for the model's instructions."""
         if not self.facts:
             return ()
         return (system("Known facts:\n" + "\n".join(f"- {fact}" for fact in self.facts)),)
@@ -191,17 +190,17 @@ class TaskContext:
         now: float | None = None,
         zone: Zone | None = None,
     ) -> Message:
-        """The task with all that belongs to it, but for the history.
+        """Return the task with its context, except the history.
 
         Args:
             task: The task in words.
-            output: What its answer has to be.
+            output: The declared type of its answer.
             now: The Unix time; it stands here, so that what comes before stays the same.
             zone: Of the clock that shows it; the machine's when None.
         """
         parts: list[str] = []
         if self.summary:
-            parts.append(f"Summary of what was said before in this conversation:\n{self.summary}")
+            parts.append(f"Summary of this conversation so far:\n{self.summary}")
         parts += [f"About {name}:\n{text}" for name, text in self.live.items()]
         if self.files:
             parts.append("Input files:\n" + "\n".join(f"- {name}" for name in self.files))
@@ -217,12 +216,12 @@ class TaskContext:
             parts.append(f"Now: {moment(now, zone or local_zone())}")
         parts.append(f"Task:\n{task}")
         if output is not None:
-            parts.append(output.told())
+            parts.append(output.prompt_text())
         return user("\n\n".join(parts))
 
 
 def moment(now: float, zone: Zone) -> str:
-    """A time as the user's clock shows it: ``Wed 2026-11-25 20:14 +0100 (Europe/Madrid)``."""
+    """Format a time as the user sees it: ``Wed 2026-11-25 20:14 +0100 (Europe/Madrid)``."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
@@ -243,7 +242,7 @@ class TaskOutcome:
         duration_ms: From acceptance to the end.
         events: All that happened, in order.
         files: The output files: absolute paths by name.
-        postponed: It is tried again later.
+        postponed: True if it is retried later.
         value: The answer as plain data, where the task wanted data.
     """
 
@@ -257,5 +256,5 @@ class TaskOutcome:
 
     @property
     def is_over(self) -> bool:
-        """True if the task came to its end; else it can be resumed."""
+        """True if the task came to its end; otherwise it can be resumed."""
         return not self.postponed and not isinstance(self.error, TaskLeftError)

@@ -1,4 +1,4 @@
-"""The choices of one task as keywords, and the request that they make."""
+"""The options of one task as keywords, and the request that they make."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class OfTask(TypedDict, total=False):
-    """The choices of one task.
+    """The options of one task.
 
     Args:
         files: The task's input files, where the agent's do not hold.
         conversation_id: Of the agent's chat; its present conversation when omitted.
         strategy: The name of another strategy than that of the agent's other tasks.
-        llm: The name of another model than the one that writes the scripts of the others.
+        llm: The name of another main model.
     """
 
     files: Sequence[str | os.PathLike[str]] | None
@@ -38,13 +38,13 @@ class OfTask(TypedDict, total=False):
 
 
 class Watching(OfTask, total=False):
-    """The choices of one task, and its listeners.
+    """The options of one task, and its listeners.
 
     Args:
         listeners: Called with each event after it was journalled.
         child_listeners: The same for events of child tasks, and of theirs.
         on_delta: Called with pieces of the model's answers, with ``stream=True``.
-        setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
+        setup: Plain data without secrets that the journal keeps for whoever resumes the task.
     """
 
     listeners: Sequence[Listener]
@@ -58,12 +58,12 @@ class HandingIn(TypedDict, total=False):
 
     Args:
         queue: Where a runner takes it from (``delf runner``).
-        key: On whose behalf it is done, as ``customer-7``: a queue has limits for each key.
-        priority: Among those of the queue; the lowest comes first, and 0 is usual.
+        key: The owner, as ``customer-7``: a queue has limits for each key.
+        priority: The order in the queue; the lowest comes first, and 0 is the default.
         delay: Seconds until a runner may take it.
         retries: How often it is tried again where a service was away; the queue's when omitted.
         retry_after: Seconds until the first of these; each later one waits twice as long.
-        setup: What a runner needs to set up the same agent; it has the project's when omitted.
+        setup: The data a runner needs to set up the same agent; the project's when omitted.
     """
 
     queue: Required[str]
@@ -81,11 +81,11 @@ ASUBMIT: Final = (*RUN, "listeners", "setup", "task_id", "key", "ledger")
 _GOING_ON: Final = ("settle", "budget_usd", "go_on", "retries", "retry_after", "ledger")
 ARESUME: Final = (*_GOING_ON, "listeners", "on_delta")
 SUBMIT: Final = (*RUN, *HandingIn.__annotations__)
-"""The keywords of methods that pass them on, for the message about one that they do not have."""
+"""The keywords of methods that pass them on, for the message about an unknown keyword."""
 
 
 def handed_in(request: TaskRequest, how: HandingIn) -> TaskRequest:
-    """A request as runners get it.
+    """Return a request in the form for runners.
 
     Raises:
         ConfigurationError: When no queue is named.
@@ -119,7 +119,7 @@ class TaskRequests:
     Args:
         config: Returns the agent's configuration.
         chat: The chat that tasks continue, if there is one; it may change between tasks.
-        output: What their answers have to be, if they are not text.
+        output: The declared type of their answers, if not text.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class TaskRequests:
         timeout: float | None,
         conversation_id: str | None = None,
         *,
-        attended: bool = True,
+        interactive: bool = True,
         bounded: bool = False,
         files: Sequence[str | os.PathLike[str]] | None = None,
         output: type[Any] | Mapping[str, Any] | None = None,
@@ -149,7 +149,7 @@ class TaskRequests:
         key: str | None = None,
         ledger: Ledger | None = None,
     ) -> TaskRequest:
-        """The request of a new task, by the choices of whoever asks.
+        """Make the request of a new task from its options.
 
         Raises:
             ConfigurationError: When it is no task, or there is no conversation to continue.
@@ -174,8 +174,8 @@ class TaskRequests:
             task_id=task_id or new_task_id(),
             timeout=self._config().timeout if timeout is None else timeout,
             conversation=conversation,
-            attended=attended,
-            patient=not attended,
+            interactive=interactive,
+            wait_approvals=not interactive,
             bounded=bounded,
             key=key,
             ledger=ledger,
@@ -187,7 +187,7 @@ class TaskRequests:
     def resumed(
         self, task_id: str, past: Sequence[Event], timeout: float | None, **seen: Any
     ) -> TaskRequest:
-        """The request of a task that is resumed, with the choices that its journal holds.
+        """Return the request of a task that is resumed, with the choices that its journal holds.
 
         Args:
             task_id: The task.
@@ -205,7 +205,7 @@ class TaskRequests:
         return replace(
             request,
             task=begun.task,
-            patient=not begun.attended,
+            wait_approvals=not begun.interactive,
             files=setup.get("input_files"),
             setup=setup,
             output=self._output_with(setup.get("output")),

@@ -44,49 +44,49 @@ from delf_engine.waiting import Permit, TaskClock
 
 _log = logging.getLogger(__name__)
 _MOST_SEARCHED: Final = 20
-"""Input files whose texts are known, so that values are found in them."""
+"""The most input files whose texts are searched for values."""
 _MOST_OF_A_FILE: Final = 1_000_000
 """Bytes of each that are read."""
-_MORE_LIVES: Final = 5
+_MOST_RESTARTS: Final = 5
 """The number of times that a script runs again after its sandbox died."""
 
 
-class Lives:
+class Restarts:
     """Counts the sandboxes of a task that died: a script may be the reason itself."""
 
     def __init__(self) -> None:
-        self._left = _MORE_LIVES
+        self._left = _MOST_RESTARTS
         self._calls = 0
         self.used = False
         """True if the task has lost a sandbox."""
 
     def take(self, calls: int) -> bool:
-        """Tell whether scripts run again after one more death, unless too many came to nothing.
+        """Return whether a script may run again after another death of its sandbox.
 
         Args:
             calls: The number of calls that the task has made.
         """
         self.used = True
         # A script that came further than before is not the reason; one that kills its sandbox is.
-        self._left = _MORE_LIVES - 1 if calls > self._calls else self._left - 1
+        self._left = _MOST_RESTARTS - 1 if calls > self._calls else self._left - 1
         self._calls = calls
         return self._left >= 0
 
     def renew(self) -> None:
-        """A script has come to its end, and the next one has all lives again."""
-        self._left = _MORE_LIVES
+        """Reset the count, because a script came to its end."""
+        self._left = _MOST_RESTARTS
 
 
 class TaskRun:
-    """A task at work: what its steps share. They find out ``tools`` and ``context``.
+    """The state that the steps of a running task share; ``tools`` and ``context`` are set by steps.
 
     Args:
-        resources: What the agent holds.
-        request: What is to be done.
+        resources: The agent's resources.
+        request: The request.
         permit: Its place among the tasks that run.
         tools: Its tools.
         inputs: Its input files.
-        before: The same task in a sandbox that died: what is left of its time goes on.
+        before: The same task in a sandbox that died: its remaining time continues.
     """
 
     def __init__(
@@ -109,10 +109,10 @@ class TaskRun:
         above = None if child is None else child.clock
         clock = TaskClock(request.timeout, above, never_stops=request.bounded)
         self.clock = clock if before is None else before.clock
-        self.lives = Lives() if before is None else before.lives
+        self.restarts = Restarts() if before is None else before.restarts
         self.started = time.perf_counter() if before is None else before.started
         self.goes_on = before is not None
-        """True if its sandbox died, and it goes on in another one."""
+        """True if the task continues after its sandbox died."""
         self.replay = Replay(request.past)
         self.replay.before = None if before is None else before.replay.before
         self.seed = self.replay.seed or secrets.token_hex(16)
@@ -139,7 +139,7 @@ class TaskRun:
             keep_prompts=self.config.keep_prompts,
         )
         self.tools = tools.tools
-        """The actions that may be called, and those that the model is shown."""
+        """The callable actions, and the shown ones."""
         self.variables = KeptVariables(values={})
         """The variables of the conversation's last task, which scripts find."""
         self.context = TaskContext(files=[file.line for file in inputs])
@@ -157,7 +157,7 @@ class TaskRun:
 
     @classmethod
     async def begin(cls, resources: Resources, request: TaskRequest, permit: Permit) -> Self:
-        """A task with the agent's tools and files, or those that it has of its own.
+        """Create a task with the agent's tools and files, or with its own.
 
         Raises:
             DelfError: When they are not available.
@@ -176,7 +176,7 @@ class TaskRun:
         return cls(resources, request, permit, await resources.tools_with(own, inputs), inputs)
 
     def again(self) -> TaskRun:
-        """The same task, resumed from its journal at once, for its sandbox died."""
+        """Return the same task, resumed from its journal at once after its sandbox died."""
         request = replace(self.request, past=tuple(self.log.events))
         parts = self.resources, request, self.permit, self.agent_tools, self.inputs
         return TaskRun(*parts, before=self)
@@ -192,12 +192,12 @@ class TaskRun:
         return self.config.chosen_llm(chosen, self.resources.agent.context.host.providers)
 
     def tool_choice(self) -> ToolChoice:
-        """The tools that the model is shown, and those that are left out."""
+        """Return the shown tools and the omitted ones."""
         return self.tools.choice(self.config.tools_budget)
 
     @property
     def memory(self) -> AgentMemory | None:
-        """Facts from before, of the person who asks; a child task has none."""
+        """The memory of the task's owner; None for a child task."""
         memories = self.resources.memories
         if memories is None or self.request.child is not None:
             return None
@@ -209,7 +209,7 @@ class TaskRun:
         return replace(self.resources.session_spec(self.agent_tools, self.inputs), zone=self.zone)
 
     async def ask(self, purpose: Purpose, question: str, llm: LLMConfig | None = None) -> str:
-        """A model's answer to one question, the light one's if not told; its cost is the task's.
+        """Ask a model one question, by default the light model; the cost is the task's.
 
         Raises:
             DelfError: When the budget does not allow it, or the model failed for good.
@@ -223,10 +223,10 @@ class TaskRun:
 
     @asynccontextmanager
     async def unharmed(self, what: str) -> AsyncGenerator[None]:
-        """Let whatever fails meanwhile be a warning.
+        """Turn a failure within the block into a warning.
 
         Args:
-            what: What the warning says of it, ahead of the reason.
+            what: The subject of the warning, ahead of the reason.
         """
         try:
             yield
@@ -237,7 +237,7 @@ class TaskRun:
             await self.warn(f"{what}: an unexpected {type(error).__name__}")
 
     async def _outline(self, followed: str) -> None:
-        """Ask the main model which calls the task itself asks for; its answer is an event.
+        """Ask the main model for the task's outline of calls; the answer is an event.
 
         Args:
             followed: The text that the user's words order to follow; empty for the words alone.
@@ -253,7 +253,7 @@ class TaskRun:
             await self.ask("outline", question, self.config.main_llm)
 
     def _origins(self) -> Origins:
-        """The origins of values, whose words, tools and conversation are known as the task runs."""
+        """Make the origins of values from authors, tools and conversation."""
         child = self.request.child
         # A child's words are its parent's script's, which may have put others' words among them.
         is_own = child is None or child.trust == "own"
@@ -298,7 +298,7 @@ class TaskRun:
 
 
 def _beginning_of(path: str) -> str:
-    """The beginning of a file as text; nothing of one that is none, or gone."""
+    """Return the beginning of a text file; empty for other and missing files."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(_MOST_OF_A_FILE)
@@ -308,7 +308,7 @@ def _beginning_of(path: str) -> str:
 
 
 def _config_of(request: TaskRequest, config: AgentConfig, resources: Resources) -> AgentConfig:
-    """A task's configuration, with its own model and what its own strategy says of it."""
+    """Return a task's configuration, with its own model and its strategy's defaults."""
     if request.model is not None and request.child is None:
         config = config.with_main_llm(request.model, resources.agent.context.host.providers)
     name = request.strategy or config.strategy

@@ -1,4 +1,4 @@
-"""``TaskSandbox``: the sandbox session of one task, and another one where that is gone."""
+"""``TaskSandbox``: the sandbox session of one task, reopened if it dies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TaskSandbox:
     def __init__(self, run: TaskRun, in_background: Callable[[Awaitable[None]], None]) -> None:
         self._run = run
         self._log = run.log
-        self._lives = run.lives
+        self._restarts = run.restarts
         self._sandbox = run.resources.sandbox
         self._spec = run.session_spec
         self._in_background = in_background
@@ -52,7 +52,7 @@ class TaskSandbox:
         self._spec = replace(self._spec, tools=tools.names_for_sandbox())
 
     def open(self) -> asyncio.Task[SandboxSession]:
-        """Begin to open a session, while something else goes on; the same until it is closed."""
+        """Begin to open a session in the background; idempotent until it is closed."""
         if self._opening is None:
             # The task ends a script at the limit, once its calls in flight have ended. The sandbox
             # itself ends one that takes no notice.
@@ -76,7 +76,7 @@ class TaskSandbox:
 
         Such a script may have left anything behind: another ``print``, an object whose
         ``__format__`` makes calls, a patched module, a thread. A later script that is shown to a
-        person would not do what its text says.
+        person might then differ from its text.
         """
         return self._ran_unseen and self.alive
 
@@ -85,22 +85,22 @@ class TaskSandbox:
         self._ran_unseen = True
 
     async def close(self) -> None:
-        """Kill the sandbox, whatever runs in it, and wait until it is gone."""
+        """Kill the sandbox and everything in it, and wait until it is gone."""
         opening, self._opening = self._opening, None
         if opening is not None:
             await self._close(opening)
 
     def retire(self) -> None:
-        """Kill the sandbox without waiting until it is gone."""
+        """Kill the sandbox without waiting."""
         opening, self._opening = self._opening, None
         if opening is not None:
             self._in_background(self._close(opening))
 
     async def end(self, seconds: float) -> None:
-        """Kill the sandbox; wait a little until it is gone, and no longer.
+        """Kill the sandbox; wait for a limited time until it is gone.
 
         Args:
-            seconds: How long to wait: what removes it may not answer.
+            seconds: The longest wait: the remover may be unresponsive.
         """
         opening, self._opening = self._opening, None
         if opening is not None:
@@ -121,7 +121,7 @@ class TaskSandbox:
             self._log.redactor.log_failure(_log, message, error)
 
     async def session(self) -> SandboxSession:
-        """The open session, or another where that is gone."""
+        """Return the open session, or another where that is gone."""
         if self._opening is not None and self._opening.done() and not self.alive:
             await self.close()
         try:
@@ -140,8 +140,8 @@ class TaskSandbox:
         return session
 
     async def _open_again(self) -> SandboxSession:
-        """Open a session; after a death what starts sandboxes may be restarted just now."""
-        for pause in PAUSES if self._lives.used else ():
+        """Open a session; after a death, retry while the sandbox's server restarts."""
+        for pause in PAUSES if self._restarts.used else ():
             await self.close()
             try:
                 return await self.open()
@@ -151,7 +151,7 @@ class TaskSandbox:
         return await self.open()
 
     async def end_session(self) -> None:
-        """A script ended its sandbox: what that took is missing in the next."""
+        """Charge the resources of a session that a script ended."""
         session = self._announced
         await self.close()
         if session is not None:

@@ -42,7 +42,7 @@ RESERVED: Final = frozenset(
 
 
 _MAX_NAME = 100
-"""Characters of an unknown name in an error: it is the script's own text."""
+"""The most characters of an unknown name in an error: it is the script's own text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class BoundAction:
     """An action of a connection.
 
     Args:
-        connection: Whose action it is.
+        connection: The connection of the action.
         action: The action.
         name: ``connection.method``, or the bare name of a function.
         asks: Whether a person is asked before each call.
@@ -67,10 +67,10 @@ class BoundAction:
 
     @property
     def digest(self) -> str:
-        """Of the action and of its connection: what a remembered decision is bound to.
+        """The digest of the action and its connection, which remembered decisions are bound to.
 
-        Where the connection is another one of that name, or is set up otherwise, or the action has
-        other parameters or another effect, it is another one.
+        A connection of that name with another set-up, or an action with other parameters or another
+        effect, has another digest.
         """
         function = getattr(self.action.call, "__func__", self.action.call)
         content = [
@@ -82,7 +82,7 @@ class BoundAction:
         return hashlib.sha256(dumps(content)).hexdigest()
 
     def describe(self) -> ToolDescription:
-        """Describe it for the model."""
+        """Describe the action for the model."""
         action, connection = self.action, self.connection
         return ToolDescription(
             name=self.name,
@@ -103,7 +103,7 @@ class BoundAction:
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], str | None]:
-        """Arguments by name, and the call's ``desc=`` apart unless the action has its own.
+        """Return arguments by name, and the call's ``desc=`` apart unless the action has its own.
 
         A name may be spelled in another way, as ``customerId`` for ``customer_id``.
 
@@ -140,15 +140,15 @@ def _any_object() -> dict[str, Any]:
 
 
 class Toolset:
-    """The actions that scripts may call, and those that the model is shown.
+    """The callable actions, and the actions that the model is shown.
 
-    What is allowed and not shown is called, asked about and looked for as anything else. What
-    is not allowed is known only to be refused.
+    An allowed action that is not shown can be called, asked about and found like any other. A
+    forbidden action is known only to be refused.
 
     Args:
         allowed: Allowed actions by connection and method (``""`` for a function).
         hidden: Names of actions that exist and are not allowed.
-        shown: Names of what the model is shown, beside what is built in; None for all.
+        shown: Names of the shown actions, besides built-in ones; None for all.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Toolset:
 
     @property
     def shown(self) -> tuple[BoundAction, ...]:
-        """Those that the model is shown, in the same order."""
+        """The shown actions, in the same order."""
         return tuple(b for b in self.actions if self._is_shown(b))
 
     @property
@@ -187,7 +187,7 @@ class Toolset:
         return self._shown is not None
 
     def choice(self, budget: int = TOOLS_BUDGET) -> ToolChoice:
-        """Return what is shown and what is left out.
+        """Return the shown and the omitted tools.
 
         Args:
             budget: The most characters of a prompt that tools take.
@@ -202,7 +202,7 @@ class Toolset:
         )
 
     def fits(self, budget: int) -> bool:
-        """Tell whether all tools are shown whole in so many characters.
+        """Return whether all tools are shown whole in so many characters.
 
         Args:
             budget: Characters.
@@ -222,16 +222,16 @@ class Toolset:
 
     @property
     def connections(self) -> tuple[ConnectionLike, ...]:
-        """The connections with at least one action that is shown."""
+        """The connections with at least one shown action."""
         return tuple({id(b.connection): b.connection for b in self.shown}.values())
 
     @functools.cached_property
     def with_context(self) -> Mapping[str, SupportsContext]:
-        """Those of them that have live facts, by name."""
+        """Return the connections with live facts, by name."""
         return {c.name: c for c in self.connections if isinstance(c, SupportsContext)}
 
     def find(self, connection: str, method: str) -> BoundAction:
-        """The action behind a call.
+        """Return the action behind a call.
 
         Raises:
             ToolRefusedError: When there is none, or it is not allowed.
@@ -251,7 +251,7 @@ class Toolset:
         )
 
     def catalog(self) -> Catalog:
-        """Every allowed action with its line, for prefilters; not those that are built in."""
+        """Return every allowed action with its line, for prefilters; without built-in ones."""
         if self._catalog is None:
             self._catalog = Catalog(
                 CatalogEntry(
@@ -269,20 +269,20 @@ class Toolset:
         return self._catalog
 
     def showing(self, names: frozenset[str]) -> Toolset:
-        """The same set of which the model is shown these, and what is built in."""
+        """Return a copy that shows these actions and the built-in ones."""
         return self._with(self._allowed, names)
 
     def _with(
         self, allowed: Mapping[tuple[str, str], BoundAction], shown: frozenset[str] | None
     ) -> Toolset:
-        """Another set of the same tools, with another part shown or other built-in ones."""
+        """Return a copy with other shown or built-in actions."""
         made = Toolset(allowed, self._hidden, shown)
         made._catalog = self._catalog  # it is long in the making where there are many
         made._size = self._size
         return made
 
     async def with_builtins(self, connections: Sequence[ConnectionLike]) -> Toolset:
-        """The set with built-in connections, which are always shown and never ask."""
+        """Return the set with built-in connections, which are always shown and never ask."""
         added: dict[tuple[str, str], BoundAction] = {}
         for connection in connections:
             for action in await connection.actions():
@@ -292,12 +292,12 @@ class Toolset:
         return self._with({**self._allowed, **added}, self._shown)
 
     def with_builtins_of(self, other: Toolset) -> Toolset:
-        """The set with the built-in connections of another one."""
+        """Return a copy with the built-in connections of another set."""
         own = {key: bound for key, bound in other._allowed.items() if bound.built_in}
         return Toolset({**self._allowed, **own}, self._hidden, self._shown)
 
     async def with_reloaded(self, connection: ConnectionLike) -> Toolset:
-        """The set with one connection's actions as they are now, in their old place.
+        """Return a copy with one connection's current actions, in their old place.
 
         Raises:
             ConnectionConfigurationError: When ``allow`` names an unknown action.
@@ -316,7 +316,7 @@ class Toolset:
         return Toolset(allowed, frozenset(kept - {connection.name} | hidden), self._shown)
 
     def names_for_sandbox(self) -> tuple[ToolNames, ...]:
-        """The names that scripts find."""
+        """Return the names that scripts find."""
         methods: dict[str, list[str]] = {}
         changing: dict[str, list[str]] = {}
         for (connection, method), bound in self._allowed.items():
@@ -355,7 +355,7 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
 async def _bind(
     connection: ConnectionLike,
 ) -> tuple[dict[tuple[str, str], BoundAction], set[str]]:
-    """A connection's allowed actions, and the names of the others."""
+    """Return a connection's allowed actions, and the names of the others."""
     allowed: dict[tuple[str, str], BoundAction] = {}
     hidden: set[str] = set()
     actions = await connection.actions()

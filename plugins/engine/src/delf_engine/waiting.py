@@ -1,6 +1,6 @@
 """Waiting in a task: for its turn, its place, its time, and work that must end.
 
-And who stops it: others ask for that through the journal.
+Also requests to stop a task, which come through the journal.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from delf.protocols.shared_journal import SharedJournal
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 1.0
-"""One look a second at the journal is for all tasks of the agent."""
+"""The interval at which one look at the journal serves all tasks of the agent."""
 
 
 class Permit:
-    """A task's place among those that run.
+    """A task's place among running tasks.
 
     Args:
         places: All places; it hands them out in the order in which they are asked for.
@@ -38,11 +38,11 @@ class Permit:
         self._away = 0
         self._over = False
         self.returning: asyncio.Task[None] | None = None
-        """Takes the place again, where it was given up; perhaps done."""
+        """The task that acquires the place again, after a release; perhaps done."""
 
     @asynccontextmanager
     async def taken(self) -> AsyncGenerator[None]:
-        """Wait for a place, and hold it."""
+        """Acquire a place, and hold it."""
         await self._take()
         try:
             yield
@@ -51,11 +51,11 @@ class Permit:
             self._leave()
 
     @asynccontextmanager
-    async def given_up(self) -> AsyncGenerator[None]:
-        """Leave the place to others while a person decides; several calls may wait at once.
+    async def released(self) -> AsyncGenerator[None]:
+        """Release the place while a person decides; several calls may wait at once.
 
-        It is taken again afterwards, also where the call that waited was cancelled: its task goes
-        on.
+        The place is acquired again afterwards, even if the waiting call was cancelled: its task
+        continues.
         """
         self._away += 1
         self._leave()
@@ -70,7 +70,7 @@ class Permit:
     async def regained(self) -> None:
         """Wait until the task has its place again, unless a person decides meanwhile.
 
-        To be called before what makes work: a script may go on without the call that asked.
+        Call this before heavy work: a script may continue without the waiting call.
         """
         while self.returning is not None and not self.returning.done():
             await asyncio.wait({self.returning})
@@ -163,9 +163,9 @@ async def to_its_end(
     """Wait until something has ended; a cancellation meanwhile is raised afterwards.
 
     Args:
-        work: What goes on, however often the wait is cancelled.
-        failed: Called with its failure where the cancellation is raised in place of that; nobody is
-            told without it.
+        work: The work, which continues however often the wait is cancelled.
+        failed: Receives its failure when the cancellation is raised instead; without it, the
+            failure is dropped.
 
     Returns:
         Its result.
@@ -189,21 +189,21 @@ async def to_its_end(
 
 @dataclass(eq=False)
 class Stop:
-    """A task's request to stop, with the work that it cancels."""
+    """A request to stop a task, with the work to cancel."""
 
     work: asyncio.Task[Any]
     asked: bool = False
     by: StoppedBy | None = None
 
     def cancel(self, by: StoppedBy | None) -> None:
-        """Stop it, on somebody's word; the first who asks counts."""
+        """Stop the task on somebody's request; the first request counts."""
         if not self.asked:
             self.asked, self.by = True, by
             self.work.cancel()
 
 
 class Stops:
-    """The tasks of an agent: others are heeded once a second, and not by those that end sooner.
+    """The stoppable tasks of an agent; the journal is polled once a second.
 
     Args:
         journal: Where others ask for a stop, if it can be asked there.
@@ -219,7 +219,7 @@ class Stops:
 
     @contextmanager
     def heeded(self, task_id: str, work: asyncio.Task[Any]) -> Generator[Stop]:
-        """Cancel the work of a task once somebody asks for it."""
+        """Cancel the work of a task once somebody requests a stop."""
         stop = self._tasks[task_id] = Stop(work)
         if self._next is None and self._journal is not None:
             self._look_later(self._journal)
@@ -232,14 +232,14 @@ class Stops:
                 self._next = None
 
     def ask(self, task_id: str, by: StoppedBy | None) -> bool:
-        """Stop a task of this agent at once; False where it does not run here."""
+        """Stop a task of this agent at once; return False if it does not run here."""
         stop = self._tasks.get(task_id)
         if stop is not None:
             stop.cancel(by)
         return stop is not None
 
     def by(self, task_id: str) -> StoppedBy | None:
-        """The person who asked for a stop, where that is known."""
+        """Return the person who requested a stop, if known."""
         stop = self._tasks.get(task_id)
         return None if stop is None else stop.by
 

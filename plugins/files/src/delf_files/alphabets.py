@@ -50,7 +50,7 @@ _IN_A_WORD: Final = re.compile(rb"[A-Za-z][\x80-\xff]|[\x80-\xff][A-Za-z]")
 
 
 def is_rare(name: str) -> bool:
-    """Tell whether an encoding is one that hardly anybody has written for decades."""
+    """Return whether an encoding is one that hardly anybody has written for decades."""
     return _RARE.match(name) is not None
 
 

@@ -88,7 +88,7 @@ def guess(data: bytes) -> tuple[str, str]:
 
 
 def _detected(sample: bytes) -> tuple[str, float]:
-    """Name the encoding of most parts of a text, so that a stray byte in one does not decide."""
+    """Name the encoding of most parts of a text: a stray byte in one does not decide."""
     import chardet
 
     lines = sample.splitlines(keepends=True)
@@ -106,7 +106,7 @@ def _detected(sample: bytes) -> tuple[str, float]:
 
 
 def _sample_of(data: bytes) -> bytes:
-    """The first lines that have more than ASCII, or all where none has, as in ISO-2022-JP."""
+    """Return the first lines beyond ASCII, or all lines if there are none."""
     lines: list[bytes] = []
     length = 0
     for line in data.splitlines(keepends=True):

@@ -17,5 +17,5 @@ PRELOADS: Final = {
 
 
 def readable(file: InputFile) -> tuple[str, ...]:
-    """The paths that a reader of a file may open: a database has parts beside it."""
+    """Return the paths that a reader of a file may open, including a database's side files."""
     return (file.path, *(f"{file.path}-{part}" for part in ("wal", "shm", "journal")))

@@ -15,7 +15,7 @@ _LONGEST_CHOICE: Final = 30
 _MOST_KEYS: Final = 40
 _DEEPEST: Final = 4
 _MOST: Final = 0.8
-"""The share of values that make a column one of numbers, though others are in it."""
+"""The share of numbers from which a column counts as numeric despite other values."""
 
 _UNITS: Final = re.compile(r"^[€$£¥]\s*|\s*(?:[€$£¥%]|EUR|USD|GBP|CHF)$")
 _PLAIN: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -49,7 +49,7 @@ def short(value: Any) -> str:
 
 
 def text_column(name: str, values: Sequence[str], *, whole: bool) -> Column:
-    """Describe a column whose values are all text, as those of .csv files.
+    """Describe a column of text values, as in .csv files.
 
     Args:
         name: Its name.
@@ -82,7 +82,7 @@ def _choices(choices: Sequence[str], whole: bool) -> str:
 
 
 def _written(filled: Sequence[str]) -> Iterable[str]:
-    """Tell how numbers or dates are written, if the texts are such."""
+    """Describe the notation of numbers or dates, if the texts are such."""
     if all(map(_ISO.fullmatch, filled)):
         return
     days = [found for found in map(_DAY.fullmatch, filled) if found]
@@ -105,12 +105,12 @@ def _written(filled: Sequence[str]) -> Iterable[str]:
         ]
         if sum(fits) < _MOST * len(fits):
             continue
-        told = kind
+        written = kind
         if form is _COMMA:
-            told = _comma(bare)
+            written = _comma(bare)
         units = dict.fromkeys(found[0] for text in filled if (found := _UNITS.search(text)))
         listed = " or ".join(map(repr, list(units)[:3]))
-        yield f"number {told}".strip() + (f", with {listed} to take off" if listed else "")
+        yield f"number {written}".strip() + (f", with {listed} to take off" if listed else "")
         others = [text for text, fit in zip(filled, fits, strict=True) if not fit]
         yield from _but_also(others)
         return
@@ -152,8 +152,8 @@ def typed_column(name: str, values: Sequence[Any], declared: str = "", *, whole:
         declared: The type that the file declares, where it has one.
         whole: Whether these values are all.
     """
-    told = described(values, whole=whole)
-    return Column(name, f"{declared}: {told}" if declared and values else declared or told)
+    kinds = described(values, whole=whole)
+    return Column(name, f"{declared}: {kinds}" if declared and values else declared or kinds)
 
 
 def record_columns(records: Sequence[Mapping[str, Any]], *, whole: bool) -> list[Column]:
@@ -216,8 +216,8 @@ def _record(values: list[dict[str, Any]], depth: int, whole: bool) -> str:
         return "dict" if keys else "{}"
     if len(keys) > _MOST_KEYS:
         inner = [item for value in values for item in value.values()]
-        told = described(inner[:100], depth + 1, whole=False)
-        return f"{{{len(keys):,} keys such as {short(keys[0])}: {told}}}"
+        kinds = described(inner[:100], depth + 1, whole=False)
+        return f"{{{len(keys):,} keys such as {short(keys[0])}: {kinds}}}"
     parts: list[str] = []
     for key in keys:
         own = [value[key] for value in values if key in value]

@@ -1,4 +1,4 @@
-"""``files`` as scripts know it: list the input files, read one."""
+"""``files`` in scripts: list the input files, read or query one."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from delf_files.reading import DOCUMENTS
 
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
 MAX_SHOWN: Final = 30
-"""Files that the prompt describes; of others it has the names."""
+"""The most files described in the prompt; others are only named."""
 MAX_SHAPES: Final = 10_000
 """Characters of all descriptions in the prompt."""
 MAX_SHAPE: Final = 4_000
-"""Characters of one description."""
+"""The most characters of one description."""
 _SECONDS: Final = 5.0
 _SHAPES: Final = (
     "What files.read(name) gives, with an example of each column; look again only for what is not "
@@ -155,7 +155,7 @@ class Files(Connection):
         return "\n".join([_SHAPES, *parts])
 
     async def _shape(self, file: InputFile, room: int) -> str:
-        """Describe a file; one that cannot be looked into is described by the reason."""
+        """Describe a file; if that fails, by the reason."""
         name = file.name if file.name.isprintable() else repr(file.name)
         try:
             key = (file.path, room, *_state(file))
@@ -263,5 +263,5 @@ def _kind(file: InputFile) -> str:
 
 
 def _composed(name: str) -> str:
-    """Return the same text for names that differ only in how their letters are encoded."""
+    """Normalise a name, so that encodings of one name are equal."""
     return unicodedata.normalize("NFC", name)

@@ -49,7 +49,7 @@ class Dialect:
     start: int = 0
 
     def reader(self, lines: Iterable[str], *, strict: bool = False) -> Reader:
-        """A reader of rows.
+        """Return a reader of rows.
 
         Args:
             lines: With their ends.
@@ -67,7 +67,7 @@ class Dialect:
         )
 
     def rows(self, text: str) -> Iterator[list[str]]:
-        """The rows of a text that are not empty.
+        """Return the rows of a text that are not empty.
 
         Raises:
             csv.Error: For a quote inside of a quoted cell, and one that is not closed.
@@ -113,7 +113,7 @@ def _cut(text: str) -> str:
 
 
 def _others(dialect: Dialect, sample: str) -> list[Dialect]:
-    """The same separator with other quotes that the text may have."""
+    """Return the same separator with other quotes that occur in the text."""
     separator, start = dialect.separator, dialect.start
     others = [Dialect(separator, None, start=start)]
     if '\\"' in sample:
@@ -124,7 +124,7 @@ def _others(dialect: Dialect, sample: str) -> list[Dialect]:
 
 
 def _is_one_column(dialect: Dialect, sample: str) -> bool:
-    """Tell whether each row is one cell, as where all separators stand between quotes."""
+    """Return whether each row is one cell, as where all separators stand between quotes."""
     try:
         return all(len(row) == 1 for row in itertools.islice(dialect.rows(sample), _SAMPLE_ROWS))
     except csv.Error:
@@ -132,7 +132,7 @@ def _is_one_column(dialect: Dialect, sample: str) -> bool:
 
 
 def _score(dialect: Dialect, sample: str) -> float:
-    """Rate how even the rows are, and how plain the cells; 0 for one column, or no table."""
+    """Score the evenness of rows and the plainness of cells; 0 for one column, or no table."""
     rows, share = _first_rows(dialect, sample)
     if not rows:
         return 0.0
@@ -147,14 +147,14 @@ def _score(dialect: Dialect, sample: str) -> float:
 
 
 def _is_odd(cell: str, dialect: Dialect) -> bool:
-    """Tell whether a cell has quotes around it, or another separator inside of a word."""
+    """Return whether a cell has quotes around it, or another separator inside a word."""
     if cell[0] == cell[-1] == '"' and len(cell) > 1 and dialect.quote != '"':
         return True
     return bool(_JOINED.search(cell)) and not _NUMBER.fullmatch(cell)
 
 
 def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
-    """The first rows, and which share a dialect that they do not keep to counts."""
+    """Return the first rows, and which share a dialect that they do not keep to counts."""
     rows: list[list[str]] = []
     try:
         for row in itertools.islice(dialect.rows(sample), _SAMPLE_ROWS):
@@ -167,7 +167,7 @@ def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
 
 
 def _is_quoted_by_one(text: str, separator: str) -> bool:
-    """Tell whether apostrophes stand around cells, at both ends of each that has one."""
+    """Return whether apostrophes enclose cells, at both ends of each."""
     opened = closed = 0
     for line in text.split("\n")[:_SAMPLE_ROWS]:
         for cell in line.rstrip("\r").split(separator):
@@ -178,7 +178,7 @@ def _is_quoted_by_one(text: str, separator: str) -> bool:
 
 
 def _with_quote(dialect: Dialect, text: str) -> Dialect:
-    """The dialect with the quotes that the whole text bears out."""
+    """Return the dialect with the quotes that the whole text bears out."""
     if dialect.quote != '"' or '"' not in text:
         return dialect
     plain = Dialect(dialect.separator, None, start=dialect.start)
@@ -195,7 +195,7 @@ def _with_quote(dialect: Dialect, text: str) -> Dialect:
 
 
 def _look(dialect: Dialect, text: str) -> tuple[str, bool]:
-    """Give the first fault of quotes in a text, if it has any, and whether a cell has lines."""
+    """Return the first fault of quotes in a text, if any, and whether a cell has lines."""
     has_long = False
     try:
         for row in dialect.rows(text):
@@ -214,7 +214,7 @@ def _is_even(dialect: Dialect, text: str) -> bool:
 
 
 def odd_quotes(text: str, dialect: Dialect) -> int | None:
-    """The line of the first quote inside of a quoted cell, None where there is none."""
+    """Return the line of the first quote inside of a quoted cell, None where there is none."""
     reader = dialect.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for _ in reader:
@@ -225,7 +225,7 @@ def odd_quotes(text: str, dialect: Dialect) -> int | None:
 
 
 def unique_folded(names: Sequence[str]) -> list[str]:
-    """Names of which no two differ by their case alone, as SQL needs them."""
+    """Return names of which no two differ by their case alone, as SQL needs them."""
     seen: set[str] = set()
     found: list[str] = []
     for own in names:

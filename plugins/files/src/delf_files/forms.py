@@ -1,4 +1,4 @@
-"""The kind of a file by its first bytes, whatever its name says."""
+"""The kind of a file by its first bytes, whatever its name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BEGINNINGS: Final = (
 
 
 def form_of(head: bytes) -> str | None:
-    """Name what bytes begin as; None for text, and for what is not known."""
+    """Name the format of bytes; None for text and for unknown formats."""
     for beginning, form in _BEGINNINGS:
         if head.startswith(beginning):
             return form
@@ -42,10 +42,10 @@ def form_of(head: bytes) -> str | None:
 
 
 def check_form(head: bytes) -> None:
-    """Refuse as a table or JSON what is none.
+    """Raise for bytes that are not a table or JSON.
 
     Raises:
-        ValueError: With what it is.
+        ValueError: With the real format.
     """
     found = form_of(head)
     if found is not None:

@@ -12,7 +12,7 @@ _FEWEST: Final = 2
 
 
 def header_of(rows: Sequence[tuple[int, Sequence[Any]]]) -> int:
-    """Find the row that probably names the columns: an index into rows that are not empty.
+    """Find the row that probably names the columns: an index into non-empty rows.
 
     A title fills fewer cells than the rows below it, or the same text fills all of them, as in
     merged cells.
@@ -35,7 +35,7 @@ def header_of(rows: Sequence[tuple[int, Sequence[Any]]]) -> int:
 
 
 def _usual_width(widths: Sequence[int]) -> int:
-    """The number of filled cells that most rows have; of those that are as common, the largest."""
+    """Return the most common number of filled cells per row; of equal ones the largest."""
     counted = Counter(widths)
     return max(counted, key=lambda width: (counted[width], width))
 

@@ -1,4 +1,4 @@
-"""JSON as a script gets it: what it says twice, or what no number can hold, is told."""
+"""JSON for scripts, with notes on duplicate keys and lossy numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from delf.values.json_reader import MOST_NAMED, JSONReader, listed
 
 
 def read_json(text: str, about: str) -> Any:
-    """The value of a file of JSON.
+    """Return the value of a file of JSON.
 
     Raises:
         ValueError: When it is not JSON.
@@ -40,7 +40,7 @@ def _values_of_lines(reader: JSONReader, text: str) -> list[Any] | None:
 
 
 def read_json_lines(text: str, about: str) -> list[Any]:
-    """The values of a file with one on each line; lines that are broken are left out and told.
+    """Return the values of a file with one per line; broken lines are skipped with a note.
 
     Raises:
         ValueError: When no line can be read.
@@ -68,7 +68,7 @@ def read_json_lines(text: str, about: str) -> list[Any]:
 
 
 class Lines:
-    """Reads a value from each line, and counts those that are broken.
+    """Reads a value from each line, and counts broken lines.
 
     Args:
         about: The file, as notes call it.
@@ -83,7 +83,7 @@ class Lines:
         self._first = ""
 
     def values(self, lines: Iterable[str]) -> Iterator[Any]:
-        """The values, one after the other.
+        """Yield the values in order.
 
         Raises:
             ValueError: At the end, when no line can be read.
@@ -102,7 +102,7 @@ class Lines:
             raise ValueError(f"line {self._first}; no line of it is JSON")
 
     def tell(self) -> None:
-        """Note what was left out, and what the values could not hold."""
+        """Note skipped lines and lossy values."""
         if self.broken:
             places = listed(self._places, self.broken)
             note(
@@ -113,13 +113,13 @@ class Lines:
 
     def _count(self, number: int, error: Exception) -> None:
         self.broken += 1
-        self._first = self._first or f"{number}: {_said(error)}"
+        self._first = self._first or f"{number}: {_fault_text(error)}"
         if len(self._places) < MOST_NAMED:
             self._places.append(str(number))
 
 
-def _said(error: Exception) -> str:
-    """A fault within a line: the line that its message counts is always the first."""
+def _fault_text(error: Exception) -> str:
+    """Return a fault within a line: the line that its message counts is always the first."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} in column {error.colno}"
     return str(error)

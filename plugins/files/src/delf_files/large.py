@@ -36,7 +36,7 @@ _LARGEST_CELL: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Table:
-    """A table in the one form that needs no guess: commas, CRLF, no header."""
+    """A table in a normal form: commas, CRLF, no header."""
 
     columns: list[str]
     ragged: bool
@@ -58,7 +58,7 @@ def write_table(
         path: The file.
         ending: Of its name.
         copy: The file to write.
-        about: What notes call it.
+        about: The file's name in notes.
         names_row: The number of the row that names the columns, from 1; the first that is not
             empty when None.
         strict: Begin again, less strictly, at a quote inside of a quoted cell.
@@ -99,15 +99,15 @@ def write_table(
                 raise ValueError("it has no rows")
             csv.writer(out).writerows(map(seen, rows))
         except csv.Error as error:
-            said = str(error)
-            is_large = said.startswith("field larger")
+            message = str(error)
+            is_large = message.startswith("field larger")
             if strict and not is_large:
-                if "unexpected end" not in said:
+                if "unexpected end" not in message:
                     tell_odd_quotes(reader.line_num)
                 return write_table(path, ending, copy, about, names_row, strict=False)
             if is_large:
-                said = f"a cell over {_LARGEST_CELL:,} characters, or a quote that is not closed"
-            raise ValueError(f"line {ends}: {said}") from None
+                message = f"a cell over {_LARGEST_CELL:,} characters, or a quote that is not closed"
+            raise ValueError(f"line {ends}: {message}") from None
         if last != [END]:
             raise ValueError(f"line {begun}: a quote is not closed")
     tell_wider(wider, first, len(header), widest)
@@ -117,7 +117,7 @@ def write_table(
 
 
 def _from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[str]]:
-    """The rows that are not empty, from a numbered one on.
+    """Yield the non-empty rows from a given number on.
 
     Raises:
         ValueError: When there is no such row.
@@ -130,14 +130,14 @@ def _from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 def _tell_title(sample: str, ending: str) -> None:
-    """Note a title that stands above the columns' names."""
+    """Note a title above the columns' names."""
     whole = sample[: sample.rfind("\n") + 1] if len(sample) == _SAMPLE_CHARS else sample
-    with suppress(ValueError):  # what is wrong with the table is said where it is read
+    with suppress(ValueError):  # faults of the table are reported where it is read
         tell_title(rows_of(whole, ending)[:LOOKED_AT])
 
 
 def utf8_of(path: str, copy: str, about: str) -> str:
-    """The path of the same text in UTF-8: the file itself, or a copy."""
+    """Return the path of the text in UTF-8: the file itself, or a copy."""
     encoding = encoding_of_file(path, about)
     if encoding == "utf-8":
         return path
@@ -154,7 +154,7 @@ class Folding:
         self._taken: set[str] = set()
 
     def of(self, value: Any) -> Any:
-        """The same record with those names."""
+        """Return the same record with those names."""
         if not isinstance(value, dict):
             return value
         record = cast("dict[str, Any]", value)
@@ -176,7 +176,7 @@ def _same(value: Any) -> Any:
 
 
 def write_lines(path: str, copy: str, about: str, change: Callable[[Any], Any] = _same) -> None:
-    """Write lines of JSON again, without those that are none, which is told.
+    """Write valid lines of JSON again, with a note on the others.
 
     Args:
         path: The file.
@@ -215,7 +215,7 @@ def write_values(path: str, copy: str, about: str, change: Callable[[Any], Any] 
 
 
 def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
-    """The values of a file, of which no more is held than the value that is read takes."""
+    """Yield the values of a file, of which no more is held than the value that is read takes."""
     text = ""
     while not text and (piece := source.read(CHUNK)):
         text = piece.lstrip("\ufeff \t\r\n")

@@ -41,7 +41,7 @@ async def query(
     formats: InstalledFormats,
     key: str,
 ) -> list[dict[str, Any]]:
-    """The rows of one reading statement.
+    """Return the rows of one reading statement.
 
     Args:
         statement: In DuckDB's dialect; a file is a table of its name.
@@ -49,7 +49,7 @@ async def query(
         limit: Take this many rows where there are more.
         header: The number of the row that names the columns, where it is not the first; of
             several tables by their names.
-        files: Those of the task; only those that the statement names are opened.
+        files: The task's files; only files that the statement names are opened.
         formats: Reads workbooks and other tables.
         key: The task.
 
@@ -95,10 +95,10 @@ async def query(
 def _headers(
     header: int | Mapping[str, int] | None, tables: Sequence[Mapping[str, Any]]
 ) -> dict[str, int]:
-    """The rows that name columns, by the names of tables in the statement.
+    """Return the rows that name columns, by the names of tables in the statement.
 
     Raises:
-        ToolRefusedError: When it is not clear whose they are, or that has no such row.
+        ToolRefusedError: If a header row is ambiguous or missing.
     """
     names = [name for table in tables for name in table["names"]]
     if isinstance(header, int):
@@ -136,21 +136,21 @@ def _rows(answer: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
 
 
 def _table(file: InputFile, formats: InstalledFormats, number: int) -> dict[str, Any]:
-    """An input file as :mod:`query_child` is told of it."""
-    told = {
+    """Return an input file in the form for :mod:`query_child`."""
+    table = {
         "names": list(dict.fromkeys((file.name, file.visible))),
         "kind": KINDS.get(file.ending),
         "path": file.path,
         "ending": file.ending,
         "copy": f"{number}.copy",
     }
-    if told["kind"] is None:
-        told |= {"kind": "special", "factory": formats.factory(file.ending)}
-        if told["factory"] is None:
+    if table["kind"] is None:
+        table |= {"kind": "special", "factory": formats.factory(file.ending)}
+        if table["factory"] is None:
             raise ToolRefusedError(
                 f"{file.name} is not a table that files.query reads; use files.read or open()"
             )
-    return told
+    return table
 
 
 def _look_for_duckdb() -> None:

@@ -1,6 +1,6 @@
 """DuckDB over the files of one question, in a child process with a scratch folder.
 
-The process can open these files and write in its folder only. DuckDB itself is told so, too: it
+The process can open these files and write in its folder only. DuckDB is configured so, too: it
 loads no extension, and no statement changes a setting.
 """
 
@@ -36,7 +36,7 @@ READERS: Final = {
 }
 _MOMENTS: Final = ("DATE", "TIME", "INTERVAL")
 _DURATION: Final = re.compile(r"(?:(-?\d+) days? ?)?(?:(-?)(\d+):(\d\d):(\d\d(?:\.\d{1,6})?))?")
-_LACKING: Final = {
+_UNREADABLE: Final = {
     "INTERVAL": r"\d months?|\d years?",
     "DATE": r"infinity|\(BC\)|\d{5,}-\d\d-\d\d",
     "TIMESTAMP": r"infinity|\(BC\)|\d{5,}-\d\d-\d\d",
@@ -61,7 +61,7 @@ _READ_INTO_TEXT: Final = ("date", "time", "interval", "uuid")
 _NO_DOUBLE: Final = (
     r"(^|[\[:,\s])-?(9\d{15}|\d{17,})([,\]}\s]|$)|\d[eE]\+?(309|3[1-9]\d|[4-9]\d\d|\d{4,})"
 )
-"""A number of JSON that would be another one as a float."""
+"""A JSON number that a float would change."""
 
 
 async def answer(question: dict[str, Any]) -> dict[str, Any]:
@@ -85,7 +85,7 @@ async def answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[str, Any]]:
-    """The tables of a file: one, or those of a format's that the statement names."""
+    """Return the tables of a file: one, or the tables of a format that the statement names."""
     names: list[str] = table["names"]
     path: str = table["path"]
     table = {**table, "header": _header_of(names, question)}
@@ -113,7 +113,7 @@ async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[
 
 
 def _header_of(names: Sequence[str], question: dict[str, Any]) -> int | None:
-    """The row that names the columns of a table."""
+    """Return the row that names the columns of a table."""
     return next((question["headers"][name] for name in names if name in question["headers"]), None)
 
 
@@ -128,7 +128,7 @@ def _check_form(path: str, name: str) -> None:
 
 
 def _answer_of_lines(question: dict[str, Any]) -> dict[str, Any]:
-    """The answer; where JSON names a key twice, from lines that do not."""
+    """Return the answer; where JSON names a key twice, from lines that do not."""
     import duckdb
 
     try:
@@ -176,7 +176,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked(connection: Any, text: str) -> Any:
-    """The one reading statement of a text; of EXPLAIN the statement inside counts.
+    """Return the only reading statement of a text; of EXPLAIN the inner statement counts.
 
     Raises:
         ToolRefusedError: When it is another.
@@ -199,7 +199,7 @@ def _checked(connection: Any, text: str) -> Any:
 
 
 def _explained(text: str) -> tuple[str, str]:
-    """The words of EXPLAIN, and the statement that they explain."""
+    """Return the words of EXPLAIN, and the statement that they explain."""
     found = _EXPLAIN.match(text)
     if found is None:
         raise ToolRefusedError("files.query cannot read this EXPLAIN: EXPLAIN SELECT … works")
@@ -208,7 +208,7 @@ def _explained(text: str) -> tuple[str, str]:
 
 
 def _prepared(table: dict[str, Any]) -> dict[str, Any]:
-    """A text in a form that DuckDB reads as ``files.read`` does."""
+    """Return a text in a form that DuckDB reads as ``files.read`` does."""
     about, copy = table["names"][0], table.get("copy", "")
     if table["kind"] == "csv":
         try:
@@ -284,26 +284,26 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
         return _json_source(connection, {**table, "path": table["copy"]})
     guessed = dict(zip(found.columns, map(str, found.types), strict=True))
     kinds = dict(zip(found.columns, map(_of_json, found.types), strict=True))
-    doubtful = [name for name, kind in kinds.items() if "DOUBLE" in kind or kind == "JSON"]
+    inexact = [name for name, kind in kinds.items() if "DOUBLE" in kind or kind == "JSON"]
     if _renamed([*kinds]):
         if table["path"] != table["copy"]:
             write = write_values if table["ending"] == ".json" else write_lines
             write(table["path"], table["copy"], table["names"][0], Folding().of)
             return _json_source(connection, {**table, "path": table["copy"]})
         _tell_renamed([*kinds], table["names"][0])
-    if not doubtful and kinds == guessed:
+    if not inexact and kinds == guessed:
         return _source(table, typed="")
-    if not doubtful:
+    if not inexact:
         return _source(table, typed=f", columns = {_struct(kinds)}")
-    raw = _source(table, typed=f", columns = {_struct(dict.fromkeys(doubtful, 'JSON'))}")
+    raw = _source(table, typed=f", columns = {_struct(dict.fromkeys(inexact, 'JSON'))}")
     asked = ", ".join(
         f"bool_or(regexp_matches(CAST({_name(name)} AS VARCHAR), {_text(_NO_DOUBLE)})), "
         f"bool_or(json_type({_name(name)}) IN ('OBJECT', 'ARRAY'))"
-        for name in doubtful
+        for name in inexact
     )
     (row,) = connection.sql(f"SELECT {asked} FROM {raw}").fetchall()  # noqa: S608
     texts: list[str] = []
-    for name, is_lost, is_nested in zip(doubtful, row[::2], row[1::2], strict=True):
+    for name, is_lost, is_nested in zip(inexact, row[::2], row[1::2], strict=True):
         if is_lost and kinds[name] != "JSON":
             texts.append(name)
         if is_lost or kinds[name] == "JSON":
@@ -315,7 +315,7 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
 
 
 def _of_json(kind: Any) -> str:
-    """The type without what DuckDB reads into texts of JSON."""
+    """Return the type without what DuckDB reads into texts of JSON."""
     if kind.id == "struct":
         fields = (f"{_name(name)} {_of_json(inner)}" for name, inner in kind.children)
         return f"STRUCT({', '.join(fields)})"
@@ -328,12 +328,12 @@ def _of_json(kind: Any) -> str:
 
 def _tell_renamed(names: list[str], about: str) -> None:
     """Note names that SQL cannot tell apart, as ``ID`` and ``id``, of which one got a number."""
-    for name, told in _renamed(names).items():
-        note(f"{about}: SQL cannot tell names apart by their case: {name!r} is {told}")
+    for name, new in _renamed(names).items():
+        note(f"{about}: SQL cannot tell names apart by their case: {name!r} is {new}")
 
 
 def _renamed(names: list[str]) -> dict[str, str]:
-    """The names that got a number, each with the names that it stands for and beside."""
+    """Return the names that got a number, each with the names that it stands for and beside."""
     folded = {name.lower(): name for name in reversed(names)}
     renamed: dict[str, str] = {}
     for name in names:
@@ -348,7 +348,7 @@ def _struct(kinds: dict[str, str]) -> str:
 
 
 def arrow_table(path: str) -> Any:
-    """A file of Arrow, or a stream of it, as it lies in the file."""
+    """Return an Arrow file or stream, memory-mapped."""
     try:
         pyarrow: Any = importlib.import_module("pyarrow")
     except ImportError:
@@ -378,7 +378,7 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
             f"CAST(#{number} AS VARCHAR)" if _is_moment(kind) else f"#{number}"
             for number, kind in enumerate(kinds, 1)
         ]
-        cells += [_lacking(number, kind) for number, kind in enumerate(kinds, 1)]
+        cells += [_unreadable(number, kind) for number, kind in enumerate(kinds, 1)]
         cursor = relation.select(", ".join(cells))
         fetch = cursor.fetchmany
     else:
@@ -415,11 +415,11 @@ def _is_moment(kind: str) -> bool:
     return kind.startswith(_MOMENTS) and not kind.endswith("]")
 
 
-def _lacking(number: int, kind: str) -> str:
-    """The text of a list, a struct or a map with a value in it that Python lacks, else NULL."""
+def _unreadable(number: int, kind: str) -> str:
+    """Return SQL for the text of a nested value that Python cannot represent, else NULL."""
     if _is_moment(kind):
         return "NULL"
-    found = [pattern for word, pattern in _LACKING.items() if word in kind]
+    found = [pattern for word, pattern in _UNREADABLE.items() if word in kind]
     text = f"CAST(#{number} AS VARCHAR)"
     condition = f"regexp_matches({text}, {_text('|'.join(found))})"
     return f"CASE WHEN {condition} THEN {text} END" if found else "NULL"
@@ -434,7 +434,7 @@ def _plain(value: Any) -> Any:
 
 
 def _moment(value: str | None, kind: str, name: str, texts: dict[str, str]) -> Any:
-    """A date, a time or a duration; its text where Python has none."""
+    """Return a date, a time or a duration; its text if Python cannot represent it."""
     if value is None:
         return None
     made = _duration(value) if kind.startswith("INTERVAL") else _date_or_time(value, kind)
@@ -470,14 +470,14 @@ def _duration(value: str) -> dt.timedelta | None:
 
 
 def written(name: str) -> tuple[str, str, str]:
-    """A name as it stands between quotes of SQL: ``'it''s.csv'``, or ``"it's.csv"``."""
+    """Quote a name for SQL: ``'it''s.csv'``, or ``"it's.csv"``."""
     return name, name.replace("'", "''"), name.replace('"', '""')
 
 
 def plain_path(path: str) -> str:
-    """A path to the same file without the signs that DuckDB takes for a pattern of several files.
+    """Return a path to the same file without characters of DuckDB's patterns.
 
-    The file stays open as long as the process, which reads no more than it.
+    The file stays open for the life of the process, which reads no other file.
     """
     if not _PATTERN.search(path):
         return path
@@ -497,7 +497,7 @@ def _list(values: list[str]) -> str:
 
 
 def _named(message: str, question: dict[str, Any]) -> str:
-    """A message with the names of files in place of where they are."""
+    """Return a message with the names of files in place of where they are."""
     for table in question["tables"]:
         message = message.replace(table["path"], table["names"][0])
         if "copy" in table:

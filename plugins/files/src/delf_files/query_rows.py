@@ -42,7 +42,7 @@ def write_rows(
 
 
 def _kind(values: Sequence[Any]) -> str:
-    """The type that holds all values of a column; text where they are of several kinds."""
+    """Return the type that holds all values of a column; text where they are of several kinds."""
     found: set[Any] = {type(value) for value in values if value is not None}
     if found == {bool}:
         return "BOOLEAN"
@@ -62,7 +62,7 @@ def _kind(values: Sequence[Any]) -> str:
 
 
 def _is_rounded(value: Any) -> bool:
-    """Tell whether a float would be another number."""
+    """Return whether a float would be another number."""
     return isinstance(value, int) and abs(value) > _LAST_EXACT_INT
 
 

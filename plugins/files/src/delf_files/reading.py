@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from delf.protocols.formats import FileFormat
 
 DOCUMENTS: Final = {"pdf": b"%PDF-", "docx": b"PK\x03\x04"}
-"""Kinds of documents, with what stands in their first bytes."""
+"""Kinds of documents, with their first bytes."""
 _DECLARED: Final = "header= is for sheets, whose rows name the columns; leave it out"
 
 
@@ -40,11 +40,11 @@ def read_content(
     most: int,
     header: int | None = None,
 ) -> Any:
-    """The content of a file that no format reads: rows, parsed JSON, text or bytes.
+    """Return the content of a file that no format reads: rows, parsed JSON, text or bytes.
 
     Args:
         path: Where it is.
-        name: What the script calls it.
+        name: The file's name in the script.
         ending: The end of its name.
         kind: ``csv``, ``json``, ``jsonl``, ``text``, ``pdf``, ``docx`` or ``other``.
         encoding: The text's, where the script says it.
@@ -81,16 +81,16 @@ def _tell_other_form(data: bytes, name: str, kind: str) -> None:
 
 
 def is_document(data: bytes, kind: str) -> bool:
-    """Tell whether bytes begin as the document that their name says."""
+    """Return whether bytes begin like the document that their name suggests."""
     return DOCUMENTS[kind] in data[:LOOKED_AT]
 
 
 def read_document(path: str, name: str, kind: str) -> str | list[str]:
-    """The text of a document: of a PDF that of each page.
+    """Return the text of a document: of a PDF that of each page.
 
     Args:
         path: Where it is.
-        name: What the script calls it.
+        name: The file's name in the script.
         kind: ``pdf`` or ``docx``.
 
     Raises:
@@ -142,12 +142,12 @@ def _bytes_of(path: str, name: str, most: int) -> bytes:
 async def read_rows(
     factory: Sequence[str], path: str, name: str, part: str | None, header: int | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of a file that a format reads, noting the parts that are left out.
+    """Return the rows of a file that a format reads, noting the parts that are left out.
 
     Args:
         factory: The format's.
         path: Where the file is.
-        name: What the script calls it.
+        name: The file's name in the script.
         part: The sheet or table; the first when None.
         header: The number of the row that names the columns.
 
@@ -167,7 +167,7 @@ async def read_rows(
 async def table_of_format(
     made: FileFormat, path: str, part: str | None, header: int | None
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """The columns and the rows of a table that a format reads.
+    """Return the columns and the rows of a table that a format reads.
 
     Args:
         made: The format.
@@ -202,7 +202,7 @@ async def table_of_format(
 
 
 async def read_parts(factory: Sequence[str], path: str) -> list[str]:
-    """The names of the tables of a file that a format reads.
+    """Return the names of the tables of a file that a format reads.
 
     Raises:
         ToolExecutionError: When it cannot be read.
@@ -212,7 +212,7 @@ async def read_parts(factory: Sequence[str], path: str) -> list[str]:
 
 @contextmanager
 def about(name: str) -> Generator[None]:
-    """Have errors name the file that they are about: a format is not told what scripts call it."""
+    """Add the file's name to errors, because formats do not know it."""
     try:
         yield
     except (ToolExecutionError, ToolRefusedError) as error:
@@ -222,7 +222,7 @@ def about(name: str) -> Generator[None]:
 
 
 def format_of(factory: Sequence[str]) -> FileFormat:
-    """The format that a factory makes.
+    """Return the format that a factory makes.
 
     Args:
         factory: A :class:`delf.protocols.formats.FormatFactory` as it crosses between processes.

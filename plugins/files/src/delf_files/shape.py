@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from delf.protocols.formats import FileFormat
 
 _WHOLE: Final = 2 * 1024 * 1024
-"""The most bytes of a text whose every value is looked at."""
+"""The size up to which every value of a text is analysed."""
 _BEGINNING: Final = 256 * 1024
 _CHUNK: Final = 4 * 1024 * 1024
 _MOST_COUNTED: Final = 2 * 1024**3
@@ -73,7 +73,7 @@ async def shape(
 
     Args:
         path: Where it is.
-        name: What the script calls it.
+        name: The file's name in the script.
         ending: The end of its name.
         kind: ``csv``, ``json``, ``jsonl``, ``parquet``, ``arrow``, ``text``, ``pdf``, ``docx`` or
             ``other``.
@@ -167,7 +167,7 @@ async def _of_format(made: FileFormat, path: str) -> list[_Table]:
 
 
 def _sheet(title: str, rows: list[tuple[int, list[Any]]], total: int | None) -> _Table:
-    """Describe a table whose rows stand as people wrote them."""
+    """Describe a table as people wrote it."""
     if not rows:
         return _Table(f"{title}empty")
     at = header_of(rows)
@@ -195,7 +195,7 @@ def _sheet(title: str, rows: list[tuple[int, list[Any]]], total: int | None) -> 
 
 
 def _odd_last(rows: Sequence[tuple[int, Sequence[Any]]]) -> list[Any] | None:
-    """The last row, where it lacks cells that all others have: often a total."""
+    """Return the last row if it lacks cells that all others have: often a total."""
     if len(rows) < 3:
         return None
     last = rows[-1][1]
@@ -321,7 +321,7 @@ def _beginning(head: str, lines: Sequence[str]) -> _Table:
 
 
 def _members(path: str) -> str:
-    """The files in an archive, which zipfile reads in the script."""
+    """Return the files in an archive, which zipfile reads in the script."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -359,8 +359,8 @@ def _separated(text: str, ending: str, odd: str, total: int | None) -> _Table:
         for index, name in enumerate(names)
     ]
     count, _, title = table.head.partition("; ")
-    told = f"{count}{by}{odd}, every value str"
-    return _Table(f"{told}; {title}" if title else told, columns, table.rest)
+    description = f"{count}{by}{odd}, every value str"
+    return _Table(f"{description}; {title}" if title else description, columns, table.rest)
 
 
 def _value(value: Any, odd: str) -> _Table:
@@ -393,7 +393,7 @@ def _member(key: str, value: Any) -> Column:
 
 
 def _count(path: str) -> int:
-    """The number of lines of a file."""
+    """Return the number of lines of a file."""
     count = read = 0
     with Path(path).open("rb") as file:
         for chunk in _chunks(file):

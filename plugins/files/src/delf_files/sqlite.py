@@ -28,7 +28,7 @@ class SqliteFormat:
     """Implements :class:`delf.protocols.formats.FileFormat` and ``SupportsPeek``."""
 
     async def parts(self, path: str) -> Sequence[str]:
-        """The names of the tables and views.
+        """Return the names of the tables and views.
 
         Raises:
             ToolExecutionError: When the file cannot be read.
@@ -36,7 +36,7 @@ class SqliteFormat:
         return _names(path)
 
     async def read(self, path: str, part: str | None) -> list[dict[str, Any]]:
-        """The rows of one table.
+        """Return the rows of one table.
 
         Args:
             path: Absolute, on the host.
@@ -50,7 +50,7 @@ class SqliteFormat:
         return [dict(zip(names, row, strict=True)) for _, row in found.rows]
 
     async def peek(self, path: str, part: str | None, most: int | None) -> Peek:
-        """The columns of one table with their declared types, and its first rows.
+        """Return the columns of one table with their declared types, and its first rows.
 
         Args:
             path: Absolute, on the host.
@@ -110,9 +110,9 @@ def _opened(path: str) -> Generator[sqlite3.Connection]:
 
 
 def _connected(path: str) -> sqlite3.Connection:
-    """The database, opened for reading only.
+    """Return the database, opened for reading only.
 
-    Where it has a log of changes (WAL) but nothing is in it, SQLite would make the log's files.
+    If it has an empty write-ahead log, SQLite would create the log's files.
     """
     address = f"file:{quote(path)}?mode=ro"
     database = sqlite3.connect(address, uri=True)

@@ -16,7 +16,7 @@ from delf_files.headers import header_of
 Row = TypeVar("Row", bound="Sequence[Any]")
 _LONGEST_NAMES: Final = 400
 END: Final = "\0end of the table\0"
-"""A line after the last: where a value holds it, a quote was not closed."""
+"""A line after the last: if a value contains it, a quote was not closed."""
 
 
 class TooWideError(ValueError):
@@ -26,7 +26,7 @@ class TooWideError(ValueError):
 def read_table(
     text: str, *, ending: str = ".csv", most_bytes: int, header: int | None = None
 ) -> list[dict[str, str]]:
-    """The rows of separated values as records, every value as text.
+    """Return the rows of separated values as records, every value as text.
 
     The first row names the columns. Names that are missing or there twice get numbers; what
     a row has beyond the columns is kept under a numbered name, what it lacks is "".
@@ -62,7 +62,7 @@ def read_table(
 
 
 def rows_of(text: str, ending: str = ".csv") -> list[tuple[int, list[str]]]:
-    """The rows that are not empty, with their numbers from 1.
+    """Return the rows that are not empty, with their numbers from 1.
 
     Raises:
         ValueError: When it is no such table.
@@ -72,10 +72,10 @@ def rows_of(text: str, ending: str = ".csv") -> list[tuple[int, list[str]]]:
 
 
 def below(rows: list[tuple[int, Row]], header: int | None) -> list[tuple[int, Row]]:
-    """The rows from a header on; a title that stands above the columns' names is noted.
+    """Return the rows after a header, noting a title above it.
 
     Args:
-        rows: Those that are not empty, with their numbers.
+        rows: Non-empty rows, with their numbers.
         header: The number of the row that names the columns; the first row when None.
 
     Raises:
@@ -94,7 +94,7 @@ def tell_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
     """Note that a row below the first seems to name the columns.
 
     Args:
-        rows: Those that are not empty, with their numbers.
+        rows: Non-empty rows, with their numbers.
     """
     found = header_of(rows)
     if found:
@@ -105,7 +105,7 @@ def tell_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
 
 
 def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
-    """The rows that are not empty.
+    """Return the rows that are not empty.
 
     Raises:
         ValueError: When a quote is not closed, so that the rest would be one value.
@@ -144,7 +144,7 @@ def tell_empty(rows: Sequence[Sequence[Any]]) -> None:
 
 
 def tell_odd_quotes(line: int) -> None:
-    """Note a quote inside of a quoted cell, whose end is a guess."""
+    """Note a quote inside a quoted cell, whose end is a guess."""
     note(
         f"line {line} has a quote inside of a quoted cell, which should be doubled: where such "
         "cells end is a guess"
@@ -175,7 +175,7 @@ def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:
 
 
 def columns_of(header: Sequence[Any], width: int) -> list[str]:
-    """Names of columns: each once, with a number where one is missing."""
+    """Return unique column names, with numbers for missing ones."""
     names: dict[str, None] = {}
     for index in range(width):
         value = header[index] if index < len(header) else None

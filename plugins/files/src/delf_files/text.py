@@ -1,4 +1,4 @@
-"""Bytes as text, whoever wrote them."""
+"""Decoding of bytes of unknown origin."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _MARKS: Final = (
 
 
 def decode(data: bytes, encoding: str | None = None, about: str = "the file") -> str:
-    """Text of any common encoding: by its mark, as UTF-8, else by what it seems to say.
+    """Decode text of any common encoding: by its BOM, as UTF-8, else by detection.
 
-    What was guessed, and bytes that are not text, are noted.
+    Guesses, and bytes that are not text, are noted.
 
     Raises:
         ValueError: When it is not text in that encoding, or the encoding is unknown.
@@ -49,11 +49,13 @@ def decode(data: bytes, encoding: str | None = None, about: str = "the file") ->
 
 
 def encoding_of_file(path: str, about: str) -> str:
-    """The encoding of a file of any size; "utf-8" where it is that as a whole and without a mark.
+    """Return the encoding of a file of any size.
+
+    "utf-8" where it is that as a whole and without a mark.
 
     Args:
         path: The file.
-        about: The file, as notes call it; empty where they are told already.
+        about: The file, as notes call it; empty to add no notes.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     with Path(path).open("rb") as file:
@@ -109,7 +111,7 @@ def _marked(data: bytes) -> str | None:
 
 
 def _whole(data: bytes, encoding: str, about: str) -> str:
-    """Text with a mark in place of each byte that is none, which is noted."""
+    """Return text with a mark in place of each byte that is none, which is noted."""
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -129,14 +131,14 @@ def _line(data: bytes, place: int) -> int:
 
 
 def _is_utf8_but_for_few(data: bytes) -> bool:
-    """Tell whether most of what is beyond ASCII is UTF-8, so that the rest are stray bytes."""
+    """Return whether most of what is beyond ASCII is UTF-8, so that the rest are stray bytes."""
     text = data.decode("utf-8", "replace")
     stray = text.count("\ufffd")
     return sum(map(str.isascii, text)) + stray < len(text) - stray
 
 
 def decode_if_text(data: bytes) -> str | None:
-    """Text, if the bytes are surely that."""
+    """Return text, if the bytes are surely that."""
     marked = _marked(data)
     if marked is None and b"\0" in data:
         return None
@@ -147,7 +149,7 @@ def decode_if_text(data: bytes) -> str | None:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Tell whether it is text except for zeros: UTF-16 has zeros between its letters."""
+    """Return whether it is text except for zeros: UTF-16 has zeros between its letters."""
     try:
         return not _CONTROLS.search(data.decode("utf-8").replace("\0", ""))
     except UnicodeDecodeError:

@@ -28,7 +28,7 @@ _RESOLVE: Final = (
     _RESOLVE_NO_XDEV | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH
 )
 _TRIES: Final = 16
-"""``openat2`` gives EAGAIN when something was renamed on its way; it is asked again."""
+"""``openat2`` fails with EAGAIN after a concurrent rename; it is retried."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -41,7 +41,7 @@ class _OpenHow(ctypes.Structure):
 
 @cache
 def has_openat2() -> bool:
-    """Tell whether the kernel resolves whole paths under a folder."""
+    """Return whether the kernel resolves whole paths under a folder."""
     if not sys.platform.startswith("linux"):
         return False
     folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
@@ -117,7 +117,7 @@ def _walk(folder: int, parts: tuple[str, ...], flags: int, mode: int) -> int:
 
 @contextmanager
 def folder_beneath(folder: int, parts: tuple[str, ...], *, make: bool = False) -> Generator[int]:
-    """The descriptor of a folder under a folder, closed at the end.
+    """Yield the descriptor of a folder under a folder, closed at the end.
 
     Args:
         folder: The descriptor of the folder above.
@@ -140,5 +140,5 @@ def folder_beneath(folder: int, parts: tuple[str, ...], *, make: bool = False) -
 
 
 def is_plain_file(descriptor: int) -> bool:
-    """Tell whether it is a file with contents: no folder, device, pipe or socket."""
+    """Return whether it is a regular file: no folder, device, pipe or socket."""
     return stat.S_ISREG(os.fstat(descriptor).st_mode)

@@ -12,7 +12,7 @@ from delf_filesystem.roots import Place, replacing
 
 _SHOWN_LINES: Final = 5000
 _COMPARED: Final = 200_000
-"""Larger texts are told by their size: to compare them takes longer than a person waits."""
+"""Larger texts are described by size: comparing them is too slow for a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class Change:
 
     @property
     def size(self) -> int:
-        """Return the number of bytes that it will have."""
+        """The new size in bytes."""
         return sum(len(part) for part in self.parts)
 
     def write(self) -> int:
-        """Put it into the place of what is there.
+        """Write the change in place.
 
         Returns:
             Its size in bytes.
@@ -47,7 +47,7 @@ class Change:
 
 
 def basis_of(changes: Sequence[Change]) -> str:
-    """A digest of the files that would be written, and of what they hold now."""
+    """Return a digest of the target files and of their present content."""
     digest = hashlib.sha256()
     for change in changes:
         before = "new" if change.before is None else hashlib.sha256(change.before).hexdigest()
@@ -56,7 +56,7 @@ def basis_of(changes: Sequence[Change]) -> str:
 
 
 def preview_of(changes: Sequence[Change]) -> str:
-    """Changes as unified diffs, cut with a notice where they are long."""
+    """Return changes as unified diffs, cut with a notice where they are long."""
     lines = [line for change in changes for line in _diff(change)]
     if len(lines) > _SHOWN_LINES:
         left = len(lines) - _SHOWN_LINES
@@ -76,7 +76,7 @@ def _diff(change: Change) -> list[str]:
 
 
 def _compared(content: bytes) -> list[str] | None:
-    """The lines of a text; None for what is none, or is too large to be compared."""
+    """Return the lines of a text; None for binary or large content."""
     if len(content) > _COMPARED:
         return None
     try:

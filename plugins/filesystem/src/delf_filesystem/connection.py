@@ -1,4 +1,4 @@
-"""``Filesystem``: what a script may do with the files under named folders."""
+"""``Filesystem``: scripts' access to files under named folders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from delf_filesystem.settings import FilesystemOptions, FilesystemSettings
 _PIECE: Final = 1_000_000
 _LOOKED_AT: Final = 8192
 _READ: Final = "reading"
-"""The name in ``allow`` and ``confirm`` of all that reads one file."""
+"""The name in ``allow`` and ``confirm`` of all actions that read one file."""
 _WRITES: Final = ("write_file", "edit_file", "replace")
 
 
@@ -76,7 +76,7 @@ class Filesystem(Connection):
         for name, root in self.settings.roots.items():
             folder = Path(root.root)
             if root.create and root.mode == "rw":
-                with contextlib.suppress(OSError):  # what is not a folder then is told below
+                with contextlib.suppress(OSError):  # a non-folder is reported below
                     folder.mkdir(parents=True, exist_ok=True)
             if not folder.is_dir():
                 raise ConnectionFileNotFoundError(
@@ -89,7 +89,7 @@ class Filesystem(Connection):
         await self._readers.aclose()
 
     async def context(self, task: str) -> str | None:
-        """The roots, for the prompt."""
+        """Return the roots, for the prompt."""
         lines = [f"{self.name}: paths begin with one of these folders:"]
         writes = any(item.effect != "read" for item in self._allowed)
         for place in self._roots:
@@ -100,7 +100,7 @@ class Filesystem(Connection):
         return "\n".join(lines)
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """Implements :class:`delf.protocols.connection.SupportsCheck`: what the roots ask about."""
+        """Check a call by the rules of the roots."""
         try:
             if call.action not in _WRITES:  # no file is looked at
                 return self._check_call(call.action, call.arguments)
@@ -115,7 +115,7 @@ class Filesystem(Connection):
         ]
 
     def readable(self, path: str) -> ReadableFile | None:
-        """A file as whoever gives it to others needs it, such as the plugin ``workers``."""
+        """Return a file for passing it on, as the plugin ``workers`` does."""
         if path.lstrip("/").partition("/")[0] not in {place.name for place in self._roots}:
             return None
         place = self._roots.file(path)
@@ -153,7 +153,7 @@ class Filesystem(Connection):
         return Allowed(preview=preview, basis=basis)
 
     def _may_ask(self) -> bool:
-        """Tell whether a person could be asked about a write; else no preview is made."""
+        """Return whether a person could be asked about a write; else no preview is made."""
         writable = (place.settings for place in self._roots if place.settings.mode == "rw")
         return self.confirm is not False or any(root.write_approval for root in writable)
 
@@ -319,7 +319,7 @@ class Filesystem(Connection):
     def _approved(
         self, name: str, arguments: Mapping[str, Any], context: CallContext | None
     ) -> list[Change]:
-        """Return the changes of a call, if they are those that a person has seen.
+        """Return the changes of a call, if they equal the approved ones.
 
         Raises:
             ToolExecutionError: When a file is another one by now.
@@ -393,7 +393,7 @@ class Filesystem(Connection):
             return None
 
     def _writable(self, path: str, pattern: str) -> Iterator[Place]:
-        """The files that a call of replace may change."""
+        """Yield the files that a call of replace may change."""
         for place, status in self._files(path, pattern):
             if path == "." and place.settings.mode != "rw":
                 continue
@@ -422,7 +422,7 @@ def _whole(place: Place, file: BinaryIO, doing: str = "read") -> bytes:
 
 
 def _some_lines(place: Place, file: BinaryIO, start: int, lines: int | None) -> bytes:
-    """Some lines of a file, without the rest in memory, however long a line is."""
+    """Return some lines of a file, without the rest in memory, however long a line is."""
     most, kept, size = place.settings.max_file_bytes, list[bytes](), 0
     number, end = 1, None if lines is None else start + lines
     while (end is None or number < end) and (piece := file.readline(_PIECE)):
@@ -445,7 +445,7 @@ def _text(place: Place, content: bytes) -> str:
 
 
 def _pattern(text: bytes) -> re.Pattern[bytes]:
-    """A pattern of a text in a file whose lines may end in CRLF, where the text has no CR."""
+    """Return a pattern of a text that also matches CRLF, if the text has no CR."""
     exact = re.escape(text)
     return re.compile(exact if b"\r" in text else exact.replace(b"\\\n", rb"\r?\n"))
 
@@ -463,7 +463,7 @@ class _Ends:
         self._content = content
 
     def of(self, found: re.Match[bytes]) -> bytes:
-        """The text to put in the place of a match."""
+        """Return the text to put in the place of a match."""
         if b"\r" in self._text or b"\n" not in self._text:
             return self._text
         lines = found[0] if b"\n" in found[0] else self._content

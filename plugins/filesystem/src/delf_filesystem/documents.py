@@ -22,7 +22,7 @@ _LIMITS: Final = Limits(seconds=30.0, memory=1_000_000_000)
 
 
 async def as_markdown(readers: Readers, place: Place, content: bytes, key: str) -> str:
-    """A document's text as Markdown.
+    """Return a document's text as Markdown.
 
     Args:
         readers: Have it read.

@@ -10,7 +10,7 @@ from delf.specs import ConnectionSpec
 
 @hookimpl
 def delf_connections() -> Iterable[ConnectionSpec]:
-    """Folders of this machine."""
+    """Yield folders of this machine."""
     yield ConnectionSpec(
         name="filesystem",
         summary="Files under named folders of this machine.",

@@ -106,7 +106,7 @@ class Roots:
 
 
 def _is_name(path: str) -> bool:
-    """Tell whether the system can have files of this name at all."""
+    """Return whether the system can have files of this name at all."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -114,7 +114,7 @@ def _is_name(path: str) -> bool:
 
 
 def suits(place: Place, name: str) -> bool:
-    """Tell whether a file of this name may be used in a root, and is seen there."""
+    """Return whether a file of this name may be used in a root, and is seen there."""
     settings = place.settings
     if name.startswith(".") and not settings.hidden:
         return False
@@ -123,7 +123,7 @@ def suits(place: Place, name: str) -> bool:
 
 @contextmanager
 def telling(place: Place, doing: str) -> Generator[None]:
-    """Errors of the system as a script may read them: its own path, and what to do."""
+    """Convert errors of the system for scripts, with their own paths and hints."""
     try:
         yield
     except OSError as error:
@@ -150,7 +150,7 @@ def _tell(place: Place, doing: str, error: OSError) -> NoReturn:
 
 @contextmanager
 def root_of(place: Place) -> Generator[int]:
-    """The descriptor of a place's root folder."""
+    """Yield the descriptor of a place's root folder."""
     try:
         descriptor = os.open(place.settings.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -166,7 +166,7 @@ def root_of(place: Place) -> Generator[int]:
 
 @contextmanager
 def reading(place: Place) -> Generator[BinaryIO]:
-    """A file, open to be read.
+    """Yield a file, open to be read.
 
     Raises:
         ToolExecutionError: When it is not there, or is not a plain file with this one name.
@@ -188,7 +188,7 @@ def reading(place: Place) -> Generator[BinaryIO]:
 
 @contextmanager
 def replacing(place: Place) -> Generator[BinaryIO]:
-    """A file to be written that takes a place's name when all is written, or not at all.
+    """Yield a file to be written that takes a place's name when all is written, or not at all.
 
     The file that has the name keeps its permissions; folders that are missing are made.
 
@@ -219,7 +219,7 @@ def replacing(place: Place) -> Generator[BinaryIO]:
 
 
 def _mode_of(place: Place, folder: int, name: str) -> int | None:
-    """The permissions of the file that will be replaced; None where there is none."""
+    """Return the permissions of the file that will be replaced; None where there is none."""
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

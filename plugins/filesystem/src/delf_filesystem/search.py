@@ -61,7 +61,7 @@ class Glob:
         ]
 
     def matches(self, path: Sequence[str]) -> bool:
-        """Tell whether a path, in parts, is of this pattern."""
+        """Return whether a path, in parts, is of this pattern."""
         wanted, at, of_pattern = self._parts, 0, 0
         again: tuple[int, int] | None = None
         while at < len(path):
@@ -80,9 +80,9 @@ class Glob:
 
 
 def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:
-    """The plain files under a place, folder by folder in the order of their names.
+    """Yield the regular files under a place, folder by folder in order of names.
 
-    Links, other file systems, and what a script may not see are left out.
+    Links, other file systems and hidden files are skipped.
 
     Args:
         place: A folder, or one file.
@@ -103,7 +103,7 @@ def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:
 def _below(
     place: Place, path: tuple[str, ...], descriptor: int, device: int, glob: Glob
 ) -> Iterator[tuple[Place, os.stat_result]]:
-    """The files under an open folder, which is closed at the end."""
+    """Yield the files under an open folder, which is closed at the end."""
     try:
         with os.scandir(descriptor) as entries:
             names = sorted(entries, key=lambda entry: entry.name)
@@ -141,13 +141,13 @@ def _stat(name: str, folder: int) -> os.stat_result | None:
 
 
 def info(place: Place, found: os.stat_result) -> FileInfo:
-    """A file as scripts see it."""
+    """Describe a file for scripts."""
     modified = datetime.fromtimestamp(found.st_mtime, UTC)
     return FileInfo(path=str(place), size=found.st_size, modified=modified)
 
 
 def lines_with(place: Place, text: bytes, *, ignore_case: bool) -> Iterator[Match]:
-    """The lines of a file that hold a text; none of a file that is not text.
+    """Yield the lines of a file that hold a text; none of a file that is not text.
 
     Args:
         place: The file.

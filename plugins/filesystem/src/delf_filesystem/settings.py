@@ -13,7 +13,7 @@ from delf.tools.connection import ConnectionOptions
 
 
 class RootSettings(BaseModel):
-    """One folder, and what may be done under it."""
+    """One folder, and the allowed actions in it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -55,7 +55,7 @@ class FilesystemSettings(PluginSettings):
     @field_validator("roots", mode="before")
     @classmethod
     def _from_paths(cls, value: Any) -> Any:
-        """A path alone is a folder to read from."""
+        """Return a path alone is a folder to read from."""
         if not isinstance(value, dict):
             return value
         given = cast("dict[str, Any]", value)

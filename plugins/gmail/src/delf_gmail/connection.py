@@ -343,7 +343,7 @@ class Gmail(GoogleConnection):
         )
 
     async def _lines(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        """The messages that are there (still), for a list."""
+        """Return the messages that still exist, for a list."""
         found = await asyncio.gather(*map(self._line, ids))
         return [item for item in found if item is not None]
 
@@ -357,7 +357,7 @@ class Gmail(GoogleConnection):
             return None
 
     async def _fill(self, resource: dict[str, Any]) -> None:
-        """Get the texts of a message that were too large to come with it."""
+        """Fetch the texts of a message that were too large to come with it."""
         for body in texts_elsewhere(resource.get("payload") or {}):
             self._check_size("the text", int(body.get("size") or 0))
             body["data"] = await self._attached(str(resource["id"]), str(body["attachmentId"]))
@@ -392,7 +392,7 @@ class Gmail(GoogleConnection):
     async def _label_names(
         self, resources: Sequence[dict[str, Any]]
     ) -> Callable[[dict[str, Any]], list[str]]:
-        """Finds the names of a message's labels; asks Gmail only where the user has own ones."""
+        """Return the names of a message's labels, asking Gmail only for the user's own labels."""
         ids = {key for item in resources for key in item.get("labelIds") or ()}
         own = any(key.startswith("Label_") for key in ids)
         listed = await self._labels() if own else []
@@ -407,7 +407,7 @@ class Gmail(GoogleConnection):
     async def _files(
         self, attachments: Sequence[Attachment | str] | None, context: CallContext | None
     ) -> list[Attachment]:
-        """Attachments with their content: a name is that of a file of the task."""
+        """Return attachments with their content: a name is that of a file of the task."""
         found: list[Attachment] = []
         for item in attachments or ():
             if isinstance(item, str):
@@ -427,7 +427,7 @@ class Gmail(GoogleConnection):
         *,
         everyone: bool = False,
     ) -> tuple[bytes, str]:
-        """An answer, and the conversation that it belongs to."""
+        """Return a reply, and its conversation."""
         old, headers, to, cc = await self._correspondents(message, everyone=everyone)
         subject = headers.get("subject", "")
         own_id = headers.get("message-id", "")
@@ -450,9 +450,9 @@ class Gmail(GoogleConnection):
     async def _correspondents(
         self, message: str, *, everyone: bool
     ) -> tuple[dict[str, Any], dict[str, str], Sequence[str], Sequence[str]]:
-        """A message, its headers, whom an answer goes to, and who gets a copy.
+        """Return a message, its headers, the recipients of a reply, and of copies.
 
-        An answer to what the user sent goes to those who got it.
+        A reply to the user's own message goes to its recipients.
         """
         old = await self._get(message, format="metadata", metadataHeaders=_REPLY_HEADERS)
         payload: dict[str, Any] = old.get("payload") or {}
@@ -473,7 +473,7 @@ class Gmail(GoogleConnection):
         return [*shown, *([f"… and {more} more"] if more > 0 else [])]
 
     async def _draft_preview(self, draft: str) -> Allowed:
-        """A draft as it is now; another version of it is another message."""
+        """Return the current draft; another version has another basis."""
         found = await self.transport.json(
             Request("read a draft", "GET", f"{_ME}/drafts/{segment(draft)}")
         )
@@ -483,7 +483,7 @@ class Gmail(GoogleConnection):
         return Allowed(preview=text, basis=f"{message['id']}\n{text}")
 
     async def _others(self, payload: Resource, to: Sequence[str]) -> list[str]:
-        """Those who got a message beside its sender and the user."""
+        """Return the other recipients of a message, without its sender and the user."""
         profile = await self.transport.json(Request("read the profile", "GET", f"{_ME}/profile"))
         without = {str(profile.get("emailAddress", "")).lower(), *map(str.lower, addresses(to))}
         people = [*people_in(payload, "To"), *people_in(payload, "Cc")]
@@ -497,7 +497,7 @@ class Gmail(GoogleConnection):
     async def _upload(
         self, what: str, path: str, body: dict[str, Any], raw: bytes
     ) -> dict[str, Any]:
-        """Uploaded, so that after a lost answer Gmail itself says what happened to it."""
+        """Upload content resumably, so that Gmail reports the outcome of a lost answer."""
         request = Request(what, "POST", f"upload/{path}", body=body)
         return await upload(self.transport, request, raw, "message/rfc822")
 
@@ -508,7 +508,7 @@ class Gmail(GoogleConnection):
         return await self.transport.json(Request(what, method, url, body=body, once=once))
 
     async def _make_label(self, name: str) -> str:
-        """The id of a label that was made, here or by somebody else meanwhile."""
+        """Return the id of a label, made here or concurrently."""
         try:
             made = await self._post("make a label", f"{_ME}/labels", {"name": name})
         except GoogleError as error:
@@ -531,7 +531,7 @@ class Gmail(GoogleConnection):
 def _files_of(
     attachments: Sequence[Attachment | str] | None, context: CallContext | None
 ) -> tuple[dict[str, int], str | None]:
-    """Return the sizes of what would be attached, and a digest of the task's files among it."""
+    """Return the sizes of the attachments, and a digest of the task's files among them."""
     sizes: dict[str, int] = {}
     digest = None
     for item in attachments or ():

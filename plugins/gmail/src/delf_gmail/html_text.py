@@ -29,7 +29,7 @@ _LONGEST_TAG: Final = 2000
 
 
 def text_of(source: str) -> str:
-    """The text that somebody sees who opens this page.
+    """Return the visible text of a page.
 
     Args:
         source: Any HTML, broken or not; what is beyond two million characters is left out.
@@ -65,7 +65,7 @@ def text_of(source: str) -> str:
 
 
 def _pieces(source: str) -> Iterator[str]:
-    """Tags and the text between them; comments are left out."""
+    """Yield tags and the text between them; comments are left out."""
     position, size = 0, len(source)
     while position < size:
         begin = source.find("<", position)

@@ -1,4 +1,4 @@
-"""Gmail's messages as records; their MIME parts as one text and a list of files."""
+"""Conversion of Gmail's messages to records, and of MIME parts to a text and files."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _MEANT: Final = {
     "utf8mb4": "utf-8",
     "mac-roman": "macroman",
 }
-"""Charsets that programs name when they write another one, which has all of its characters."""
+"""Charset labels that programs use for a superset of the charset."""
 
 
 class FileInMail(TypedDict):
-    """An attachment: ``part`` tells it from others of its name."""
+    """An attachment: ``part`` distinguishes equal names."""
 
     name: str
     type: str
@@ -109,7 +109,7 @@ Resource = Mapping[str, Any]
 
 
 def headers_of(resource: Resource) -> dict[str, str]:
-    """Headers by their names in lower case, as people read them; the first of namesakes."""
+    """Return headers by their names in lower case, as people read them; the first of namesakes."""
     found: dict[str, str] = {}
     for item in cast("Sequence[Resource]", resource.get("headers") or ()):
         name = str(item.get("name", "")).lower()
@@ -118,7 +118,7 @@ def headers_of(resource: Resource) -> dict[str, str]:
 
 
 def decoded(value: str) -> str:
-    """A header's encoded words as text; what cannot be decoded stays as it is."""
+    """Decode a header's encoded words; undecodable ones are unchanged."""
     if "=?" not in value:
         return value
     try:
@@ -131,7 +131,7 @@ def decoded(value: str) -> str:
 
 
 def people_in(payload: Resource, header: str) -> list[str]:
-    """The people of a header as a mail server reads it; names are decoded, addresses never.
+    """Parse the people of a header as a mail server does; names are decoded, addresses never.
 
     An encoded name may hold what looks like another address.
 
@@ -150,7 +150,7 @@ def people_in(payload: Resource, header: str) -> list[str]:
 
 
 def people_of(payload: Resource, header: str) -> list[str]:
-    """The same to be read: what is not an address stays as it is."""
+    """Parse the people of a header for reading, keeping invalid addresses."""
     return [
         written(name, person.address) if person.is_valid else _shown(person.text)
         for name, person in _people(payload, header)
@@ -170,7 +170,7 @@ def _shown(text: str) -> str:
 
 
 def verified_sender(payload: Resource) -> str | None:
-    """The sender's address where Gmail found that its domain sent the message (DMARC).
+    """Return the sender's address if Gmail verified its domain (DMARC).
 
     Google's own finding stands above all that a message brings along. What it quotes there, such
     as an envelope's address, is the sender's to write.
@@ -189,7 +189,7 @@ def verified_sender(payload: Resource) -> str | None:
 
 
 def draft_text(resource: Resource) -> str:
-    """A draft as a person reads it before it is sent: people, subject, files, text."""
+    """Format a draft for review: people, subject, files, text."""
     payload: Resource = resource.get("payload") or {}
     lines = [
         f"{name}: {person}" for name in ("To", "Cc", "Bcc") for person in people_in(payload, name)
@@ -204,7 +204,7 @@ def draft_text(resource: Resource) -> str:
 
 
 def _texts_in(payload: Resource, depth: int = 0) -> Iterator[str]:
-    """The texts of all parts, each alternative by itself."""
+    """Yield the texts of all parts, each alternative by itself."""
     children = cast("Sequence[Resource]", payload.get("parts") or ())
     if depth >= _DEEPEST:
         yield "(there are parts within parts that are not shown)"
@@ -217,17 +217,17 @@ def _texts_in(payload: Resource, depth: int = 0) -> Iterator[str]:
 
 def moment_of(resource: Resource) -> dt.datetime | None:
     """Return the time at which Gmail got a message."""
-    told = str(resource.get("internalDate") or "")
-    if not told.lstrip("-").isdigit():
+    milliseconds = str(resource.get("internalDate") or "")
+    if not milliseconds.lstrip("-").isdigit():
         return None
     try:
-        return dt.datetime.fromtimestamp(int(told) / 1000, dt.UTC)
+        return dt.datetime.fromtimestamp(int(milliseconds) / 1000, dt.UTC)
     except (OverflowError, ValueError, OSError):
         return None
 
 
 def line_of(resource: Resource, labels: Sequence[str]) -> MessageLine:
-    """A message for a list."""
+    """Return a message for a list."""
     payload: Resource = resource.get("payload") or {}
     headers = headers_of(payload)
     return MessageLine(
@@ -244,7 +244,7 @@ def line_of(resource: Resource, labels: Sequence[str]) -> MessageLine:
 
 
 def mail_of(resource: Resource, labels: Sequence[str]) -> Mail:
-    """A message with its text.
+    """Return a message with its text.
 
     Args:
         resource: The message in full.
@@ -279,7 +279,7 @@ def mail_of(resource: Resource, labels: Sequence[str]) -> Mail:
 
 
 def body_text(payload: Resource, depth: int = 0) -> str:
-    """The text of a part and of those in it: of alternatives the plain one, HTML reduced."""
+    """Return the text of a part: of alternatives the plain one, HTML reduced to text."""
     kind = str(payload.get("mimeType") or "").lower()
     children = cast("Sequence[Resource]", payload.get("parts") or ())
     if payload.get("filename"):
@@ -302,7 +302,7 @@ def body_text(payload: Resource, depth: int = 0) -> str:
 
 
 def _best(texts: Sequence[tuple[Resource, str]]) -> str:
-    """Of alternatives the plain one, unless it only stands in for another."""
+    """Return the best alternative: the plain one, unless it is a mere placeholder."""
     plain = next((text for child, text in texts if _kind(child) == "text/plain" and text), "")
     rich = next(
         (text for child, text in reversed(texts) if _kind(child) != "text/plain" and text), ""
@@ -311,13 +311,13 @@ def _best(texts: Sequence[tuple[Resource, str]]) -> str:
 
 
 def _stands_in(plain: str, rich: str) -> bool:
-    """Tell whether a plain text tells much less than the other, as that a program has no HTML."""
+    """Return whether a plain text is a placeholder, such as "your program has no HTML"."""
     if len(plain) > _LONGEST_STAND_IN:
         return False
     if _HTML.search(plain) and not _HTML.search(rich):
         return True
-    said, shown = (len(re.findall(r"\w+", _LINKS.sub("", text))) for text in (plain, rich))
-    return shown > 2 * said + 20
+    in_plain, shown = (len(re.findall(r"\w+", _LINKS.sub("", text))) for text in (plain, rich))
+    return shown > 2 * in_plain + 20
 
 
 def _kind(payload: Resource) -> str:
@@ -325,7 +325,7 @@ def _kind(payload: Resource) -> str:
 
 
 def texts_elsewhere(payload: Resource, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """Bodies of texts that are too large to come with their message."""
+    """Yield bodies of texts that are too large to come with their message."""
     body: Any = payload.get("body") or {}
     is_text = _kind(payload) in ("text/plain", "text/html") and not payload.get("filename")
     if is_text and body.get("attachmentId") and not body.get("data"):
@@ -336,7 +336,7 @@ def texts_elsewhere(payload: Resource, depth: int = 0) -> Iterator[dict[str, Any
 
 
 def files_of(payload: Resource) -> list[Part]:
-    """The parts that are files, invitations and forwarded messages among them."""
+    """Return the parts that are files, invitations and forwarded messages among them."""
     return list(_files(payload, 0))
 
 
@@ -369,19 +369,19 @@ def _named(kind: str) -> str:
 
 
 def _safe_name(name: str) -> str:
-    """A file's name without folders or what no file's name may hold."""
+    """Return a file's name without folders and forbidden characters."""
     last = re.split(r"[/\\]", name)[-1]
     return re.sub(r"[\x00-\x1f\x7f]", "", last).strip(" .")[:200]
 
 
 def content_of(payload: Resource) -> bytes:
-    """The bytes of a part that came with its message."""
+    """Return the bytes of a part that came with its message."""
     body: Resource = payload.get("body") or {}
     return unbase64(str(body.get("data") or ""))
 
 
 def unbase64(text: str) -> bytes:
-    """The bytes of what Gmail writes in its own base64."""
+    """Decode Gmail's URL-safe base64."""
     try:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError):
@@ -397,14 +397,14 @@ def _charset(payload: Resource) -> str | None:
 
 
 def _charset_of_page(data: bytes) -> str | None:
-    """The charset that a page names in itself; UTF-16 it cannot be, since its name was found."""
+    """Return the charset declared in a page, which cannot be UTF-16."""
     found = _META.search(data, 0, _LONGEST_HEAD)
     name = found[1].decode("ascii").lower() if found else None
     return None if name is None or name.startswith("utf-16") else name
 
 
 def codec_of(charset: str | None) -> str | None:
-    """Python's codec for a charset as mails name it, or a larger one that is meant by its name."""
+    """Return Python's codec for a mail's charset label, or for its superset."""
     name = (charset or "").strip().lower().replace("_", "-")
     name = _MEANT.get(name.removeprefix("x-"), name)
     try:
@@ -414,7 +414,7 @@ def codec_of(charset: str | None) -> str | None:
 
 
 def _text(data: bytes, charset: str | None) -> str:
-    """Bytes as text: Gmail gives UTF-8, or what the sender said, or what the sender sent."""
+    """Decode bytes: Gmail's UTF-8, the declared charset, or a detected one."""
     known = codec_of(charset)
     # A text of these has the bytes of another text in UTF-8.
     first = known is not None and _SHIFTING.match(known) is not None

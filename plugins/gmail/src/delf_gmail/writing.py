@@ -41,7 +41,7 @@ def build(
     attachments: Sequence[Attachment] = (),
     more: Mapping[str, str] | None = None,
 ) -> bytes:
-    """A message as it goes over the wire.
+    """Encode a message for the wire.
 
     Raises:
         ToolRefusedError: When an address or a header is not valid, or it is too large.
@@ -98,7 +98,10 @@ def _people(given: People, what: str) -> tuple[Address, ...]:
 
 
 def _one_line(text: str, what: str) -> str:
-    """A header's value. Folding is the library's; a line break would begin another header."""
+    """Return a header's value. Folding is the library's.
+
+    A line break would begin another header.
+    """
     if _CONTROL.search(text):
         raise ToolRefusedError(f"{what} holds a line break or another control character")
     return text

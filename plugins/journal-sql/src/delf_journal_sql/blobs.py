@@ -7,7 +7,7 @@ from delf_journal_sql.errors import JournalError
 
 
 def blob_data(connection: Connection, key: int, digest: str) -> bytes:
-    """A large value of a task, compressed.
+    """Return a large value of a task, compressed.
 
     Raises:
         JournalError: When it is missing.

@@ -28,12 +28,12 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An event as it is stored.
+    """An event in its stored form.
 
     Args:
         event: The event itself.
         type: Its class.
-        data: Its fields as JSON, without those that are blobs.
+        data: Its fields as JSON, except blobs.
         blobs: The digests of the others by field, as JSON.
         parts: The blobs.
     """
@@ -46,7 +46,7 @@ class Packed:
 
 
 def pack(event: Event, limit: int) -> Packed:
-    """An event as a row.
+    """Return an event as a row.
 
     Args:
         event: The event.
@@ -75,10 +75,10 @@ def pack(event: Event, limit: int) -> Packed:
 
 
 def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
-    """The event of a row.
+    """Return the event of a row.
 
     Args:
-        task_id: Whose it is.
+        task_id: The task's id.
         row: Has its ``seq``, ``at``, ``type``, ``v``, ``data`` and ``blobs``.
         blob: Gives a blob by its digest.
 
@@ -100,7 +100,7 @@ def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
 
 
 def value_of(digest: str, blob: Callable[[str], bytes]) -> Any:
-    """The value of a field that is a blob, as JSON.
+    """Return the value of a field that is a blob, as JSON.
 
     Args:
         digest: The digest of the blob.
@@ -110,7 +110,7 @@ def value_of(digest: str, blob: Callable[[str], bytes]) -> Any:
 
 
 def plain_text(text: str) -> str:
-    """A text that every database takes: without NUL and halves of characters."""
+    """Return a text that every database takes: without NUL and halves of characters."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 

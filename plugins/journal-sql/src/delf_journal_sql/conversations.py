@@ -18,7 +18,7 @@ _MESSAGE: Final = "seq, role, content, at, task_id, trust"
 _TITLE: Final = 200
 """Characters of a first message that are kept as the title."""
 _PRUNED_AT_ONCE: Final = 20
-"""Conversations that one transaction forgets: others write in between."""
+"""The most conversations removed in one transaction: others write in between."""
 REMEMBERED_SECONDS: Final = 86_400.0
 """The seconds for which a forgotten conversation's positions are known: a summary may be under way.
 """
@@ -28,7 +28,7 @@ class Run(Protocol):
     """Does something with a connection, in a transaction and in a thread."""
 
     def __call__(self, function: Callable[[Connection], T], /) -> Coroutine[Any, Any, T]:
-        """Do it."""
+        """Run it."""
         ...
 
 
@@ -38,9 +38,9 @@ class SqlConversations:
     Summarised messages stay in the database until the conversation is cleared or pruned.
 
     Args:
-        namespace: Whose conversations.
+        namespace: The namespace of the conversations.
         read: Reads.
-        write: Writes; those that write wait for each other.
+        write: Runs writes, one at a time.
         reclaim: Gives the space of what was deleted back.
     """
 
@@ -53,7 +53,7 @@ class SqlConversations:
         self._reclaim = reclaim
 
     async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
-        """Keep messages, next to each other; the position of the last one.
+        """Append messages together; return the position of the last message.
 
         Raises:
             JournalError: When they cannot be written.
@@ -74,7 +74,7 @@ class SqlConversations:
         return await self.writing(write)
 
     async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
-        """A conversation; an empty one when there is none.
+        """Load a conversation; a missing conversation is empty.
 
         Raises:
             JournalError: When it cannot be read.
@@ -82,7 +82,7 @@ class SqlConversations:
         return await self.reading(lambda c: _load(c, self._namespace, conversation, limit))
 
     async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
-        """The first messages after a position, in order, summarised ones included."""
+        """Return the first messages after a position, in order, summarised ones included."""
 
         def read(connection: Connection) -> list[ChatMessage]:
             head = _head(connection, self._namespace, conversation)
@@ -106,7 +106,7 @@ class SqlConversations:
         instead_of: int,
         trust: Trust = "outside",
     ) -> bool:
-        """Set the summary; False, and nothing changes, if somebody else was quicker."""
+        """Replace the summary; return False, unchanged, if another caller was faster."""
 
         def write(connection: Connection) -> bool:
             rows = connection.execute(
@@ -128,7 +128,7 @@ class SqlConversations:
         return await self.writing(write)
 
     async def clear(self, conversation: str) -> None:
-        """Forget messages and summary. Positions go on after the last one."""
+        """Remove messages and summary. Positions continue after the last message."""
 
         def write(connection: Connection) -> None:
             head = _head(connection, self._namespace, conversation)
@@ -138,7 +138,7 @@ class SqlConversations:
         await self.writing(write)
 
     async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
-        """The conversations that have messages, the newest first."""
+        """Return the conversations that have messages, the newest first."""
 
         def read(connection: Connection) -> list[ConversationRecord]:
             return [record for _, record in _find(connection, self._namespace, limit)]
@@ -148,7 +148,7 @@ class SqlConversations:
     async def prune(
         self, before: float | None, keep: int = 0, *, dry_run: bool = False
     ) -> Sequence[ConversationRecord]:
-        """Forget old conversations; those that were, the oldest first.
+        """Remove old conversations; return their ids, the oldest first.
 
         Raises:
             JournalError: When the database cannot be written; some may be forgotten.
@@ -180,7 +180,7 @@ class SqlConversations:
 
 
 def namespaces(connection: Connection) -> list[str]:
-    """The namespaces that have conversations, also forgotten ones that are still known."""
+    """Return the namespaces that have conversations, including removed ones that are remembered."""
     rows = connection.execute("SELECT DISTINCT namespace FROM delf_conversations")
     return sorted(name for (name,) in rows)
 
@@ -188,7 +188,7 @@ def namespaces(connection: Connection) -> list[str]:
 def _find(
     connection: Connection, namespace: str, limit: int
 ) -> list[tuple[int, ConversationRecord]]:
-    """Conversations that have messages with their keys, the newest first."""
+    """Return conversations that have messages with their keys, the newest first."""
     rows = connection.execute(
         "SELECT id, name, messages, updated_at, title FROM delf_conversations "
         "WHERE namespace = :namespace AND messages > 0 "
@@ -207,7 +207,7 @@ def _find(
 
 
 def _forget(connection: Connection, key: int, unchanged_since: float | None = None) -> bool:
-    """Forget messages and summary; False if something was said since a time, if that is given."""
+    """Remove messages and summary; return False if a message is newer than a given time."""
     same = "" if unchanged_since is None else "AND messages > 0 AND updated_at = :since "
     rows = connection.execute(
         "UPDATE delf_conversations SET summary = NULL, summarized = last, messages = 0, "  # noqa: S608 - own names
@@ -266,7 +266,7 @@ def _load(
 def _position_of(
     connection: Connection, namespace: str, name: str, after: int, messages: Sequence[ChatMessage]
 ) -> int | None:
-    """Find the last of some messages, if they stand next to each other after a position."""
+    """Find the last of some messages, if they are consecutive after a position."""
     head = _head(connection, namespace, name)
     if head is None or not messages:
         return None

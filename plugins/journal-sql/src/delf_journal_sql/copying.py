@@ -1,4 +1,4 @@
-"""Copies of all tables from one database into another, whatever each of them is."""
+"""Copies of all tables between databases of any kind."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NOT_COPIED: Final = ("delf_schema_version", "delf_owners", "delf_index")
 
 
 def copy_tables(source: Connection, target: Connection) -> bool:
-    """Copy every row of every table that both have; False where the target's are not empty.
+    """Copy every row of every shared table; return False if the target has rows.
 
-    In the copy nobody works on any task: its processes work on those of the source.
+    In the copy no process owns a task: the owners work on the source.
 
     Args:
         source: In a transaction, so that all is as it was at one moment.

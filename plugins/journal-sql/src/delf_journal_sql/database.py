@@ -1,4 +1,4 @@
-"""The interface of a database to the journal. Everything here blocks: it is called in threads."""
+"""The interface of a database to the journal. All methods block; call them in threads."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 SqlRow = Any
-"""A row that a statement returns: a named tuple, whose fields are the columns."""
+"""A row of a result: a named tuple, whose fields are the columns."""
 
 _CHUNKS: Final = (128, 16, 1)
-"""Rows that one statement inserts: few sizes, so that few statements are read by the database."""
+"""The rows of one insert statement: a few sizes, so that the database parses few statements."""
 
 
 @cache
@@ -43,7 +43,7 @@ class Connection(Protocol):
     """
 
     def execute(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[SqlRow]:
-        """Run a statement; the rows that it returns, with the columns as their fields."""
+        """Run a statement; return its rows, with the columns as their fields."""
         ...
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -51,52 +51,52 @@ class Connection(Protocol):
         ...
 
     def has_table(self, name: str) -> bool:
-        """Tell whether there is such a table."""
+        """Return whether there is such a table."""
         ...
 
     def tables(self) -> set[str]:
-        """The names of the tables with a name of delf's."""
+        """Return the names of the tables with a name of delf's."""
         ...
 
     def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
-        """The columns of a table, and all its rows, of which few are in memory at once."""
+        """Return the columns of a table, and all its rows, of which few are in memory at once."""
         ...
 
     def number_on(self, tables: Collection[str]) -> None:
-        """Let new rows of tables have numbers after those that were copied into them."""
+        """Set the sequences of tables behind their copied rows."""
         ...
 
     def begin(self, *, write: bool, long: bool = False) -> None:
-        """Begin a transaction; one that reads sees all as it is at one moment.
+        """Begin a transaction; a reading one sees a consistent snapshot.
 
         Args:
             write: Whether it writes; writing ones wait for each other.
-            long: Whether whoever began it may do something else for long in between.
+            long: Whether the caller may do other work for long within it.
         """
         ...
 
     def commit(self) -> None:
-        """Keep what was done."""
+        """Commit the transaction."""
         ...
 
     def rollback(self) -> None:
-        """Drop what was done. Never fails."""
+        """Roll back the transaction. Never fails."""
         ...
 
     def close(self) -> None:
-        """Close it. Never fails."""
+        """Close the connection. Never fails."""
         ...
 
 
 class Changes(Protocol):
-    """Tells when somebody wrote."""
+    """Notifications of writes."""
 
     def wait(self) -> bool:
-        """Wait until something may have changed; False when it was closed."""
+        """Wait until there may be a change; return False once closed."""
         ...
 
     def poke(self) -> None:
-        """This process wrote. From any thread."""
+        """Notify of this process's write. Thread-safe."""
         ...
 
     def close(self) -> None:
@@ -104,13 +104,13 @@ class Changes(Protocol):
         ...
 
     def free(self) -> None:
-        """Free what it holds, in the thread that waited."""
+        """Release resources, in the thread that waited."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordSearch:
-    """The dialect of a table of words, ``delf_index_words``, whose key is ``rowid``.
+    """The dialect of a full-text table, ``delf_index_words``, whose key is ``rowid``.
 
     Args:
         create: The statements that make it.
@@ -118,7 +118,7 @@ class WordSearch:
         match: The condition for the query ``:query``.
         query: Makes that query of terms, each of words that follow each other; the last word of
             the last term may be the beginning of one.
-        whole: A number, as ``{}``, without what is behind its point.
+        whole: A number, as ``{}``, truncated to an integer.
     """
 
     create: Sequence[str]
@@ -140,27 +140,27 @@ class Database(Protocol):
     """The place of the database, without a password."""
 
     def connect(self) -> Connection:
-        """A connection for writing, which the caller closes."""
+        """Return a connection for writing, which the caller closes."""
         ...
 
     def reader(self) -> AbstractContextManager[Connection]:
-        """A connection for reading, lent from a pool."""
+        """Return a connection for reading, lent from a pool."""
         ...
 
     def changes(self) -> Changes:
-        """A watch for what anybody writes from now on."""
+        """Return a watch for writes of any process from now on."""
         ...
 
     def reclaim(self) -> None:
-        """Give the space of what was deleted back."""
+        """Release the space of deleted rows."""
         ...
 
     def size(self, connection: Connection) -> tuple[int, int]:
-        """The bytes that it takes, and those of them that hold nothing."""
+        """Return the size in bytes, and the unused part of it."""
         ...
 
     def back_up(self, path: Path) -> None:
-        """Copy it into an empty file, as it is at one moment.
+        """Copy a consistent snapshot into an empty file.
 
         Raises:
             JournalError: When it cannot be.
@@ -168,7 +168,7 @@ class Database(Protocol):
         ...
 
     def check(self, connection: Connection) -> None:
-        """Look at all of it, where a file can be damaged in parts.
+        """Check the integrity of the whole database, if it is a file.
 
         Raises:
             JournalError: When it is.
@@ -176,20 +176,20 @@ class Database(Protocol):
         ...
 
     def now(self, connection: Connection) -> float:
-        """The time by which heartbeats are compared."""
+        """Return the time by which heartbeats are compared."""
         ...
 
     def answers(self) -> bool:
-        """Tell whether it says anything at all now; False after a few seconds of silence."""
+        """Return whether the database responds at all within a few seconds."""
         ...
 
     def close(self) -> None:
-        """Close pooled connections. It can be used again."""
+        """Close pooled connections. A later use opens new ones."""
         ...
 
 
 def in_chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]]:
-    """Rows as they are inserted: those of one statement together."""
+    """Yield chunks of rows, one for each insert statement."""
     start = 0
     for size in _CHUNKS:
         while len(rows) - start >= size:
@@ -199,7 +199,7 @@ def in_chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]
 
 @contextmanager
 def transaction(connection: Connection, *, write: bool) -> Generator[Connection]:
-    """A transaction that is kept at the end, or dropped when something fails."""
+    """Yield a transaction that is kept at the end, or dropped when something fails."""
     connection.begin(write=write)
     try:
         yield connection

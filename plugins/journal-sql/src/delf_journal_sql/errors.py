@@ -12,7 +12,7 @@ class JournalError(DelfError):
 
 
 class JournalSetupError(JournalError, JournalUnavailableError):
-    """The journal cannot be opened where it was configured."""
+    """The configured journal cannot be opened."""
 
     code = "ERR-JOURNAL-002"
     default_hint = (
@@ -21,7 +21,7 @@ class JournalSetupError(JournalError, JournalUnavailableError):
 
 
 class JournalConflictError(JournalError):
-    """An event does not continue its task: it differs, leaves a gap, or is another process's."""
+    """An event does not continue its task: it conflicts, leaves a gap, or is another process's."""
 
     code = "ERR-JOURNAL-003"
 
@@ -34,7 +34,7 @@ class ConnectionLostError(Exception):
     """The connection broke; whether the transaction was kept is unknown. Never leaves the plugin.
 
     Args:
-        error: How it is told when a new connection is not available.
+        error: The error to raise when no new connection is available.
     """
 
     def __init__(self, error: JournalError) -> None:

@@ -1,6 +1,6 @@
 """Notes between processes, and the requests for approval that they answer.
 
-Everything here blocks: it is called in threads.
+All functions block; call them in threads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KINDS: Final = "e.type IN ('ApprovalRequested', 'ApprovalDecided')"
 
 
 def add_note(connection: Connection, now: float, task_id: str, kind: str, data: Any) -> int:
-    """Leave a note for whoever works on a task; its position.
+    """Append a note for the process that works on a task; return the position.
 
     Raises:
         UnknownTaskError: When there is no such task.
@@ -45,14 +45,14 @@ def add_note(connection: Connection, now: float, task_id: str, kind: str, data: 
 
 
 def newest_note(connection: Connection) -> int:
-    """The position of the newest note."""
+    """Return the position of the newest note."""
     return int(connection.execute("SELECT COALESCE(MAX(pos), 0) FROM delf_notes")[0][0])
 
 
 def notes_from(
     connection: Connection, position: int, task_id: str | None = None, limit: int = 2**31 - 1
 ) -> list[Note]:
-    """Notes after a position, of one task or of all, in order."""
+    """Return notes after a position, of one task or of all, in order."""
     only = "AND t.task_id = :task_id " if task_id is not None else ""
     rows = connection.execute(
         "SELECT n.pos, t.task_id, n.at, n.kind, n.data FROM delf_notes AS n "  # noqa: S608 - own names
@@ -67,11 +67,11 @@ def notes_from(
 
 
 def noted(connection: Connection, kind: str, task_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Those of these tasks that have a note of a kind, with the data of the first one.
+    """Return the tasks that have a note of a kind, with the data of the first note.
 
     Args:
         connection: For reading.
-        kind: What the notes are about.
+        kind: The kind of notes.
         task_ids: The tasks.
     """
     some = {f"id{n}": name for n, name in enumerate(task_ids)}
@@ -90,13 +90,13 @@ def noted(connection: Connection, kind: str, task_ids: Sequence[str]) -> dict[st
 def find_requests(
     connection: Connection, now: float, *, start: str, waiting: bool, limit: int
 ) -> list[RequestRecord]:
-    """Requests for approval, the oldest first.
+    """Return requests for approval, the oldest first.
 
     Args:
         connection: For reading.
         now: The time by which heartbeats are compared.
-        start: Only those whose id begins so, with or without its ``req_``.
-        waiting: Only those that wait for an answer.
+        start: Only requests whose id has this prefix, with or without ``req_``.
+        waiting: Only pending requests.
         limit: How many at the most; the newest.
     """
     running = f"AND t.state = '{TaskState.RUNNING}' " if waiting else ""
@@ -110,9 +110,9 @@ def find_requests(
         else {},
     )
     found: dict[str, RequestRecord] = {}
-    lives = looking(now)
+    is_alive = looking(now)
     for row in rows:
-        task = stored_task(row, lives)
+        task = stored_task(row, is_alive)
         blob = functools.cache(functools.partial(blob_data, connection, row.id))
         event = unpack(task.task_id, row, blob)
         if isinstance(event, ApprovalRequested):
@@ -129,7 +129,7 @@ def find_requests(
 
 
 def _with_votes(connection: Connection, record: RequestRecord) -> RequestRecord:
-    """A request with its votes, where it waits for two."""
+    """Add the votes to a request that needs two."""
     if not record.waits or not record.requested.rule.get("two_of"):
         return record
     name = record.task.task_id
@@ -146,7 +146,7 @@ def _with_votes(connection: Connection, record: RequestRecord) -> RequestRecord:
 
 
 def find_remembered(connection: Connection) -> list[RememberedDecision]:
-    """The decisions that hold until they are revoked, and were not, the oldest first."""
+    """Return the decisions that hold until they are revoked, and were not, the oldest first."""
     rows = connection.execute(f"SELECT DISTINCT task FROM delf_events WHERE {REMEMBERED}")  # noqa: S608 - own names
     found: list[RememberedDecision] = []
     for (key,) in rows:
@@ -156,7 +156,7 @@ def find_remembered(connection: Connection) -> list[RememberedDecision]:
 
 
 def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecision]:
-    """Those of one task."""
+    """Yield the decisions of one task."""
     rows = connection.execute(
         f"SELECT t.task_id, {EVENT} FROM delf_events AS e JOIN delf_tasks AS t ON t.id = e.task "  # noqa: S608 - own names
         f"WHERE e.task = :key AND {_KINDS} ORDER BY e.seq",
@@ -184,7 +184,7 @@ def _revoked(connection: Connection, key: int) -> set[str]:
 
 
 def revoke(connection: Connection, now: float, request_id: str, by: str) -> RememberedDecision:
-    """Make a decision void; it is returned as it was.
+    """Revoke a decision; return it unchanged.
 
     Raises:
         UnknownRequestError: When no such decision holds.
@@ -201,7 +201,7 @@ def revoke(connection: Connection, now: float, request_id: str, by: str) -> Reme
 
 
 def _begins(start: str) -> str:
-    """A first choice by text; blobs are not looked into, and ids are never in one."""
+    """Return a condition that preselects by text; ids are never in blobs."""
     if not start:
         return ""
     return "AND (e.data LIKE :start ESCAPE '!' OR e.data LIKE :short ESCAPE '!') "

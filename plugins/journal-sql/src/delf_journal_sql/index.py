@@ -1,7 +1,7 @@
-"""The index for search and figures: tables beside the events, made of them.
+"""The index for search and figures: tables beside the events, derived from them.
 
-It is no part of the journal's schema: what is in it can be read again from the events. A task
-costs nothing more for it, as it is brought up to date by those who search.
+The index is not part of the journal's schema, because it can be rebuilt from the events. Tasks do
+not pay for it: searches bring it up to date.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from delf_journal_sql.codec import value_of
 from delf_journal_sql.database import Connection, Database, SqlRow
 
 _VERSION: Final = 2
-"""To be raised with every change of what is indexed: an index of another version is made again."""
+"""Raise this with every change of the index: an index of another version is rebuilt."""
 _TABLES: Final = ("delf_index", "delf_index_tasks", "delf_index_uses", "delf_index_words")
 _LONGEST: Final = 20_000
-"""Characters of one text that are indexed."""
+"""The most characters of one text that are indexed."""
 SEQ_BITS: Final = 24
 """The bits of a place that say the number of an event in its task."""
 _WORD: Final = re.compile(r"[^\W_]+")
 _NO_SPACES: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
 )
-"""A character of a script that is written without spaces: each is a word of its own."""
+"""A character of a script without spaces: each counts as a word."""
 
 _CREATE: Final = """
 CREATE TABLE delf_index (version INTEGER NOT NULL, position {big} NOT NULL);
@@ -57,8 +57,8 @@ Kind = Literal["action", "model"]
 class _Use:
     """Counts of a task for one action or model, in some events.
 
-    ``waited`` has the times of decisions less those of the requests: a request that waits is
-    counted in ``waiting``, and its time is still to be added.
+    ``waited`` has the times of decisions less those of the requests: a pending request is counted
+    in ``waiting``, and its time is added later.
     """
 
     calls: int = 0
@@ -89,7 +89,7 @@ class _Step:
 
 
 def place_of(task: int, seq: int = 0) -> int:
-    """The key of an event's words: those of the newest tasks are the last.
+    """Return the key of an event's words: the newest tasks have the highest keys.
 
     Args:
         task: The key of its task.
@@ -99,24 +99,24 @@ def place_of(task: int, seq: int = 0) -> int:
 
 
 def event_at(place: int) -> tuple[int, int]:
-    """The key of the task and the number of the event at a place."""
+    """Return the key of the task and the number of the event at a place."""
     return place >> SEQ_BITS, place & ((1 << SEQ_BITS) - 1)
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text as they are indexed."""
+    """Return the words of a text as they are indexed."""
     return _WORD.findall(_NO_SPACES.sub(r" \1 ", normal(text)))
 
 
 def normal(text: str) -> str:
-    """The beginning of a text in small letters and without accents."""
+    """Return the beginning of a text in small letters and without accents."""
     plain = unicodedata.normalize("NFKD", text[:_LONGEST]).casefold()
     bare = "".join(c for c in plain if not unicodedata.combining(c))
     return unicodedata.normalize("NFC", bare)
 
 
 def texts_of(kind: str, data: Mapping[str, Any]) -> list[tuple[Place, str]]:
-    """The texts of an event that are searched.
+    """Return the texts of an event that are searched.
 
     Args:
         kind: The event's class.
@@ -137,7 +137,7 @@ def texts_of(kind: str, data: Mapping[str, Any]) -> list[tuple[Place, str]]:
 
 
 def _leaves(value: Any, name: str = "") -> list[str]:
-    """The values in plain data, each after its name."""
+    """Return the values in plain data, each after its name."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         return [leaf for key, item in fields.items() for leaf in _leaves(item, key)]
@@ -147,14 +147,14 @@ def _leaves(value: Any, name: str = "") -> list[str]:
 
 
 def is_there(connection: Connection) -> bool:
-    """Tell whether there is an index, and it is of this version."""
+    """Return whether an index of this version exists."""
     if not connection.has_table("delf_index"):
         return False
     return [row[0] for row in connection.execute("SELECT version FROM delf_index")] == [_VERSION]
 
 
 def behind(connection: Connection) -> int:
-    """The number of positions that the index lags behind the events."""
+    """Return the number of positions that the index lags behind the events."""
     position = "(SELECT MAX(position) FROM delf_index)" if is_there(connection) else "0"
     rows = connection.execute(
         f"SELECT COALESCE(MAX(pos), 0) - {position} FROM delf_events"  # noqa: S608 - own names
@@ -167,7 +167,7 @@ def advance(connection: Connection, database: Database, limit: int) -> int:
 
     Args:
         connection: In a transaction.
-        database: Whose dialect it is.
+        database: The database with its dialect.
         limit: How many events at the most.
     """
     if not is_there(connection):
@@ -299,7 +299,7 @@ def _read(connection: Connection, step: _Step, row: SqlRow) -> None:
 
 
 def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> dict[str, Any]:
-    """The fields of an event as JSON.
+    """Return the fields of an event as JSON.
 
     Args:
         connection: To read its large values.
@@ -315,7 +315,7 @@ def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> d
 
 
 def _person(data: Mapping[str, Any]) -> str:
-    """The name of who asked for a task."""
+    """Return the name of a task's submitter."""
     setup: Mapping[str, Any] = data.get("setup") or {}
     server: Mapping[str, Any] = setup.get("serve") or {}
     return str(server.get("key") or data.get("key") or "")
@@ -332,7 +332,7 @@ def _count_reply(use: _Use, data: Mapping[str, Any]) -> None:
 
 
 def _asked_of(connection: Connection, task: int, request_id: str) -> str | None:
-    """The action of a request for approval."""
+    """Return the action of a request for approval."""
     rows = connection.execute(
         "SELECT data FROM delf_events WHERE task = :task AND type = 'ApprovalRequested' "
         "AND data LIKE :named ORDER BY seq LIMIT 1",

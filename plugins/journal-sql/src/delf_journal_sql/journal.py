@@ -49,9 +49,9 @@ T = TypeVar("T")
 _READERS: Final = 4
 _ALL: Final = 2**31 - 1
 _PRUNED_AT_ONCE: Final = 50
-"""Tasks that one transaction removes: others write in between."""
+"""The most tasks removed in one transaction: others write in between."""
 _INDEXED_AT_ONCE: Final = 200
-"""Events that one transaction indexes."""
+"""The most events indexed in one transaction."""
 
 
 class SqlJournal:
@@ -64,8 +64,8 @@ class SqlJournal:
 
     Args:
         url: Where it is: ``sqlite:///path``, a path, or ``postgresql://…``.
-        settings: Fields of :class:`delf_journal_sql.settings.JournalSettings`; what is not
-            given is read from ``DELF_JOURNAL_SQL_…``.
+        settings: Fields of :class:`delf_journal_sql.settings.JournalSettings`; omitted ones are
+            read from ``DELF_JOURNAL_SQL_…``.
 
     Raises:
         ConnectionConfigurationError: For a setting that is unknown or does not fit.
@@ -97,7 +97,7 @@ class SqlJournal:
     # -- the protocol -------------------------------------------------------------------
 
     async def append(self, event: Event) -> None:
-        """Keep an event: when this returns, it is kept. The same event again changes nothing."""
+        """Append an event; it is stored when this returns. Idempotent."""
         limit = self._settings.blob_bytes
         if size_of(event) <= LARGE:
             packed = pack(event, limit)
@@ -116,10 +116,10 @@ class SqlJournal:
         return tuple(await self._read(lambda c: store.read_events(c, task_id, after)))
 
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
-        """Events as any process appends them, of one task or of all, from now on.
+        """Yield events as any process appends them, of one task or of all, from now on.
 
-        What is read after this call and what comes here leave no event out; some may be in
-        both. It ends when the journal is closed.
+        A read after this call and this subscription together omit no event; some may be in both.
+        The subscription ends when the journal is closed.
         """
         return self._subscribe(
             task_id,
@@ -145,7 +145,7 @@ class SqlJournal:
 
     @property
     def keep(self) -> Ages:
-        """The time for which tasks stay, by their states; those of others stay forever."""
+        """The retention time of tasks by state; other states are kept forever."""
         return {TaskState(state): age for state, age in (self._settings.keep or {}).items()}
 
     async def size(self) -> JournalSize:
@@ -159,7 +159,7 @@ class SqlJournal:
         return await self._read(look)
 
     async def back_up(self, path: Path) -> None:
-        """Copy it into a new file; see :class:`delf.protocols.shared_journal.SharedJournal`."""
+        """Copy the journal into a new file, as :class:`SharedJournal` describes."""
 
         def copy() -> None:
             self._open()
@@ -173,7 +173,7 @@ class SqlJournal:
         await self._in_thread(copy)
 
     async def restore(self, path: Path) -> int:
-        """Fill this journal, which is empty, from a backup; how many tasks it has then.
+        """Fill this empty journal from a backup; return the number of tasks.
 
         Raises:
             DelfError: When it is not empty, or the file is not a backup.
@@ -204,7 +204,7 @@ class SqlJournal:
             source.close()
 
     async def read_all(self) -> AsyncIterator[Sequence[Event]]:
-        """The events of each task, the oldest first, all as they are at one moment."""
+        """Yield the events of each task in one consistent snapshot, oldest task first."""
 
         def begin() -> tuple[Connection, list[str]]:
             self._open()
@@ -229,7 +229,7 @@ class SqlJournal:
             raise lost.error from lost
 
     async def aclose(self) -> None:
-        """Write what waits, end all subscriptions, free what is held. Safe to call twice."""
+        """Flush pending writes, end all subscriptions, release resources. Idempotent."""
         with self._lock:
             writer, self._writer = self._writer, None
             watcher, self._watcher = self._watcher, None
@@ -250,7 +250,7 @@ class SqlJournal:
             await asyncio.shield(asyncio.to_thread(close))
 
     async def open(self) -> None:
-        """Open it now, and be known in it, rather than with the first event."""
+        """Open the journal and register this process now, instead of with the first event."""
         try:
             await self._register()
         except JournalSetupError as error:
@@ -273,11 +273,11 @@ class SqlJournal:
         return await self._read(lambda c: store.one_task(c, self.database.now(c), task_id))
 
     def lease(self, seconds: float) -> None:
-        """Let others take its tasks over where it says nothing for so long."""
+        """Let others claim this process's tasks after a silence of so many seconds."""
         self._lease = seconds
 
     async def claim(self, task_id: str) -> PerhapsAlive | None:
-        """Make a task on which nobody works any more the caller's own, to resume it."""
+        """Claim a task that no process works on, to resume it."""
         return await self._claim(task_id)
 
     async def reopen(self, task_id: str) -> PerhapsAlive | None:
@@ -294,7 +294,7 @@ class SqlJournal:
         return before
 
     async def release(self, task_id: str) -> None:
-        """Let somebody else claim a task that is not over: nobody works on it any more."""
+        """Release the claim on an unfinished task."""
         with self._lock:
             writer = self._writer
         if writer is None:
@@ -304,22 +304,22 @@ class SqlJournal:
             await asyncio.wrap_future(operation.done)
 
     async def post(self, task_id: str, kind: str, data: Mapping[str, Any]) -> int:
-        """Leave a note for the process that works on a task, such as an approval; its position."""
+        """Append a note, such as an approval, for the process that works on a task."""
         plain = to_jsonable(dict(data))
         return await self._write(
             lambda c: inbox.add_note(c, self.database.now(c), task_id, kind, plain)
         )
 
     async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
-        """The notes of a task or of all, in order, after a position."""
+        """Return the notes of a task or of all, in order, after a position."""
         return await self._read(lambda c: inbox.notes_from(c, after, task_id))
 
     async def stop(self, task_id: str, by: str, via: str = "") -> bool:
-        """Stop a task, whoever works on it; False when it was over already."""
+        """Stop a task of any process; return False if it was over."""
         return await stop_task(self, task_id, StoppedBy(by, via))
 
     async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, StoppedBy]:
-        """Those of these tasks that somebody has asked to stop, with who did."""
+        """Return the tasks that somebody asked to stop, with the person."""
         names = tuple(task_ids)
         found = await self._read(lambda c: inbox.noted(c, STOP, names))
         return {
@@ -330,7 +330,7 @@ class SqlJournal:
     def subscribe_notes(
         self, task_id: str | None = None, after: int | None = None
     ) -> AsyncIterator[Note]:
-        """Notes as any process leaves them: those after a position first, else only new ones."""
+        """Yield notes as any process posts them: after a position, else only new ones."""
         return self._subscribe(
             task_id,
             inbox.newest_note if after is None else lambda _: after,
@@ -351,7 +351,7 @@ class SqlJournal:
         )
 
     async def begin_login(self, session: SessionRecord) -> None:
-        """Keep the session of somebody who logged in; those that are over are forgotten."""
+        """Store a login session; expired sessions are removed."""
         await self._write(lambda c: sessions.begin(c, session))
 
     async def end_login(self, digest: str) -> None:
@@ -364,15 +364,15 @@ class SqlJournal:
         return await self._read(lambda c: sessions.find(c, time.time(), wanted))
 
     async def people(self) -> list[Person]:
-        """Everybody that a server knows, by their names, those who were revoked, too."""
+        """Return everybody by name, revoked people included."""
         return await self._read(people.find)
 
     async def keep_person(self, person: Person, instead_of: Person | None) -> bool:
-        """Keep a person; False, and nothing changes, if somebody else was quicker."""
+        """Store a person; return False, unchanged, after a concurrent change."""
         return await self._write(lambda c: people.keep(c, person, instead_of))
 
     async def remembered(self) -> Sequence[RememberedDecision]:
-        """The decisions that hold until somebody revokes them, the oldest first."""
+        """Return the lasting decisions, the oldest first."""
         return await self._read(inbox.find_remembered)
 
     async def revoke(self, request_id: str, by: str) -> RememberedDecision:
@@ -382,7 +382,7 @@ class SqlJournal:
     async def prune(
         self, older_than: float | Ages | None = None, keep: int = 0, *, dry_run: bool = False
     ) -> Pruned:
-        """Remove old tasks with all their events; never one that runs or waits for a runner."""
+        """Remove old tasks with all events, except running and queued tasks."""
 
         def choose(connection: Connection, limit: int) -> list[str]:
             now = self.database.now(connection)
@@ -408,7 +408,7 @@ class SqlJournal:
         )
 
     async def _forget_prompts(self) -> None:
-        """Take out of old events what models were asked, some at a time."""
+        """Remove model prompts from old events, in batches."""
         seconds = self._settings.keep_prompts
 
         def forget(connection: Connection) -> int:
@@ -419,7 +419,7 @@ class SqlJournal:
             pass
 
     async def remove(self, task_ids: Collection[str]) -> Pruned:
-        """Remove tasks with all their events; those that were there, and did not run."""
+        """Remove tasks that do not run, with all events; return the removed ids."""
         names = tuple(task_ids)
         return await self._write(lambda c: store.remove_tasks(c, names, self.database.now(c)))
 
@@ -444,11 +444,11 @@ class SqlJournal:
         return await self._read(lambda c: search.figures(c, self.database, by, wanted, zone))
 
     def conversations(self, namespace: str) -> SqlConversations:
-        """The conversations of a namespace, kept beside the events."""
+        """Return the conversations of a namespace, kept beside the events."""
         return SqlConversations(namespace, self._read, self._write, self._reclaim)
 
     async def namespaces(self) -> Sequence[str]:
-        """The namespaces that have conversations, by their names."""
+        """Return the namespaces that have conversations, by their names."""
         return await self._read(namespaces)
 
     async def _reclaim(self) -> None:
@@ -526,7 +526,7 @@ class SqlJournal:
         *,
         notes: bool = False,
     ) -> Subscription[T]:
-        """A subscription that begins after what was appended here before."""
+        """Return a subscription that begins after this journal's own earlier appends."""
         call = Call(begin, write=False)
         subscription = Subscription(self._read, call.done, fetch, task_id, notes=notes)
         with self._lock:

@@ -14,7 +14,7 @@ _POSTGRES: Final = ("postgres", "postgresql", "postgresql+psycopg")
 
 
 def open_database(settings: JournalSettings) -> Database:
-    """The database that the settings name; nothing is opened yet.
+    """Return the database that the settings name; nothing is opened yet.
 
     Raises:
         JournalSetupError: When the URL is none that can be used.

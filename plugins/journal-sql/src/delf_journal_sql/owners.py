@@ -26,7 +26,7 @@ COLUMNS: Final = "o.pid, o.birth, o.host, o.place, o.heartbeat, o.lease"
 
 @functools.cache
 def place() -> str:
-    """The machine, since it was started, and its space of process numbers."""
+    """Return the machine with its boot, and its pid namespace."""
     boot = _first_line("/proc/sys/kernel/random/boot_id") or f"{uuid.getnode():x}"
     try:
         space = str(Path("/proc/self/ns/pid").readlink())
@@ -36,7 +36,7 @@ def place() -> str:
 
 
 def birth_of(pid: int) -> str | None:
-    """Return the time at which a process began; None if it is gone or unknown."""
+    """Return the start time of a process; None if it is gone or unknown."""
     if sys.platform == "linux":
         line = _first_line(f"/proc/{pid}/stat")
         if line is None:
@@ -71,8 +71,8 @@ class Owner:
         host: The machine's name, for people.
         place: The machine, since it was started, and the space in which its numbers count.
         key: Of this journal in this process.
-        lease: Seconds of silence after which it is taken for dead on this machine, too, where the
-            kernel would know that it lives.
+        lease: Seconds of silence after which the process counts as dead, even if the local kernel
+            knows it is alive.
     """
 
     pid: int = field(default_factory=os.getpid)
@@ -88,7 +88,7 @@ class Owner:
         return HEARTBEAT_SECONDS if self.lease is None else min(HEARTBEAT_SECONDS, self.lease / 4)
 
     def register(self, connection: Connection, database: Database) -> None:
-        """Write down that it lives; in a transaction."""
+        """Record a sign of life; within a transaction."""
         columns = ("owner", "pid", "birth", "host", "place", "heartbeat", "lease")
         now = database.now(connection)
         row = (self.key, self.pid, self.birth, self.host, self.place, now, self.lease)
@@ -96,12 +96,12 @@ class Owner:
         connection.insert("delf_owners", columns, [row])
 
     def leave(self, connection: Connection) -> None:
-        """Its tasks are nobody's from now on."""
+        """Give up all tasks."""
         connection.execute("DELETE FROM delf_owners WHERE owner = :key", {"key": self.key})
 
 
 class Process(NamedTuple):
-    """The process that owns a task; every value is None where it left in order."""
+    """The process that owns a task; every value is None after an orderly exit."""
 
     pid: Any
     birth: str | None
@@ -117,10 +117,11 @@ def owner_of(row: SqlRow) -> Process:
 
 
 def is_alive(row: Process, now: float) -> bool:
-    """Tell whether a process still runs.
+    """Return whether a process still runs.
 
-    On this machine the kernel knows; of others, and of those with a lease, only their heartbeat
-    tells. One in the future is of a clock that was set back: whoever lives sends the next soon.
+    On this machine the kernel knows; for other machines, and for leases, the heartbeat counts. A
+    heartbeat in the future comes from a clock that was set back: a live process sends the next one
+    soon.
 
     Args:
         row: Of :func:`owner_of`.
@@ -135,7 +136,7 @@ def is_alive(row: Process, now: float) -> bool:
 
 
 def perhaps_alive(row: Process) -> PerhapsAlive | None:
-    """The process that lost its tasks, unless it is known to be gone.
+    """Return the process that lost its tasks, unless it is known to be gone.
 
     Args:
         row: Of :func:`owner_of`.
@@ -150,7 +151,7 @@ def perhaps_alive(row: Process) -> PerhapsAlive | None:
 
 
 def looking(now: float) -> Callable[[Process], bool]:
-    """Make :func:`is_alive` for many tasks: it looks at each owner once.
+    """Make :func:`is_alive` for many tasks, checking each owner once.
 
     Args:
         now: The time by which heartbeats are compared.
@@ -164,9 +165,10 @@ def looking(now: float) -> Callable[[Process], bool]:
 
 
 def forget_dead(connection: Connection, now: float) -> None:
-    """Remove processes that are gone and work on nothing any more, in a transaction.
+    """Remove dead processes without tasks, within a transaction.
 
-    One that only looks so, as it was idle for long, is known again before its next task.
+    A process that only looks dead, because it was idle for long, registers again before its next
+    task.
     """
     rows = connection.execute(
         f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o WHERE NOT EXISTS "  # noqa: S608 - own names
@@ -179,7 +181,7 @@ def forget_dead(connection: Connection, now: float) -> None:
 
 
 def living(connection: Connection, now: float) -> list[str]:
-    """The keys of the owners whose processes run.
+    """Return the keys of the live owners.
 
     Args:
         connection: For reading.

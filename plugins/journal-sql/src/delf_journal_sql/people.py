@@ -1,4 +1,4 @@
-"""People and their keys. Everything here blocks: it is called in threads."""
+"""People and their keys. All functions block; call them in threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def find(connection: Connection) -> list[Person]:
 
 
 def keep(connection: Connection, person: Person, instead_of: Person | None) -> bool:
-    """Keep a person, new or in the place of what was known; False if somebody was quicker."""
+    """Store a person, new or changed; return False after a concurrent change."""
     values = {"name": person.name, "data": person_text(person)}
     if instead_of is None:
         rows = connection.execute(

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _LOCK: Final = 0x64656C66  # "delf"
 _CHANNEL: Final = "delf_journal"
 _CONNECT_SECONDS: Final = 10
-PATIENCE_SECONDS: Final = 5.0
-"""Seconds of silence in a statement after which the server is asked whether it answers at all."""
+SILENCE_SECONDS: Final = 5.0
+"""Seconds of silence in a statement after which the server is probed."""
 _GREETING_SECONDS: Final = 3
 _CONNECTIONS: Final = 8
 _QUEUE_SECONDS: Final = 30.0
@@ -47,7 +47,7 @@ class PostgresConnection:
     """Implements :class:`delf_journal_sql.database.Connection`.
 
     Args:
-        database: Whose it is.
+        database: The database.
         raw: psycopg's connection, which commits each statement outside of a transaction.
     """
 
@@ -57,7 +57,7 @@ class PostgresConnection:
         self._writes = False
 
     def execute(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[SqlRow]:
-        """Run a statement; the rows that it returns."""
+        """Run a statement; return its rows."""
         with self._database.explained(self._raw):
             cursor = self._raw.execute(_text(sql), parameters or {})
             columns = [column.name for column in cursor.description or ()]
@@ -66,8 +66,8 @@ class PostgresConnection:
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows, many with one statement.
 
-        Not by a pipeline: a process that is stopped within one would keep its locks, as the
-        server waits for the rest and does not count it as idle.
+        A pipeline is not used: a process that is suspended within one would keep its locks, because
+        the server waits for the rest and does not count the session as idle.
         """
         place = f"({', '.join(['%s'] * len(columns))})"
         head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
@@ -77,7 +77,7 @@ class PostgresConnection:
                 self._raw.execute(sql.encode(), [value for row in some for value in row])
 
     def has_table(self, name: str) -> bool:
-        """Tell whether there is such a table."""
+        """Return whether there is such a table."""
         sql = (
             "SELECT 1 FROM pg_catalog.pg_tables "  # to_regclass would answer from a cache
             "WHERE tablename = :name AND schemaname = ANY(current_schemas(false))"
@@ -85,12 +85,12 @@ class PostgresConnection:
         return bool(self.execute(sql, {"name": name}))
 
     def tables(self) -> set[str]:
-        """The names of the tables with a name of delf's."""
+        """Return the names of the tables with a name of delf's."""
         sql = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema()"
         return {name for (name,) in self.execute(sql) if str(name).startswith("delf_")}
 
     def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
-        """The columns of a table, and all its rows, of which few are in memory at once."""
+        """Return the columns of a table, and all its rows, of which few are in memory at once."""
         cursor = self._raw.cursor(name=f"all_{table}")
         with self._database.explained(self._raw):
             cursor.execute(f"SELECT * FROM {table}".encode())  # noqa: S608 - own names
@@ -102,7 +102,7 @@ class PostgresConnection:
             yield from cursor
 
     def number_on(self, tables: Collection[str]) -> None:
-        """Let new rows of tables have numbers after those that were copied into them."""
+        """Set the sequences of tables behind their copied rows."""
         rows = self.execute(
             "SELECT table_name, column_name FROM information_schema.columns "
             "WHERE is_identity = 'YES' AND table_schema = current_schema()"
@@ -115,7 +115,7 @@ class PostgresConnection:
                 )
 
     def begin(self, *, write: bool, long: bool = False) -> None:
-        """Begin a transaction; a lock puts those that write into the order of their events."""
+        """Begin a transaction; a lock orders writers like their events."""
         self._writes = write
         if write:
             self.execute("BEGIN")
@@ -127,19 +127,19 @@ class PostgresConnection:
             self.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
     def commit(self) -> None:
-        """Keep what was done, and tell who listens."""
+        """Commit, and notify listeners."""
         if self._writes:  # PostgreSQL sends it once the transaction is kept, and not before
             self.execute(f"SELECT pg_notify('{_CHANNEL}', '')")
         with self._database.explained(self._raw):
             self._raw.commit()
 
     def rollback(self) -> None:
-        """Drop what was done."""
+        """Roll back."""
         with contextlib.suppress(*self._database.errors):
             self._raw.rollback()
 
     def close(self) -> None:
-        """Give it back to its pool."""
+        """Return the connection to its pool."""
         self.rollback()
         self._database.give_back(self._raw)
 
@@ -213,7 +213,7 @@ class PostgresDatabase:
 
     @contextmanager
     def explained(self, raw: psycopg.Connection[Any] | None) -> Generator[None]:
-        """Tell the driver's failures in this plugin's words.
+        """Convert the driver's failures to this plugin's errors.
 
         Args:
             raw: The connection that is used; None while one is made.
@@ -224,12 +224,12 @@ class PostgresDatabase:
             raise self._explain(error, raw) from error
 
     def connect(self) -> Connection:
-        """A connection for writing."""
+        """Return a connection for writing."""
         return self._checkout()
 
     @contextmanager
     def reader(self) -> Generator[Connection]:
-        """A connection for reading."""
+        """Yield a connection for reading."""
         connection = self._checkout()
         try:
             yield connection
@@ -237,11 +237,11 @@ class PostgresDatabase:
             connection.close()
 
     def changes(self) -> PostgresChanges:
-        """A watch for what anybody writes from now on."""
+        """Return a watch for writes of any process from now on."""
         return PostgresChanges(self)
 
     def listen(self) -> psycopg.Connection[Any]:
-        """A connection that hears of every write."""
+        """Return a connection that hears of every write."""
         raw = self._open()
         try:
             with self.explained(raw):
@@ -252,7 +252,7 @@ class PostgresDatabase:
         return raw
 
     def answers(self) -> bool:
-        """Tell whether the server says anything, be it that it takes no connection."""
+        """Return whether the server responds, even by refusing connections."""
         import psycopg
 
         try:
@@ -267,7 +267,7 @@ class PostgresDatabase:
         return True
 
     def size(self, connection: Connection) -> tuple[int, int]:
-        """The bytes of its tables with their indexes; what is free in them is not known."""
+        """Return the bytes of the tables with their indexes; unused bytes are unknown."""
         ((whole,),) = connection.execute(
             "SELECT CAST(COALESCE(SUM(pg_total_relation_size(oid)), 0) AS bigint) FROM pg_class "
             "WHERE relkind = 'r' AND relname LIKE 'delf\\_%' "
@@ -276,7 +276,7 @@ class PostgresDatabase:
         return int(whole), 0
 
     def back_up(self, path: Path) -> None:
-        """Copy it into an empty file, as a journal of SQLite."""
+        """Copy the journal into an empty SQLite file."""
         from delf_journal_sql.sqlite import SqliteDatabase
 
         copy = SqliteDatabase(path, self._settings)
@@ -295,13 +295,13 @@ class PostgresDatabase:
             copy.close()
 
     def check(self, connection: Connection) -> None:
-        """Nothing: the server looks after its files."""
+        """Do nothing: the server checks its files."""
 
     def reclaim(self) -> None:
         """PostgreSQL reuses space by itself."""
 
     def now(self, connection: Connection) -> float:
-        """The server's time, which is the same for all processes."""
+        """Return the server's time, which all processes share."""
         sql = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
         return float(connection.execute(sql)[0][0])
 
@@ -316,7 +316,7 @@ class PostgresDatabase:
             raw.close()
 
     def give_back(self, raw: psycopg.Connection[Any]) -> None:
-        """Keep a connection that was lent for the next who needs one."""
+        """Return a borrowed connection to the pool."""
         with self._lock:
             if not raw.closed:
                 self._idle.append(raw)
@@ -335,7 +335,7 @@ class PostgresDatabase:
             raise
 
     def _pooled(self) -> psycopg.Connection[Any] | None:
-        """A connection that still works; those that broke since are closed."""
+        """Return a working pooled connection; broken ones are closed."""
         while True:
             with self._lock:
                 raw = self._idle.pop() if self._idle else None
@@ -348,16 +348,16 @@ class PostgresDatabase:
 
     def _open(self) -> psycopg.Connection[Any]:
         with self.explained(None):
-            kind = _patient_connection(self.answers)
+            kind = _watched_connection(self.answers)
             return kind.connect(autocommit=True, **self._target | self._options)
 
     def _explain(self, error: Exception, raw: psycopg.Connection[Any] | None) -> Exception:
         import psycopg
 
         lost = raw is not None and bool(raw.closed)
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
         if isinstance(error, psycopg.errors.UniqueViolation):
-            return DuplicateRowError(said)
+            return DuplicateRowError(message)
         if isinstance(error, psycopg.errors.LockNotAvailable):
             return JournalError(
                 f"the journal {self.name} was locked by another process for too long",
@@ -370,33 +370,33 @@ class PostgresDatabase:
         away = away or isinstance(error, psycopg.errors.IdleInTransactionSessionTimeout)
         if away and raw is None:
             return ConnectionLostError(
-                JournalSetupError(f"the journal {self.name} does not answer: {said}")
+                JournalSetupError(f"the journal {self.name} does not answer: {message}")
             )
         if away or lost:
             return ConnectionLostError(
-                JournalError(f"the connection to the journal {self.name} broke: {said}")
+                JournalError(f"the connection to the journal {self.name} broke: {message}")
             )
         if state in ("28P01", "28000", "3D000", "42501", "3F000"):
-            return JournalSetupError(f"the journal {self.name} cannot be used: {said}")
-        return JournalError(f"the journal {self.name} failed: {said}")
+            return JournalSetupError(f"the journal {self.name} cannot be used: {message}")
+        return JournalError(f"the journal {self.name} failed: {message}")
 
 
-def _patient_connection(answers: Callable[[], bool]) -> type[psycopg.Connection[Any]]:
-    """A kind of connection that breaks where its server is silent in a statement.
+def _watched_connection(answers: Callable[[], bool]) -> type[psycopg.Connection[Any]]:
+    """Return a connection class that fails if its server is silent in a statement.
 
-    psycopg alone would wait forever for a server that is stopped: its kernel takes what is sent.
+    psycopg alone would wait forever for a suspended server, whose kernel still accepts data.
 
     Args:
         answers: Asks the server by another connection; it may take seconds.
     """
     import psycopg
 
-    class Patient(psycopg.Connection[Any]):
+    class Watched(psycopg.Connection[Any]):
         def wait(self, gen: Any, *args: Any, **more: Any) -> Any:
             return super().wait(self._watched(gen), *args, **more)
 
         def _watched(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-            ready, heard = None, time.monotonic()
+            ready, last_answer = None, time.monotonic()
             while True:
                 try:
                     wanted = gen.send(ready)
@@ -404,27 +404,27 @@ def _patient_connection(answers: Callable[[], bool]) -> type[psycopg.Connection[
                     return end.value
                 ready = yield wanted  # 0 where nothing came for a while
                 if ready:
-                    heard = time.monotonic()
-                elif time.monotonic() - heard > PATIENCE_SECONDS:
+                    last_answer = time.monotonic()
+                elif time.monotonic() - last_answer > SILENCE_SECONDS:
                     if not answers():
                         self.pgconn.finish()
                         raise psycopg.OperationalError("the server does not answer")
-                    heard = time.monotonic()  # it works for long, or waits for a lock
+                    last_answer = time.monotonic()  # it works for long, or waits for a lock
 
-    return Patient
+    return Watched
 
 
 @functools.lru_cache(256)
 def _text(sql: str) -> bytes:
-    """A statement as psycopg takes it."""
+    """Return a statement in psycopg's form."""
     return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%")).encode()
 
 
 def _target(rest: str) -> dict[str, Any]:
     """Return the target of a URL as libpq's parameters.
 
-    libpq would read it, too, but takes what follows the first ``@`` of a password for the host,
-    and names it in its errors.
+    libpq would parse the URL, too, but takes the text after the first ``@`` of a password for the
+    host, and shows it in its errors.
 
     Raises:
         ValueError: When it is not a URL.
@@ -470,25 +470,25 @@ class PostgresChanges:
         self._pause = 0.1
 
     def wait(self) -> bool:
-        """Wait until something may have changed; False when it was closed."""
+        """Wait until there may be a change; return False once closed."""
         while not self._closed:
             ready, _, _ = select.select([self._raw.fileno(), self._read], [], [])
             if self._read in ready:
                 self._read.recv(4096)
             if self._closed:
                 break
-            if self._heard(self._raw.fileno() in ready):
+            if self._is_notified(self._raw.fileno() in ready):
                 return True
         return False
 
     def free(self) -> None:
-        """Free what it holds, in the thread that waited."""
+        """Release resources, in the thread that waited."""
         self._raw.close()
         self._read.close()
         self._write.close()
 
     def poke(self) -> None:
-        """Nothing to do: the server tells this process, too."""
+        """Do nothing: the server notifies this process, too."""
 
     def close(self) -> None:
         """End the waiting."""
@@ -496,19 +496,19 @@ class PostgresChanges:
         with contextlib.suppress(OSError):
             self._write.send(b"x")
 
-    def _heard(self, ready: bool) -> bool:
-        """Tell whether there was a notification; a new connection counts as one."""
+    def _is_notified(self, ready: bool) -> bool:
+        """Return whether there was a notification; a new connection counts as one."""
         if not ready:
             return False
-        heard = False
+        notified = False
         try:
             self._raw.pgconn.consume_input()
             while self._raw.pgconn.notifies() is not None:
-                heard = True
+                notified = True
         except self._database.errors:
             self._raw.close()
             return self._again()
-        return heard
+        return notified
 
     def _again(self) -> bool:
         while not self._closed:

@@ -1,6 +1,6 @@
-"""The tables, and how a journal of an older version becomes one of this.
+"""The tables, and the migrations from older versions.
 
-A version is one text in ``MIGRATIONS``; what was released is never changed again.
+A version is one text in ``MIGRATIONS``; a released version is never changed.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ CREATE TABLE delf_sessions (
 """
 
 MIGRATIONS: Final[Sequence[str]] = (_VERSION_13,)
-"""The statements that make the first version, then those that make each one of the one before."""
+"""The statements of the first version, then of each migration."""
 FIRST: Final = 13
-"""The oldest version that is read; those before it were never released."""
+"""The oldest supported version; earlier ones were never released."""
 
 
 def newest(migrations: Sequence[str] = MIGRATIONS) -> int:

@@ -1,4 +1,4 @@
-"""Queries of the index: tasks by what happened in them, and their figures."""
+"""Queries of the index: tasks by their content, and their figures."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from delf_journal_sql.owners import COLUMNS, looking
 from delf_journal_sql.store import EVENT, TASK, in_state, key_of, stored_task
 
 _AROUND: Final = 80
-"""Characters that an excerpt shows before and after what was found."""
-_SLOT: Final = 900
+"""Characters of context around a match in an excerpt."""
+_QUARTER: Final = 900
 """Seconds: every zone's day begins at a multiple of them."""
 _HITS: Final = 2_000
 """Places of words that are read at once."""
@@ -44,10 +44,12 @@ _SUMS: Final = (
 
 
 def terms_of(text: str) -> Sequence[tuple[str, ...]]:
-    """The terms of a query, each of words that follow each other; empty for a text without words.
+    """Return the terms of a query, each of words that follow each other.
+
+    Empty for a text without words.
 
     Args:
-        text: Words; what is in double quotes is one term.
+        text: Words; a text in double quotes is one term.
     """
     terms: list[tuple[str, ...]] = []
     for number, part in enumerate(text.split('"')):
@@ -66,7 +68,7 @@ def find(
     limit: int,
     before: str | None,
 ) -> Found:
-    """The newest tasks that meet a filter; see ``SharedJournal.search``."""
+    """Return the newest tasks that meet a filter; see ``SharedJournal.search``."""
     left = behind(connection)
     terms = terms_of(wanted.text or "")
     if not is_there(connection) or (wanted.text and not terms):
@@ -94,7 +96,7 @@ def find(
 def _newest(
     connection: Connection, now: float, wanted: TaskFilter, only: Sequence[str], limit: int
 ) -> list[tuple[int, FoundTask]]:
-    """The newest tasks that meet a filter and other conditions, with their keys."""
+    """Return the newest tasks that meet a filter and other conditions, with their keys."""
     where, values = _conditions(connection, now, wanted)
     # From the newest on: with another order of the tables SQLite would sort all that meet a filter.
     rows = connection.execute(
@@ -104,18 +106,18 @@ def _newest(
         f"{_where(['t.id = i.task', *where, *only])} ORDER BY i.task DESC LIMIT :limit",
         {**values, "limit": limit},
     )
-    lives = looking(now)
+    is_alive = looking(now)
     return [
-        (int(row.id), FoundTask(task=stored_task(row, lives), person=row.person)) for row in rows
+        (int(row.id), FoundTask(task=stored_task(row, is_alive), person=row.person)) for row in rows
     ]
 
 
 def _places(
     connection: Connection, database: Database, terms: Sequence[Sequence[str]], end: int | None
 ) -> Iterator[Mapping[int, int]]:
-    """The tasks before another one that have words, the newest first, some at a time.
+    """Yield the tasks before another one that have all words, the newest first, in batches.
 
-    Each with the place of the first event that has all of them.
+    Each comes with the place of the first event that has all words.
     """
     values: dict[str, Any] = {"query": database.words.query(terms), "limit": _HITS}
     rest: dict[int, int] = {}
@@ -143,7 +145,7 @@ def _places(
 def figures(
     connection: Connection, database: Database, by: FigureBy, wanted: TaskFilter, zone: str
 ) -> list[Figures]:
-    """The figures of the tasks that meet a filter, by group.
+    """Return the figures of the tasks that meet a filter, by group.
 
     Raises:
         DelfError: When the zone is unknown.
@@ -162,10 +164,10 @@ def figures(
             f"WHERE {database.words.match})"
         )
         values["query"] = database.words.query(terms)
-    slot = database.words.whole.format(f"t.started_at / {_SLOT}")
+    quarter = database.words.whole.format(f"t.started_at / {_QUARTER}")
     match by:
         case "day":
-            rows = _of_tasks(connection, slot, where, values, now)
+            rows = _of_tasks(connection, quarter, where, values, now)
             return _by_day(rows, days)
         case "person":
             return _of_tasks(connection, "i.person", where, values, now)
@@ -178,7 +180,7 @@ def figures(
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone of a name.
+    """Return the time zone of a name.
 
     Raises:
         DelfError: When there is none.
@@ -188,8 +190,8 @@ def zone_of(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        told = f"no time zone {name[:60]!r} is known; names are as Europe/Berlin"
-        raise DelfError(told) from None
+        message = f"no time zone {name[:60]!r} is known; names are as Europe/Berlin"
+        raise DelfError(message) from None
 
 
 def _of_tasks(
@@ -199,7 +201,7 @@ def _of_tasks(
     values: Mapping[str, Any],
     now: float,
 ) -> list[Figures]:
-    """The figures of groups of whole tasks."""
+    """Return the figures of groups of whole tasks."""
     source = "FROM delf_tasks AS t JOIN delf_index_tasks AS i ON i.task = t.id"
     rows = connection.execute(
         f"SELECT {group} AS one, SUM(1 - i.is_child) AS tasks, "
@@ -234,7 +236,7 @@ def _of_uses(
     values: Mapping[str, Any],
     now: float,
 ) -> list[Figures]:
-    """The figures of models or actions: a task counts in each that it used."""
+    """Return the figures of models or actions: a task counts in each that it used."""
     source = (
         "FROM delf_index_uses AS u JOIN delf_tasks AS t ON t.id = u.task "
         f"JOIN delf_index_tasks AS i ON i.task = t.id {_where(where)}"
@@ -296,7 +298,7 @@ _ADDED: Final = tuple(name for name in Figures.__dataclass_fields__ if name != "
 def _by_day(slots: Sequence[Figures], zone: tzinfo) -> list[Figures]:
     days: dict[str, Figures] = {}
     for slot in slots:
-        day = datetime.fromtimestamp(int(slot.group) * _SLOT, zone).date().isoformat()
+        day = datetime.fromtimestamp(int(slot.group) * _QUARTER, zone).date().isoformat()
         known = days.setdefault(day, Figures(group=day))
         added = {name: getattr(known, name) + getattr(slot, name) for name in _ADDED}
         days[day] = replace(known, **added)
@@ -310,7 +312,7 @@ def _where(conditions: Sequence[str]) -> str:
 def _conditions(
     connection: Connection, now: float, wanted: TaskFilter
 ) -> tuple[list[str], dict[str, Any]]:
-    """The conditions of a filter, but for its words, with their parameters."""
+    """Return the conditions of a filter, but for its words, with their parameters."""
     where: list[str] = []
     values: dict[str, Any] = {}
     if wanted.state is not None:
@@ -352,7 +354,7 @@ def _conditions(
 def _with_excerpt(
     connection: Connection, place: int, found: FoundTask, terms: Sequence[Sequence[str]]
 ) -> FoundTask:
-    """A task with the text in which its words are."""
+    """Return a task with the text in which its words are."""
     key, seq = event_at(place)
     rows = connection.execute(
         f"SELECT {EVENT} FROM delf_events AS e WHERE e.task = :task AND e.seq = :seq",  # noqa: S608 - own names
@@ -375,7 +377,7 @@ _TEXT_FIELDS: Final = ("task", "code", "action", "description", "arguments", "te
 def _best(
     texts: Sequence[tuple[Place, str]], terms: Sequence[Sequence[str]]
 ) -> tuple[Place, str, int]:
-    """The text that has the first of the words, with its place there."""
+    """Return the text that has the first of the words, with its place there."""
     for term in terms:
         for place, text in texts:
             at = normal(text).find(term[0])

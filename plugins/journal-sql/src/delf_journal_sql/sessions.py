@@ -1,4 +1,4 @@
-"""Sessions of people who are logged in. Everything here blocks: it is called in threads."""
+"""Login sessions of people. All functions block; call them in threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COLUMNS: Final = "digest, name, began, until, holder, shown_key, way, client, b
 
 
 def begin(connection: Connection, session: SessionRecord) -> None:
-    """Keep a session, and forget those that were over when it began."""
+    """Store a session, removing expired ones."""
     connection.execute("DELETE FROM delf_sessions WHERE until < :now", {"now": session.began})
     connection.execute(
         f"INSERT INTO delf_sessions ({_COLUMNS}) VALUES (:digest, :name, :began, :until, "  # noqa: S608 - own names
@@ -31,7 +31,7 @@ def end(connection: Connection, digest: str) -> None:
 def find(
     connection: Connection, now: float, digests: Sequence[str] | None = None
 ) -> list[SessionRecord]:
-    """The sessions that are not over, the oldest first; all, or these."""
+    """Return the sessions that are not over, the oldest first; all, or these."""
     some = {f"id{n}": digest for n, digest in enumerate(digests or ())}
     only = "" if digests is None else f"AND digest IN ({', '.join(f':{n}' for n in some)}) "
     if digests is not None and not some:

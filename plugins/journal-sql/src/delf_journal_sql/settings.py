@@ -13,13 +13,13 @@ from delf.settings import PluginSettings, SecretStr, SentTo, beside, folder_of
 from delf.types import TaskState
 
 AT_REST: Final = tuple(state for state in TaskState if not state.is_at_work)
-"""The states of tasks that nobody works on and no runner waits for."""
+"""The states of tasks that no process works on and no runner waits for."""
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(h|hours?|d|days?|w|weeks?)")
 _UNITS: Final = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 def _seconds(value: Any) -> Any:
-    """The seconds of a duration in words; a number is seconds."""
+    """Return the seconds of a duration in words; a number is seconds."""
     found = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
     return value if found is None else float(found[1]) * _UNITS[found[2][:1]]
 
@@ -64,7 +64,7 @@ class JournalSettings(PluginSettings):
     @field_validator("keep", mode="before")
     @classmethod
     def _of_every_state(cls, value: Any) -> Any:
-        """One time is that of every state."""
+        """Expand a single time to every state."""
         if isinstance(value, str) and value.lstrip().startswith("{"):
             return json.loads(value)
         one = isinstance(value, (str, int, float)) and not isinstance(value, bool)
@@ -86,7 +86,7 @@ class JournalSettings(PluginSettings):
     @field_validator("url", mode="before")
     @classmethod
     def _beside_its_file(cls, value: Any) -> Any:
-        """A relative path of ``delf.toml`` counts from its folder."""
+        """Return a relative path of ``delf.toml`` counts from its folder."""
         folder, text = folder_of(value), str(value).strip()
         scheme, mark, path = text.partition(":///")
         if folder is None or text in ("", ":memory:") or path == ":memory:":

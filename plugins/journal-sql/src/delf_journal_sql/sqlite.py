@@ -1,4 +1,4 @@
-"""SQLite, in WAL mode: one writer at a time, and readers that nobody holds up."""
+"""SQLite, in WAL mode: one writer at a time, and readers that are never blocked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SqliteConnection:
 
     Args:
         path: The file.
-        settings: How long to wait, and what is durable.
+        settings: The timeouts, and the durability.
     """
 
     def __init__(self, path: Path, settings: JournalSettings) -> None:
@@ -51,7 +51,7 @@ class SqliteConnection:
             raise
 
     def execute(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[SqlRow]:
-        """Run a statement; the rows that it returns."""
+        """Run a statement; return its rows."""
         try:
             cursor = self._raw.execute(sql, parameters or {})
             rows = cursor.fetchall()
@@ -90,19 +90,19 @@ class SqliteConnection:
             raise explain(error, self._path, self._wait) from error
 
     def has_table(self, name: str) -> bool:
-        """Tell whether there is such a table."""
+        """Return whether there is such a table."""
         sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name"
         return bool(self.execute(sql, {"name": name}))
 
     def tables(self) -> set[str]:
-        """The names of the tables with a name of delf's."""
+        """Return the names of the tables with a name of delf's."""
         sql = (
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'delf!_%' ESCAPE '!'"
         )
         return {name for (name,) in self.execute(sql) if str(name).startswith("delf_")}
 
     def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
-        """The columns of a table, and all its rows, of which few are in memory at once."""
+        """Return the columns of a table, and all its rows, of which few are in memory at once."""
         try:
             cursor = self._raw.execute(f"SELECT * FROM {table}")  # noqa: S608 - own names
         except sqlite3.Error as error:
@@ -110,13 +110,13 @@ class SqliteConnection:
         return [str(column[0]) for column in cursor.description], cursor
 
     def number_on(self, tables: Collection[str]) -> None:
-        """Nothing to do: SQLite looks for the highest number itself."""
+        """Do nothing: SQLite uses the highest number itself."""
 
     def begin(self, *, write: bool, long: bool = False) -> None:
         """Begin a transaction.
 
         Raises:
-            JournalError: Before a write, when its file is not the one that is open.
+            JournalError: Before a write, if its file was replaced.
         """
         if write:
             self._check_file()
@@ -138,18 +138,18 @@ class SqliteConnection:
             )
 
     def commit(self) -> None:
-        """Keep what was done."""
+        """Commit."""
         self.execute("COMMIT")
 
     def rollback(self) -> None:
-        """Drop what was done."""
+        """Roll back."""
         try:
             self._raw.rollback()
         except sqlite3.Error:
             return  # SQLite has done it already
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         try:
             self._raw.close()
         except sqlite3.Error:
@@ -187,12 +187,12 @@ class SqliteDatabase:
         self._prepared = False
 
     def connect(self) -> Connection:
-        """A connection for writing."""
+        """Return a connection for writing."""
         return self._open()
 
     @contextmanager
     def reader(self) -> Generator[Connection]:
-        """A connection for reading."""
+        """Yield a connection for reading."""
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         connection = connection or self._open()
@@ -205,11 +205,11 @@ class SqliteDatabase:
             self._idle.append(connection)
 
     def changes(self) -> SqliteChanges:
-        """A watch for what anybody writes from now on."""
+        """Return a watch for writes of any process from now on."""
         return SqliteChanges(self._open())
 
     def size(self, connection: Connection) -> tuple[int, int]:
-        """The bytes of its pages, and of those that are free."""
+        """Return the bytes of its pages, and of the free ones."""
         ((page,),) = connection.execute("PRAGMA page_size")
         ((pages,),) = connection.execute("PRAGMA page_count")
         ((free,),) = connection.execute("PRAGMA freelist_count")
@@ -224,13 +224,13 @@ class SqliteDatabase:
             connection.close()
 
     def check(self, connection: Connection) -> None:
-        """Look at all of it."""
+        """Check the integrity of the whole file."""
         ((found,),) = connection.execute("PRAGMA quick_check(1)")
         if found != "ok":
             raise explain(_damage(str(found)), self._path, 0.0)
 
     def reclaim(self) -> None:
-        """Give the space of what was deleted back."""
+        """Release the space of deleted rows."""
         connection = self._open()
         try:
             self._give_back(connection)
@@ -249,11 +249,11 @@ class SqliteDatabase:
                 return
 
     def now(self, connection: Connection) -> float:
-        """The time of this machine, which is the file's, too."""
+        """Return the time of this machine, which is the file's, too."""
         return time.time()
 
     def answers(self) -> bool:
-        """A file answers."""
+        """Return a file answers."""
         return True
 
     def close(self) -> None:
@@ -272,7 +272,7 @@ class SqliteDatabase:
         return SqliteConnection(self._path, self._settings)
 
     def _prepare(self) -> None:
-        """Make the file, and let it have a write-ahead log."""
+        """Create the file, and switch it to WAL."""
         try:
             make_private_folder(self._path.parent)
             _make_file(self._path)
@@ -288,10 +288,10 @@ class SqliteDatabase:
 
 
 def _make_file(path: Path) -> None:
-    """Make a file for the user alone, if there is none.
+    """Create a file for the user alone, if there is none.
 
-    One that is there is not opened. To close it would drop the locks that SQLite holds on it for
-    other connections of this process. Others would then take its write-ahead log away.
+    An existing file is not opened: closing it would drop the locks that SQLite holds on it for
+    other connections of this process. Others would then remove its write-ahead log.
 
     Raises:
         OSError: When that is impossible, or it cannot be written.
@@ -306,7 +306,7 @@ def _make_file(path: Path) -> None:
 
 
 def _use_wal(connection: SqliteConnection, deadline: float) -> None:
-    """Switch to WAL, which SQLite refuses at once while another process does the same."""
+    """Switch to WAL, retrying while another process does the same."""
     while True:
         try:
             if connection.execute("PRAGMA journal_mode")[0][0] == "wal":
@@ -337,7 +337,7 @@ class SqliteChanges:
         self._version = self._ask()
 
     def wait(self) -> bool:
-        """Wait until something may have changed; False when it was closed."""
+        """Wait until there may be a change; return False once closed."""
         while not self._poked.wait(self._pause):
             version = self._ask()
             if version != self._version:
@@ -350,11 +350,11 @@ class SqliteChanges:
         return not self._closed
 
     def free(self) -> None:
-        """Free what it holds, in the thread that waited."""
+        """Release resources, in the thread that waited."""
         self._connection.close()
 
     def poke(self) -> None:
-        """This process wrote."""
+        """Notify of this process's write."""
         self._poked.set()
 
     def close(self) -> None:

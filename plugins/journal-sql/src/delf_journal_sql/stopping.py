@@ -1,4 +1,4 @@
-"""Stopping a task that any process may work on: it is asked by a note, or ended here."""
+"""Stopping a task of any process: by a note to its owner, or by ending it here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
     Args:
         journal: Where it is.
         task_id: The task.
-        by: Who wants it.
+        by: The person who stops the task.
 
     Returns:
         Whether it was stopped; False when it ended otherwise, or was over already.
@@ -61,7 +61,7 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
 async def end_task(
     journal: SharedJournal, record: TaskRecord, error: DelfError, by: StoppedBy
 ) -> None:
-    """End a task that nobody works on; somebody else may be quicker."""
+    """End a task that no process works on, unless another process is faster."""
     try:
         await journal.claim(record.task_id)
     except DelfError:

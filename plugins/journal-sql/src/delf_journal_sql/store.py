@@ -1,4 +1,4 @@
-"""Queries of the tables. Everything here blocks: it is called in threads."""
+"""Queries of the tables. All functions block; call them in threads."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _FIELDS: Final = {
 _EVENTS: Final = "(SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) AS events"
 TASK: Final = ", ".join(_EVENTS if c == "events" else f"t.{c}" for c in _FIELDS.values())
 _AT_ONCE: Final = 200
-"""Tasks of one statement: databases limit its parameters."""
+"""The most tasks of one statement: databases limit its parameters."""
 
 
 def key_of(connection: Connection, task_id: str) -> int:
-    """A task's key in the tables.
+    """Return a task's key in the tables.
 
     Raises:
         UnknownTaskError: When there is no such task.
@@ -47,12 +47,12 @@ def key_of(connection: Connection, task_id: str) -> int:
 
 
 def unknown(task_id: str) -> UnknownTaskError:
-    """The error for a task that is not there."""
+    """Return the error for a task that is not there."""
     return UnknownTaskError(f"no task {task_id!r} is known", hint="delf runs list shows them all")
 
 
 def read_events(connection: Connection, task_id: str, after: int) -> list[Event]:
-    """A task's events after a sequence number, in order.
+    """Return a task's events after a sequence number, in order.
 
     Raises:
         UnknownTaskError: When there is no such task.
@@ -69,7 +69,7 @@ def read_events(connection: Connection, task_id: str, after: int) -> list[Event]
 
 
 def task_ids(connection: Connection) -> list[str]:
-    """The ids of all tasks, the oldest first."""
+    """Return the ids of all tasks, the oldest first."""
     rows = connection.execute("SELECT task_id FROM delf_tasks ORDER BY started_at, id")
     return [str(row[0]) for row in rows]
 
@@ -82,7 +82,7 @@ def newest_position(connection: Connection) -> int:
 def events_from(
     connection: Connection, position: int, task_id: str | None, limit: int
 ) -> list[tuple[int, Event]]:
-    """Events after a position, of one task or of all, with their positions."""
+    """Return events after a position, of one task or of all, with their positions."""
     only = "AND t.task_id = :task_id " if task_id is not None else ""
     rows = connection.execute(
         f"SELECT e.pos, t.id, t.task_id, {EVENT} FROM delf_events AS e "  # noqa: S608 - own names
@@ -97,7 +97,7 @@ def events_from(
 
 
 def changed_since(connection: Connection, position: int) -> tuple[int, set[str]]:
-    """The newest position, and the tasks with events after another one."""
+    """Return the newest position, and the tasks with events after a given position."""
     rows = connection.execute(
         "SELECT MAX(e.pos) AS pos, t.task_id FROM delf_events AS e "
         "JOIN delf_tasks AS t ON t.id = e.task WHERE e.pos > :pos GROUP BY t.task_id",
@@ -118,17 +118,17 @@ def find_tasks(
     keys: Collection[str] | None = None,
     after: ListPlace | None = None,
 ) -> list[TaskRecord]:
-    """The newest tasks first.
+    """Return the newest tasks first.
 
     Args:
         connection: For reading.
         now: The time by which heartbeats are compared.
         limit: How many at the most.
         state: Only those in a state.
-        text: Only those whose task holds this text, in any case.
-        since: Only those that started at this time or later.
-        keys: Only those that are done on behalf of one of these.
-        after: Only those that come after this place in the list.
+        text: Only tasks that contain this text, in any case.
+        since: Only tasks that started at this time or later.
+        keys: Only tasks of these owners.
+        after: Only tasks after this place in the list.
     """
     where: list[str] = []
     values: dict[str, Any] = {"limit": limit}
@@ -157,13 +157,13 @@ def find_tasks(
         "ORDER BY t.started_at DESC, t.id DESC LIMIT :limit",
         values,
     )
-    lives = looking(now)
-    found = [stored_task(row, lives) for row in rows]
+    is_alive = looking(now)
+    found = [stored_task(row, is_alive) for row in rows]
     return [task for task in found if state in (None, task.state)]  # one may end meanwhile
 
 
 def _on_behalf_of(keys: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
-    """The condition for tasks ``t`` that are done on behalf of one of some, with its parameters."""
+    """Return the condition for tasks ``t`` of some owners, with its parameters."""
     if keys is None:
         return "TRUE", {}
     some = {f"key{number}": key for number, key in enumerate(sorted(keys))}
@@ -171,7 +171,7 @@ def _on_behalf_of(keys: Collection[str] | None) -> tuple[str, Mapping[str, str]]
 
 
 def in_state(connection: Connection, now: float, state: TaskState) -> tuple[str, Mapping[str, str]]:
-    """The condition for tasks ``t`` in a state, with its parameters.
+    """Return the condition for tasks ``t`` in a state, with its parameters.
 
     Args:
         connection: For reading.
@@ -219,14 +219,14 @@ def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
 
 
 def like_text(text: str) -> str:
-    """A text that stands for itself in ``LIKE … ESCAPE '!'``."""
+    """Escape a text for ``LIKE … ESCAPE '!'``."""
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
-def stored_task(row: SqlRow, lives: Callable[[Process], bool]) -> TaskRecord:
-    """A row of ``TASK`` and ``COLUMNS`` as a task; ``lives`` is of :func:`looking`."""
+def stored_task(row: SqlRow, is_alive: Callable[[Process], bool]) -> TaskRecord:
+    """Return a row of ``TASK`` and ``COLUMNS`` as a task; ``is_alive`` is of :func:`looking`."""
     is_begun = row.state == TaskState.RUNNING
-    alive = is_begun and lives(owner_of(row))
+    alive = is_begun and is_alive(owner_of(row))
     found = {name: getattr(row, column) for name, column in _FIELDS.items()}
     given = {name: value for name, value in found.items() if value is not None}
     given["state"] = TaskState.INTERRUPTED if is_begun and not alive else TaskState(row.state)
@@ -235,7 +235,7 @@ def stored_task(row: SqlRow, lives: Callable[[Process], bool]) -> TaskRecord:
 
 
 def resolve_id(connection: Connection, text: str, keys: Collection[str] | None = None) -> str:
-    """The id that a text abbreviates.
+    """Return the id that a text abbreviates.
 
     Args:
         connection: For reading.
@@ -283,8 +283,8 @@ def to_prune(
     Args:
         connection: For reading.
         now: The time by which heartbeats are compared.
-        older_than: Only those that ended, or started if they never did, so many seconds ago; by
-            state, only those in one of these states.
+        older_than: Only tasks that ended, or started if they never did, so many seconds ago; by
+            state, only tasks in one of these states.
         keep: How many of the newest stay in any case.
         limit: How many at the most.
     """
@@ -337,15 +337,15 @@ def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
 
 
 def _among(task_ids: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """The parameters of a condition on ids, and their values."""
+    """Return the parameters of a condition on ids, and their values."""
     values: dict[str, Any] = {f"id{number}": name for number, name in enumerate(task_ids)}
     return ", ".join(f":{name}" for name in values) or "NULL", values
 
 
 def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) -> Pruned:
-    """Remove tasks with all that belongs to them, in a transaction; those that were removed.
+    """Remove tasks with all their data, in a transaction; return the removed ids.
 
-    One that somebody has resumed meanwhile stays.
+    A task that was resumed meanwhile stays.
     """
     among, values = _among(task_ids)
     rows = connection.execute(
@@ -354,12 +354,12 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         f"WHERE t.task_id IN ({among}) ORDER BY t.started_at, t.id",
         values,
     )
-    lives = looking(now)
+    is_alive = looking(now)
     gone = {
         int(row.id): str(row.task_id)
         for row in rows
         if row.state != TaskState.QUEUED
-        and not (row.state == TaskState.RUNNING and lives(owner_of(row)))
+        and not (row.state == TaskState.RUNNING and is_alive(owner_of(row)))
     }
     if not gone:
         return Pruned()
@@ -383,7 +383,7 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
 
 
 def written_files(connection: Connection, keys: str) -> list[str]:
-    """The paths of the files that tasks wrote; ``keys`` are theirs, in parentheses."""
+    """Return the paths of the files that tasks wrote; ``keys`` are theirs, in parentheses."""
     rows = connection.execute(
         f"SELECT data FROM delf_events WHERE task IN {keys} AND type = 'FileWritten' ORDER BY pos"  # noqa: S608 - own names
     )
@@ -391,7 +391,7 @@ def written_files(connection: Connection, keys: str) -> list[str]:
 
 
 def input_files(connection: Connection, keys: str | None = None) -> set[str]:
-    """The paths of the files that tasks were given: those of some keys, or of all."""
+    """Return the paths of the tasks' input files: of some owners, or of all."""
     only = "" if keys is None else f"task IN {keys} AND "
     rows = connection.execute(f"SELECT data FROM delf_events WHERE {only}{INPUTS}")  # noqa: S608 - own names
     setups = [json.loads(data).get("setup", {}) for (data,) in rows]
@@ -399,7 +399,7 @@ def input_files(connection: Connection, keys: str | None = None) -> set[str]:
 
 
 def forget_prompts(connection: Connection, before: float, limit: int) -> int:
-    """Take out of old events what models were asked; of how many.
+    """Remove model prompts from old events; return the number of events.
 
     Args:
         connection: In a transaction.

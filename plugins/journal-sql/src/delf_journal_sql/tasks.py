@@ -1,4 +1,4 @@
-"""The tasks that this process writes to: what comes next in each, and whose it is."""
+"""The tasks that this process writes to: their next positions and owners."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Tasks:
         owner: This process.
         database: Where the rows go.
         open: The tasks that are written to, by their ids.
-        held: The ids of those that somebody works on here.
-        lost: The ids of those that others took over: nothing of them is kept before a claim.
+        held: The ids of the tasks that this process works on.
+        lost: The ids of the tasks that others claimed: their events are refused until a new claim.
     """
 
     owner: Owner
@@ -47,7 +47,7 @@ class Tasks:
     _finished: list[str] = field(default_factory=list[str])
 
     def check(self, connection: Connection, task_ids: Iterable[str]) -> None:
-        """See which tasks are still this process's own, in a transaction that takes their events.
+        """Check which tasks this process still owns, in a transaction for their events.
 
         The key of an owner is the fencing token: whoever was silent for too long, and lost its
         tasks, keeps no event of them any more, and so begins no call. The same holds for a task
@@ -112,14 +112,14 @@ class Tasks:
             self._rows.clear()
 
     def forget(self, task_ids: Iterable[str]) -> None:
-        """The transaction was dropped: what is known of these tasks may be wrong."""
+        """Forget the cached state of tasks after a rollback."""
         self._rows.clear()
         self._finished.clear()
         for task_id in task_ids:
             self.open.pop(task_id, None)
 
     def drop_finished(self) -> None:
-        """The transaction was kept: nothing is expected of tasks that are over."""
+        """Note that the transaction was kept: nothing is expected of tasks that are over."""
         for task_id in self._finished:
             self.open.pop(task_id, None)
             self.held.discard(task_id)
@@ -128,7 +128,7 @@ class Tasks:
     def claim(
         self, connection: Connection, task_id: str, *, failed: bool = False
     ) -> PerhapsAlive | None:
-        """Make a task that nobody works on this process's own, in a transaction.
+        """Claim a task that no process works on, in a transaction.
 
         Args:
             connection: In the transaction.
@@ -139,7 +139,7 @@ class Tasks:
             Who worked on it before, if that process may be alive.
 
         Raises:
-            JournalConflictError: When a process that lives works on it.
+            JournalConflictError: If a live process works on it.
         """
         rows = connection.execute(
             f"SELECT t.id, t.state, t.owner, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
@@ -179,7 +179,7 @@ class Tasks:
     def take(
         self, connection: Connection, task_id: str, *, failed: bool = False
     ) -> PerhapsAlive | None:
-        """Claim a task for somebody who is to be the only one, in a transaction.
+        """Claim a task exclusively, in a transaction.
 
         Args:
             connection: In the transaction.
@@ -190,8 +190,7 @@ class Tasks:
             Who worked on it before, if that process may be alive.
 
         Raises:
-            JournalConflictError: When a process that lives works on it, or somebody else of
-                this one.
+            JournalConflictError: If a live process, or another caller of this one, works on it.
         """
         if task_id in self.held:
             raise _held_here(task_id)
@@ -200,7 +199,7 @@ class Tasks:
         return before
 
     def release(self, connection: Connection, task_id: str) -> None:
-        """Nobody works on a task any more, in a transaction; one that is over stays so."""
+        """Release an unfinished task, in a transaction."""
         connection.execute(
             "UPDATE delf_tasks SET owner = NULL "
             "WHERE task_id = :id AND owner = :owner AND state = :running",
@@ -210,7 +209,7 @@ class Tasks:
         self.held.discard(task_id)
 
     def _load(self, connection: Connection, packed: Packed) -> _Task:
-        """A task as the tables know it; a new one is written down."""
+        """Return the stored state of a task; a new task is registered."""
         event = packed.event
         rows = connection.execute(
             "SELECT t.id, t.state, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) "
@@ -265,7 +264,7 @@ class Tasks:
         )
 
     def _postpone(self, connection: Connection, task: _Task, event: TaskPostponed) -> None:
-        """Let a task wait for a runner again, where it waited before."""
+        """Return a task to its queue, if it was queued before."""
         self._finished.append(event.task_id)
         connection.execute(
             "UPDATE delf_tasks SET state = CASE WHEN queue IS NULL THEN state "
@@ -281,7 +280,7 @@ class Tasks:
         )
 
     def _compare(self, connection: Connection, task: _Task, packed: Packed) -> None:
-        """Let an event pass that already exists, if it is the same.
+        """Accept an event that already exists, if it is the same.
 
         Raises:
             JournalConflictError: When another one has its place.

@@ -1,4 +1,4 @@
-"""Live reading: subscriptions, and the thread that wakes them when anybody has written."""
+"""Live reading: subscriptions, and the thread that wakes them after writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Fetch = Callable[[Connection, int, int], list[tuple[int, T]]]
 """Items after a position, at most so many, with their positions."""
 
 Reader = Callable[[Callable[[Connection], Any]], Awaitable[Any]]
-"""Runs what blocks in a thread, with a connection for reading."""
+"""Runs a blocking function in a thread, with a connection for reading."""
 
 
 class Subscription(Generic[T]):
@@ -36,9 +36,9 @@ class Subscription(Generic[T]):
     Args:
         reader: Reads the journal.
         start: The position after which it begins, once that is known.
-        fetch: What is read.
+        fetch: Reads the new items.
         task_id: Only this task concerns it.
-        notes: It reads notes, not events.
+        notes: Whether it reads notes instead of events.
     """
 
     def __init__(
@@ -84,17 +84,17 @@ class Subscription(Generic[T]):
         return self._fetch(connection, self._position or 0, _AT_ONCE)
 
     async def aclose(self) -> None:
-        """End it."""
+        """End the subscription."""
         self._ended = True
         self._buffer.clear()
         self._signal.set()
 
     def concerns(self, tasks: set[str]) -> bool:
-        """Tell whether it may have something new when these tasks have new events."""
+        """Return whether new events of these tasks may concern the subscription."""
         return self._notes or (bool(tasks) if self._task_id is None else self._task_id in tasks)
 
     def wake(self, *, end: bool = False) -> None:
-        """There may be something new, or there will be nothing any more. From any thread."""
+        """Wake the reader for possible new data or the end. Thread-safe."""
         self._ended = self._ended or end
         if self._loop is not None:
             try:
@@ -104,10 +104,10 @@ class Subscription(Generic[T]):
 
 
 class Watcher:
-    """Wakes subscriptions; its thread lives while there are some.
+    """Wakes subscriptions; its thread runs while there are some.
 
     Args:
-        database: What is watched; its tables are there once ``ready`` has returned.
+        database: The watched database; its tables exist once ``ready`` has returned.
         ready: Called first, in the thread.
     """
 
@@ -122,7 +122,7 @@ class Watcher:
         self._outage = Outage(_log, f"the journal {database.name} cannot be watched", database.name)
 
     def add(self, subscription: Subscription[Any]) -> None:
-        """Wake this one from now on, for as long as somebody holds it."""
+        """Wake a subscription from now on, for as long as it is referenced."""
         with self._lock:
             self._subscriptions.add(subscription)
             if self._thread is None:
@@ -132,7 +132,7 @@ class Watcher:
                 self._thread.start()
 
     def poke(self) -> None:
-        """This process wrote. From any thread."""
+        """Notify of this process's write. Thread-safe."""
         with self._lock:
             if self._changes is not None:
                 self._changes.poke()

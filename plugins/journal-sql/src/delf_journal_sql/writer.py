@@ -1,7 +1,7 @@
-"""The one thread that writes: what waits goes into one transaction.
+"""The one thread that writes: pending operations share one transaction.
 
-An event is kept when its transaction is; so the more tasks append at once, the fewer commits
-an event costs, and a single task waits for one commit only.
+An event is stored when its transaction commits; the more tasks append at once, the fewer commits an
+event costs, and a single task waits for one commit only.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from delf_journal_sql.tasks import Tasks
 _log = logging.getLogger(__name__)
 
 _MOST: Final = 512
-"""Operations in one transaction."""
+"""The most operations in one transaction."""
 _AGAIN_SECONDS: Final = 0.1
-_GIVE_UP_SECONDS: Final = 15.0
+_RETRY_FOR_SECONDS: Final = 15.0
 """The seconds for which a lost connection is tried again."""
 _STOP_SECONDS: Final = 2.0
 """Seconds after which a writer that is to end asks whether its database answers at all."""
@@ -103,7 +103,7 @@ class Writer:
         self._thread.start()
 
     def claim(self, task_id: str, *, failed: bool = False) -> Call:
-        """Return the operation that claims a task on which nobody works.
+        """Return the operation that claims an unowned task.
 
         Args:
             task_id: The task.
@@ -121,11 +121,11 @@ class Writer:
         return Call(take, write=True, registers=True, kept=claimed)
 
     def release(self, task_id: str) -> Call:
-        """The operation that lets somebody else take a task."""
+        """Return the operation that releases a task."""
         return Call(lambda connection: self._tasks.release(connection, task_id), write=True)
 
     def register(self) -> Call:
-        """The operation that makes this process known."""
+        """Return the operation that makes this process known."""
         return Call(self._sign, write=True, registers=True)
 
     def put(self, operation: Append | Call) -> bool:
@@ -138,9 +138,9 @@ class Writer:
         return True
 
     def stop(self) -> bool:
-        """Write what was put, then end, as long as the database answers.
+        """Flush pending operations, then end, as long as the database responds.
 
-        Blocks; may be called twice.
+        Blocks. Idempotent.
 
         Returns:
             Whether it ended.
@@ -178,7 +178,7 @@ class Writer:
             return [self._queue.popleft() for _ in range(min(_MOST, len(self._queue)))]
 
     def _do(self, run: list[Append] | Call) -> None:
-        deadline = time.monotonic() + _GIVE_UP_SECONDS
+        deadline = time.monotonic() + _RETRY_FOR_SECONDS
         while True:
             try:
                 self._try(run)
@@ -188,7 +188,7 @@ class Writer:
                     time.sleep(_AGAIN_SECONDS)
                     continue
                 _fail(run, lost.error)
-            except BaseException as error:  # whoever waits is told
+            except BaseException as error:  # the waiters get the error
                 _fail(run, error)
             return
 
@@ -249,10 +249,10 @@ class Writer:
             connection.close()
 
     def _sign(self, connection: Connection) -> None:
-        """Give a sign of life in a transaction, unless the last one is fresh.
+        """Write a heartbeat in a transaction, unless the last one is fresh.
 
-        One without tasks gives none: its first event for long comes with one, or others would
-        take the task at once for that of a dead process.
+        A process without tasks sends none: its first event after a pause comes with a heartbeat, or
+        others would claim the task at once as a dead process's.
         """
         if not self._is_signed():
             self.owner.register(connection, self._database)
@@ -265,12 +265,12 @@ class Writer:
         return time.monotonic() - self._signed_at < self.owner.heartbeat_seconds
 
     def _has_signed(self) -> None:
-        """The transaction of a sign, or of one that needed none, was kept."""
+        """Record the commit of a heartbeat, or of a transaction that needed none."""
         if not self._is_signed():
             self._signed_at = time.monotonic()
 
     def beat(self) -> None:
-        """Write a sign of life where one is due."""
+        """Write a heartbeat if one is due."""
         if time.monotonic() < self.beat_at:
             return
         self.beat_at = time.monotonic() + self.owner.heartbeat_seconds
@@ -292,7 +292,7 @@ class Writer:
                 with transaction(self._connected(), write=True) as connection:
                     self.owner.leave(connection)
             except (JournalError, ConnectionLostError) as error:
-                _log.warning("the journal was not told of the end: %s", error)
+                _log.warning("the end could not be written to the journal: %s", error)
         self._disconnect()
 
 
@@ -326,7 +326,7 @@ def _fail(run: list[Append] | Call, error: BaseException) -> None:
 
 
 def _tell_all(run: Sequence[Append]) -> None:
-    """Tell who waits, each loop once."""
+    """Notify the waiters, each loop once."""
     by_loop: defaultdict[asyncio.AbstractEventLoop, list[Append]] = defaultdict(list)
     for operation in run:
         by_loop[operation.loop].append(operation)

@@ -13,7 +13,7 @@ from delf.messages import FilePart, ImagePart, Part
 
 MAX_ITEMS: Final = 20
 MAX_BYTES: Final = 20 * 1024 * 1024
-"""The most that one call takes along."""
+"""The most bytes of attachments in one call."""
 
 IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BEGINNINGS: Final = {
@@ -40,7 +40,7 @@ class Attachments:
         self._read = read
 
     async def parts(self, items: Sequence[Any]) -> tuple[Part, ...]:
-        """The parts of a message.
+        """Return the parts of a message.
 
         Args:
             items: Each the name of an input file, bytes, ``(name, bytes)``, or a file that a
@@ -88,7 +88,7 @@ def _too_large() -> ToolException:
 
 
 def _taken_apart(item: Any, number: int) -> tuple[str, bytes | None]:
-    """The name, and the bytes if they are there."""
+    """Return the name, and the bytes if present."""
     match item:
         case str() | PurePath():
             return str(item), None
@@ -107,7 +107,7 @@ def _part(name: str, data: bytes) -> Part:
     found = _media_type(name, data)
     if found is None:
         raise ToolException(
-            f"file_data: what kind of file {name!r} is cannot be told; give (name, bytes) with "
+            f"file_data: the type of {name!r} is unknown; give (name, bytes) with "
             "a name that ends as such files do"
         )
     if not data:
@@ -116,7 +116,7 @@ def _part(name: str, data: bytes) -> Part:
 
 
 def _media_type(name: str, data: bytes) -> str | None:
-    """The kind of a file, by its beginning, then its name, then by being text."""
+    """Return the kind of a file, by its beginning, then its name, then by being text."""
     # Providers refuse an image whose type is wrong, and names often are.
     for beginning, kind in _BEGINNINGS.items():
         if data.startswith(beginning):

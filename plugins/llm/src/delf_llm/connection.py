@@ -30,7 +30,7 @@ class LLM(Connection):
         self._files = {name: file.name for file in files for name in (file.name, file.visible)}
 
     async def actions(self) -> Sequence[Action]:
-        """Its one action as it is shown: in every prompt, so in few words."""
+        """Return its only action, in few words because it is in every prompt."""
         (item,) = await super().actions()
         few = "file_data: input files' names, or bytes"
         return (replace(item, summary=few, parameters=_SHOWN),)

@@ -27,11 +27,11 @@ _caller: ContextVar[Caller | None] = ContextVar("delf_mcp_caller", default=None)
 Sampling = Literal["ask", "allow", "refuse"]
 
 
-class Patience:
-    """The seconds that a server may be silent: while a person thinks, its time stands still.
+class SilenceTimeout:
+    """The timeout for a silent server, paused while a person is asked.
 
     Args:
-        limit: What ends the wait.
+        limit: The timeout to reschedule.
         seconds: From the last sign of life.
     """
 
@@ -41,13 +41,13 @@ class Patience:
         self._questions = 0
 
     async def alive(self, progress: float, total: float | None, message: str | None) -> None:
-        """Take a sign of progress for one of life. What it says is nobody's concern."""
+        """Reschedule the timeout at a progress notification, ignoring its content."""
         del progress, total, message
         self._begin()
 
     @contextmanager
     def stopped(self) -> Generator[None]:
-        """A person is asked."""
+        """Yield a person is asked."""
         self._questions += 1
         self._begin()
         try:
@@ -63,7 +63,7 @@ class Patience:
 
 
 class Caller:
-    """A call under way, and what the server has asked for it.
+    """A call in progress, and the server's questions for it.
 
     Args:
         context: The call's.
@@ -71,31 +71,31 @@ class Caller:
 
     def __init__(self, context: CallContext) -> None:
         self.context = context
-        self.patience: Patience | None = None
+        self.silence: SilenceTimeout | None = None
         self._turn = asyncio.Lock()
         self._asked = 0
 
     @asynccontextmanager
     async def question(self) -> AsyncGenerator[bool]:
-        """A question to a person, one at a time; whether there may be another one."""
+        """Ask a person, one question at a time; yield whether another question is allowed."""
         async with self._turn:
             self._asked += 1
             if self._asked > _MOST_QUESTIONS:
                 yield False
-            elif self.patience is None:
+            elif self.silence is None:
                 yield True
             else:
-                with self.patience.stopped():
+                with self.silence.stopped():
                     yield True
 
 
 class Asking:
-    """Answers what a server asks, on behalf of the call that it works for.
+    """Answers a server's questions on behalf of the call in progress.
 
     Args:
         name: The server's, as the user knows it.
         sampling: Whether it may ask the agent's model.
-        roots: Folders that it is told it may work in.
+        roots: Folders that the server may work in.
     """
 
     def __init__(self, name: str, sampling: Sampling, roots: Sequence[str]) -> None:
@@ -106,7 +106,7 @@ class Asking:
 
     @contextmanager
     def calling(self, context: CallContext) -> Generator[None]:
-        """A call is under way; what the server asks meanwhile is for it."""
+        """Register a call in progress, to which the server's questions belong."""
         caller = Caller(context)
         self._calls.append(caller)
         token = _caller.set(caller)
@@ -118,19 +118,19 @@ class Asking:
 
     @property
     def context(self) -> CallContext | None:
-        """The call under way here; None where nobody told of one."""
+        """Return the call in progress here; None if unknown."""
         caller = _caller.get()
         return None if caller is None else caller.context
 
-    def waiting(self, patience: Patience) -> None:
-        """The call under way waits for the server so long."""
+    def waiting(self, timeout: SilenceTimeout) -> None:
+        """Note that the call under way waits for the server so long."""
         caller = _caller.get()
         if caller is not None:
-            caller.patience = patience
+            caller.silence = timeout
 
     @property
     def callbacks(self) -> dict[str, Any]:
-        """For the client; what is left out is not offered to the server."""
+        """The callbacks of the client; an omitted capability is not offered to the server."""
         found: dict[str, Any] = {"elicitation_callback": self.elicit}
         if self._sampling != "refuse":
             found["sampling_callback"] = self.sample
@@ -172,7 +172,7 @@ class Asking:
         checker = Checker(schema, "the form")
 
         def fit(arguments: Mapping[str, Any]) -> dict[str, Any]:
-            """Return a person's input in the form; None stands for a field that is left out."""
+            """Convert a person's input to the form's type; None stands for an omitted field."""
             given = {name: value for name, value in arguments.items() if value is not None}
             fault = checker.fault(given)
             if fault is not None:
@@ -220,7 +220,7 @@ class Asking:
     async def list_roots(
         self, _context: ClientRequestContext
     ) -> types.ListRootsResult | types.ErrorData:
-        """The folders that the settings name."""
+        """Return the folders that the settings name."""
         paths = await asyncio.to_thread(lambda: [Path(root).resolve() for root in self._roots])
         named = [{"uri": path.as_uri(), "name": path.name} for path in paths]
         return types.ListRootsResult(roots=[types.Root.model_validate(root) for root in named])
@@ -240,10 +240,10 @@ class Asking:
         return "no call is under way for which somebody could be asked"
 
     def _caller(self) -> Caller | None:
-        """The call that the server works for; the last one that began, where it does not say.
+        """Return the call that the server works for; if ambiguous, the last one that began.
 
-        With calls of several tasks under way it has to say: what one user is asked, and answers,
-        is not for another.
+        With calls of several tasks in progress the server must name one, because one user's
+        questions and answers are not for another.
         """
         own = _caller.get()
         if own is not None:

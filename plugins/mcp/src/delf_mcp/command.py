@@ -77,7 +77,7 @@ async def _declared(made: Any, *, accept: bool) -> tuple[dict[str, str], Sequenc
 
 
 def toml_key(name: str) -> str:
-    """A name as a key of TOML."""
+    """Return a name as a key of TOML."""
     return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 

@@ -27,7 +27,7 @@ _LINE: Final = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)")
 
 
 def servers_in(path: Path) -> dict[str, dict[str, Any]]:
-    """The servers of a file, by name.
+    """Return the servers of a file, by name.
 
     Raises:
         ConnectionFileNotFoundError: When it is not there.
@@ -60,8 +60,8 @@ def server_settings(
     Args:
         path: The file.
         name: The server.
-        environ: What ``${NAME}`` in the file stands for.
-        source: Who named the file: what is in it is theirs, too.
+        environ: The variables that ``${NAME}`` in the file stands for.
+        source: The source of the file's name, which owns its content.
 
     Raises:
         ConnectionConfigurationError: When the file does not name it, or not rightly.
@@ -107,7 +107,7 @@ def _variables(
     where: str,
     source: Source,
 ) -> dict[str, Any]:
-    """The program's variables: numbers as text, over those of its file ``envFile``."""
+    """Return the program's variables, with numbers as text, over those of its ``envFile``."""
     given: Any = expanded.get("env")
     if given is not None and not isinstance(given, dict):
         raise ConnectionConfigurationError(f"{where}: env is not an object")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import mcp_types as types
     from mcp import Client, MCPError
 
-    from delf_mcp.asking import Asking, Patience
+    from delf_mcp.asking import Asking, SilenceTimeout
     from delf_mcp.link import Link
     from delf_mcp.listing import LeftOut, Sieve
     from delf_mcp.oauth import OpenURL
@@ -53,15 +53,15 @@ _FLOW: Final[Mapping[str, Any]] = {"egress": True}
 _IRREVERSIBLE: Final[Effect] = "irreversible"
 _LOOK: Final = "check before you repeat it"
 _PARSE_ERROR: Final = -32700
-_SAID_FOR_A_GATEWAY: Final = ("Server returned an error response", "Unexpected content type")
+_WORDS_OF_A_GATEWAY: Final = ("Server returned an error response", "Unexpected content type")
 """The library's words where something answered that is not a server of MCP, as a gateway does."""
-_MOST_TOLD: Final = 10
+_MOST_LISTED: Final = 10
 _MOST_INSTRUCTIONS: Final = 1000
 _MORE_TOOLS: Final = "max_tools in the connection's settings allows more"
 
 
 class Resource(TypedDict):
-    """Something that a server lets be read."""
+    """A readable object of a server."""
 
     uri: str
     name: str
@@ -70,11 +70,11 @@ class Resource(TypedDict):
 
 
 class _Inspect:
-    """``inspect`` tells of the tools as they were listed last; before that there are none."""
+    """``inspect`` with the tools as last listed; empty before."""
 
     def __get__(self, instance: MCP | None, owner: type[MCP]) -> Callable[..., dict[str, Any]]:
         def inspect(*, verbose: bool = False) -> dict[str, Any]:
-            """The connection's actions as data, and what was left out of them."""
+            """Return the connection's actions as data, with the omitted tools."""
             if instance is None:
                 return describe_actions(owner.type_name(), owner.summary, (), verbose=verbose)
             shown = instance.listed
@@ -104,7 +104,7 @@ class MCP(Connection):
         self.settings = self._resolved()
         self.listed: tuple[Action, ...] = ()
         self.declared: dict[str, Effect] = {}
-        """The server's own claims about its tools' effects; they decide nothing."""
+        """The server's own claims about its tools' effects, which decide nothing."""
         self._notices: tuple[str, ...] = ()
         self._first: dict[str, str] | None = None
         self._digests: dict[str, str] = {}
@@ -113,7 +113,7 @@ class MCP(Connection):
 
     @classmethod
     def from_file(cls, path: str | Path, **options: Any) -> list[MCP]:
-        """A connection for each server of an ``mcp.json``.
+        """Return a connection for each server of an ``mcp.json``.
 
         Args:
             path: The file.
@@ -125,9 +125,9 @@ class MCP(Connection):
         ]
 
     async def actions(self) -> Sequence[Action]:
-        """The server's tools, and what reads its resources.
+        """Return the server's tools, and the actions for its resources.
 
-        A tool that cannot be used is left out, and :meth:`notices` says why.
+        An unusable tool is omitted; :meth:`notices` has the reason.
 
         Raises:
             ConnectionUnavailableError: When the server does not start, or its list of tools is
@@ -164,22 +164,22 @@ class MCP(Connection):
         return self.listed
 
     def notices(self) -> Sequence[str]:
-        """Return notices about the tools for the user: those that are left out, and why."""
+        """Return notices about omitted tools, with the reasons."""
         return self._notices
 
     def is_stale(self) -> bool:
-        """Tell whether the server has said that its tools are others now, or was started again."""
+        """Return whether the server has announced changed tools, or was restarted."""
         return self._server().stale
 
     async def context(self, task: str) -> str | None:
         """Return the server's advice on its use, for the prompt."""
         async with self._link(self._server(), "instructions") as (client, _):
-            said = client.instructions
-        told = clean(said, _MOST_INSTRUCTIONS)
-        return f"{self.name}: {told}" if told else None
+            instructions = client.instructions
+        shown = clean(instructions, _MOST_INSTRUCTIONS)
+        return f"{self.name}: {shown}" if shown else None
 
     async def aclose(self) -> None:
-        """End the server, or leave it. The next call begins again."""
+        """End the server, or disconnect. The next call starts again."""
         server = self._servers.pop(asyncio.get_running_loop(), None)
         if server is not None:
             await server.link.aclose()
@@ -204,7 +204,7 @@ class MCP(Connection):
         ]
 
     async def read_resource(self, uri: str) -> Any:
-        """A resource's text, or bytes.
+        """Return a resource's text, or bytes.
 
         Args:
             uri: From list_resources.
@@ -219,7 +219,7 @@ class MCP(Connection):
     def _made(
         self, server: _Server, tools: Sequence[types.Tool], deadline: float
     ) -> tuple[dict[str, Action], list[LeftOut], list[str]]:
-        """The tools as actions, by name; those that cannot be; those that are new or others.
+        """Return the tools as actions by name; the unusable ones; the new or changed ones.
 
         Raises:
             TimeoutError: When there is no time left for the rest.
@@ -309,7 +309,7 @@ class MCP(Connection):
         tools: Sequence[types.Tool],
         actions: Mapping[str, Action],
     ) -> None:
-        """Say what is not as the user would expect it, once."""
+        """Show notices that are new to the user."""
         notices = [f"the tool {item.name!r} is left out: {item.why}" for item in left_out]
         names = {tool.name for tool in tools} | set(actions)
         for word in self.settings.effects:
@@ -321,16 +321,21 @@ class MCP(Connection):
             f"delf mcp effects {self.name} --accept takes it as it is"
             for name in changed
         ]
-        more = len(notices) - _MOST_TOLD
-        told = [*notices[:_MOST_TOLD], *([f"and {more:,} more like these"] if more > 0 else ())]
-        fresh = tuple(f"{self.name}: {visible(notice)}" for notice in told)
+        more = len(notices) - _MOST_LISTED
+        messages = [
+            *notices[:_MOST_LISTED],
+            *([f"and {more:,} more like these"] if more > 0 else ()),
+        ]
+        fresh = tuple(f"{self.name}: {visible(notice)}" for notice in messages)
         for notice in fresh:
             if notice not in self._notices:
                 _log.warning("%s", notice, extra={"in_events": True})
         self._notices = fresh
 
     def _log_left_out(self, server: _Server, *kinds: str) -> None:
-        for item in [item for kind in kinds for item in server.sieve.taken_out(kind)][:_MOST_TOLD]:
+        for item in [item for kind in kinds for item in server.sieve.taken_out(kind)][
+            :_MOST_LISTED
+        ]:
             _log.warning(
                 "%s: %r of its %s is left out: %s", self.name, item.name, item.kind, item.why
             )
@@ -339,17 +344,19 @@ class MCP(Connection):
         from delf_mcp.repair import tell
         from delf_mcp.results import files_of, result_of
 
-        async with self._link(server, tool.name, calling=True) as (client, patience):
-            server.asking.waiting(patience)
-            result = await client.call_tool(tool.name, arguments, progress_callback=patience.alive)
+        async with self._link(server, tool.name, calling=True) as (client, silence):
+            server.asking.waiting(silence)
+            result = await client.call_tool(tool.name, arguments, progress_callback=silence.alive)
         value = result_of(tool.name, result)
         tell(result.meta)
         context = server.asking.context
         if faults := await self._results.learn(tool, value):
-            told = f"{self.name}.{tool.name} answered with None at {faults}, which its schema lacks"
-            _log.warning("%s", told)
+            message = (
+                f"{self.name}.{tool.name} answered with None at {faults}, which its schema lacks"
+            )
+            _log.warning("%s", message)
             if context is not None:
-                context.say(f"{told}\n")
+                context.say(f"{message}\n")
         if context is not None:
             for name, data in files_of(result.content):
                 context.add_output_file(f"{self.name}-{context.call_id}-{name}", data)
@@ -360,16 +367,16 @@ class MCP(Connection):
     @asynccontextmanager
     async def _link(
         self, server: _Server, what: str, *, starting: bool = False, calling: bool = False
-    ) -> AsyncGenerator[tuple[Client, Patience]]:
-        """The server's client, and how long it is waited for.
+    ) -> AsyncGenerator[tuple[Client, SilenceTimeout]]:
+        """Yield the server's client, and its timeout.
 
-        What goes wrong with it is told as delf's errors. After a call of a tool whose answer does
-        not come, or cannot be read, nobody knows whether it was done.
+        Errors of the library become delf's errors. If the answer of a tool's call is lost or
+        unreadable, its outcome is unknown.
         """
         import mcp_types as types
         from mcp import MCPError
 
-        from delf_mcp.asking import Patience
+        from delf_mcp.asking import SilenceTimeout
         from delf_mcp.limits import MAX_TEXT
         from delf_mcp.listing import ListError
         from delf_mcp.quiet import quietly
@@ -387,7 +394,7 @@ class MCP(Connection):
         try:
             with quietly():
                 async with asyncio.timeout(seconds) as limit:
-                    yield client, Patience(limit, seconds)
+                    yield client, SilenceTimeout(limit, seconds)
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED:
                 ending = server.link.ending
@@ -397,12 +404,12 @@ class MCP(Connection):
                     f"{self.name}: the MCP server ended during {what}; whether it did it is not "
                     f"known{why}. The next call starts it again"
                 ) from None
-            said = visible(" ".join(error.message[:MAX_TEXT].split()))
+            message = visible(" ".join(error.message[:MAX_TEXT].split()))
             if calling and _is_of_the_client(error):
                 raise lost(
-                    f"{self.name}: {what}: {said}; whether it did it is not known", hint=_LOOK
+                    f"{self.name}: {what}: {message}; whether it did it is not known", hint=_LOOK
                 ) from None
-            raise kind(f"{self.name}: {what}: {said}") from None
+            raise kind(f"{self.name}: {what}: {message}") from None
         except TimeoutError:
             raise lost(
                 f"{self.name}: {what} did not end within {seconds:g} s",
@@ -430,7 +437,7 @@ class MCP(Connection):
         await (self._open_url or open_browser)(url)
 
     def _resolved(self) -> MCPSettings:
-        """The settings, with what a file says about the server."""
+        """Return the settings, merged with a file's settings of the server."""
         settings = self.settings
         if settings.config is not None:
             server = settings.server or self.name
@@ -478,9 +485,9 @@ class _Server:
 
 
 def _is_of_the_client(error: MCPError) -> bool:
-    """Tell whether the library says it in place of the server, whose answer it could not use."""
-    said = error.message
-    return error.code == _PARSE_ERROR or said.startswith(_SAID_FOR_A_GATEWAY)
+    """Return whether an error comes from the library, which could not read an answer."""
+    message = error.message
+    return error.code == _PARSE_ERROR or message.startswith(_WORDS_OF_A_GATEWAY)
 
 
 def _resource(uri: str, item: Any) -> Resource:

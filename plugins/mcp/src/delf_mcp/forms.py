@@ -26,7 +26,7 @@ _REASON: Final = "reason"
 _OWN: Final = frozenset({_APPROVE, _HAPPENED, _RESULT, _REASON})
 _LONGEST: Final = 2000
 _ROOM: Final = 20_000
-"""Characters of a message; clients show it in a dialog, where nobody reads more."""
+"""The most characters of a message in a client's dialog."""
 _KINDS: Final[dict[type, str]] = {
     bool: "boolean",
     int: "integer",
@@ -36,9 +36,9 @@ _KINDS: Final[dict[type, str]] = {
 
 
 def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
-    """The question: all that a person has to know, and a form whose fields can change it.
+    """Return the question: all facts for a person, and a form with the editable fields.
 
-    The form of a request that is too long for a message has no field to approve it with.
+    The form of a request that is too long for a message has no field for approval.
     """
     message = "\n".join(plain_lines(facts(request)))
     reason = {"type": "string", "title": "Reason", "description": "Why not."}
@@ -48,9 +48,9 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
             requested_schema={"type": "object", "properties": {_REASON: reason}, "required": []},
         )
     unknown = request.outcome_unknown
-    title, told = ("Make it again", "Make the call once more.") if unknown else ("Approve", "")
+    title, text = ("Make it again", "Make the call once more.") if unknown else ("Approve", "")
     fields: dict[str, Any] = {
-        _APPROVE: {"type": "boolean", "title": title, "description": told or "Let it be done."},
+        _APPROVE: {"type": "boolean", "title": title, "description": text or "Let it be done."},
     }
     if unknown:
         about = "It was made before: do not make it again."
@@ -93,7 +93,7 @@ def _has_room(request: ApprovalRequest) -> bool:
 
 
 def _elsewhere(request: ApprovalRequest, message: str) -> str:
-    """The beginning of a message that is too long, and where the whole request is."""
+    """Return the beginning of a message that is too long, and where the whole request is."""
     left = len(message) - _ROOM
     return (
         f"{message[:_ROOM]}… {left:,} more characters have no room here, so it cannot be approved "
@@ -111,7 +111,7 @@ def _result(given: object) -> Any:
 
 
 def _offered(request: ApprovalRequest) -> dict[str, Any]:
-    """The arguments that a form can show: short and of one piece. A script's are its own."""
+    """Return the arguments that a form can show: short scalar values. A script has none."""
     if request.code is not None or request.outcome_unknown or request.rule.get("two_of"):
         return {}
     return {

@@ -34,13 +34,13 @@ class KnownTools:
         self._path = _folder() / f"{_digest_of(name, settings)}.json"
 
     def read(self) -> dict[str, str]:
-        """The digests of the tools that are known."""
+        """Return the digests of the tools that are known."""
         try:
             found = read_own(self._path) if is_own_folder(self._path.parent) else None
-            told: Any = json.loads(found or b"")
-            if told["format"] != _FORMAT:
+            stored: Any = json.loads(found or b"")
+            if stored["format"] != _FORMAT:
                 return {}
-            return {str(name): str(digest) for name, digest in told["tools"].items()}
+            return {str(name): str(digest) for name, digest in stored["tools"].items()}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return {}
 
@@ -84,7 +84,7 @@ class Learned:
 
 
 def _digest_of(name: str, settings: MCPSettings) -> str:
-    """Tell a server from others: by its connection's name and the way to reach it."""
+    """Return a digest of a server: its connection's name and its address."""
     where = [settings.url, settings.command, *settings.args]
     here = None if settings.command is None else str(settings.cwd or Path.cwd())
     text = json.dumps([name, here, *where])

@@ -1,4 +1,4 @@
-"""Learns what results of tools hold that no schema tells."""
+"""Learns undeclared parts of tools' results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Results:
         self._settings = settings
         self._samples: Samples | None = None
         self._checkers: dict[str, Checker | None] = {}
-        self._told: dict[str, set[Place]] = {}
+        self._null_places: dict[str, set[Place]] = {}
 
     def seen(self, tool: types.Tool) -> Seen:
         """Return the type of a tool's results as they were seen, and the places of nulls."""
@@ -44,7 +44,7 @@ class Results:
         """Learn from a result.
 
         Returns:
-            The paths to nulls that the tool's schema does not have, and nobody was told of.
+            The paths to nulls outside of the tool's schema that were not reported yet.
         """
         samples, key = self._kept(), _key(tool)
         if not self._settings.sample or not samples.wants(key):
@@ -53,9 +53,9 @@ class Results:
             samples.note(key, value)
             return ""
         nulls = await asyncio.to_thread(self._nulls, tool, key, value)
-        told = self._told.setdefault(key, set(samples.nulls(key)))
-        new = {place: path for place, path in nulls.items() if place not in told}
-        told.update(new)
+        null_places = self._null_places.setdefault(key, set(samples.nulls(key)))
+        new = {place: path for place, path in nulls.items() if place not in null_places}
+        null_places.update(new)
         if new:
             declared = result_text(tool.output_schema)
             places = {place for place in new if with_none(declared, [place]) != declared}
@@ -63,7 +63,7 @@ class Results:
         return ", ".join(new.values())
 
     async def aclose(self) -> None:
-        """Finish what is being written."""
+        """Finish pending writes."""
         if self._samples is not None:
             await self._samples.aclose()
 
@@ -76,7 +76,7 @@ class Results:
         return self._samples
 
     def _nulls(self, tool: types.Tool, key: str, value: Any) -> dict[Place, str]:
-        """The places of nulls that a tool's schema does not have, each with a path to the first."""
+        """Return the places of undeclared nulls of a tool, each with its first path."""
         if key not in self._checkers:
             try:
                 self._checkers[key] = Checker(tool.output_schema or {}, tool.name)
@@ -89,7 +89,7 @@ class Results:
 
 
 def _key(tool: types.Tool) -> str:
-    """Name a tool as it is now: one with another description may give something else."""
+    """Return a key of a tool with its description, because a changed tool may return other data."""
     from delf_mcp.listing import digest_of
 
     return f"{tool.name} {digest_of(tool)[:16]}"

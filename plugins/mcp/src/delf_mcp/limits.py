@@ -1,4 +1,4 @@
-"""Limits of a server's messages: it is a stranger's program."""
+"""Limits of a server's messages, because the server is untrusted."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import httpx2
 from delf_mcp.repair import needs_repair, repaired
 
 MAX_MESSAGE: Final = 32_000_000
-"""Bytes of one message."""
+"""The most bytes of one message."""
 MAX_RUBBISH: Final = 1000
 """Lines in a row that are not messages."""
 MAX_PAGES: Final = 1000
-"""Pages of one list."""
+"""The most pages of one list."""
 MAX_ITEMS: Final = 10_000
-"""Resources of one list."""
+"""The most resources of one list."""
 MAX_LIST: Final = 16_000_000
-"""Characters of all that one list holds."""
+"""The most characters of one list."""
 MAX_TEXT: Final = 4000
 """Characters of an error."""
 _BLANK: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
@@ -35,15 +35,15 @@ class TooLargeError(httpx2.StreamError):
 
 
 class _Counted(httpx2.AsyncByteStream):
-    """The body of an answer as UTF-8, up to a limit; bytes that are none are replaced.
+    """The body of an answer as UTF-8, up to a limit; invalid bytes are replaced.
 
-    Each of its messages is checked before it is passed on.
+    Each message is checked before it is passed on.
 
     Args:
         stream: The body.
         most: Its most bytes.
         refused: Why nothing of it is read.
-        whole: It is one message; else each event is one.
+        whole: Whether it is one message; otherwise each event is one.
     """
 
     def __init__(self, stream: Any, most: float, refused: str | None, *, whole: bool) -> None:
@@ -107,7 +107,7 @@ async def _mended_event(event: bytes) -> bytes:
 
 
 async def bounded(response: httpx2.Response) -> None:
-    """Have an answer end at the limit. Compressed ones, which nobody asked for, are not read."""
+    """Limit the size of an answer; compressed answers, which are not requested, are refused."""
     encoding = response.headers.pop("content-encoding", "").strip().lower()
     refused = None if encoding in _PLAIN else f"the answer is compressed ({encoding[:20]!r})"
     is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")

@@ -1,4 +1,4 @@
-"""The link to one server: one task owns it, from its start to its end, and starts it again."""
+"""The link to one server: one task owns it, from start to end, and restarts it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Streams = tuple[Any, Any]
 
 
 class Ending:
-    """The end of one server, and why it came, as far as that is known.
+    """The end of one server, and its cause if known.
 
     Args:
         over: Called when the server has gone.
@@ -37,23 +37,23 @@ class Ending:
         self._over = over
         self.why = ""
         self.wrote = ""
-        """The end of what it wrote to its errors."""
+        """The tail of its standard error."""
 
     def say(self, why: str) -> None:
-        """Take down why; what was said first counts."""
+        """Record the cause; the first one counts."""
         self.why = self.why or why
 
     def over(self) -> None:
-        """The server has gone."""
+        """Note that the server has gone."""
         self._over(self)
 
 
 Open = Callable[[Ending], AbstractAsyncContextManager[Client]]
-"""Makes the client of a new server, and tells of its end."""
+"""Makes the client of a new server, and reports its end."""
 
 
 class Link:
-    """A server that is started when it is needed, and again when it has gone.
+    """A server that is started on first use, and restarted when it is gone.
 
     Everything that a client enters and leaves, it enters and leaves in one task: what the caller
     of the day cancels does not tear the connection of all others.
@@ -78,7 +78,7 @@ class Link:
         self._not_before = 0.0
 
     async def client(self) -> Client:
-        """The client of the running server; starts one where none runs.
+        """Return the client of the running server, starting the server if necessary.
 
         Raises:
             ConnectionUnavailableError: When it cannot be started.
@@ -98,7 +98,7 @@ class Link:
         return self._ending
 
     def _gone(self, ending: Ending) -> None:
-        """A server has gone: the next call starts another one."""
+        """Forget a dead server: the next call starts another one."""
         if self._client is None or ending is not self._ending:
             return
         self._client = None
@@ -137,13 +137,13 @@ class Link:
             async with asyncio.timeout(self._start_timeout):
                 client = await asyncio.shield(ready)
         except TimeoutError:
-            await self._give_up()
+            await self._disconnect()
             raise ConnectionUnavailableError(
                 f"{self._name}: its MCP server did not start within {self._start_timeout:g} s",
                 hint="start_timeout in the connection's settings",
             ) from None
         except asyncio.CancelledError:
-            await self._give_up()
+            await self._disconnect()
             raise
         except DelfError:
             self._failed(self._failures + 1)
@@ -177,14 +177,14 @@ class Link:
         finally:
             ending.over()
 
-    async def _give_up(self) -> None:
+    async def _disconnect(self) -> None:
         self._failed(self._failures + 1)
         if self._owner is not None:
             self._owner.cancel()
             await asyncio.wait({self._owner}, timeout=_CLOSE_SECONDS)
 
     async def _end(self) -> None:
-        """Let the owner leave what it entered."""
+        """Let the owner task leave its contexts."""
         owner, self._owner = self._owner, None
         self._stop.set()
         if owner is None or owner.done():
@@ -197,10 +197,10 @@ class Link:
 
 
 class WatchedStream:
-    """The messages of a server; it notices the end.
+    """The messages of a server, with detection of its end.
 
     Args:
-        stream: What is read.
+        stream: The stream.
         ending: Called with the end.
         sieve: Looks at each message, and may take something out of it.
     """
@@ -212,11 +212,11 @@ class WatchedStream:
 
     @property
     def last_context(self) -> contextvars.Context | None:
-        """The context in which the last message was sent, where the transport tells."""
+        """The context of the last message's sender, if the transport knows it."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
-        """The next message."""
+        """Return the next message."""
         try:
             message = await self._stream.receive()
         except Exception:  # whatever it is, nothing comes after it
@@ -245,7 +245,7 @@ class WatchedStream:
         return await self._stream.__aexit__(*error)
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Close the stream."""
         await self._stream.aclose()
 
 
@@ -253,13 +253,13 @@ class WatchedStream:
 async def watched(
     transport: AbstractAsyncContextManager[Streams], ending: Ending, sieve: Callable[[Any], None]
 ) -> AsyncGenerator[Streams]:
-    """A transport whose end is noticed, and whose messages are looked at."""
+    """Wrap a transport to detect its end and check its messages."""
     async with transport as (read, write):
         yield WatchedStream(read, ending, sieve), write
 
 
 def first_of(error: BaseException) -> str:
-    """The failure within groups of failures, in a line."""
+    """Return the failure within groups of failures, in a line."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     text = " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""Lists that a server gives: read within limits, and without what is not of the protocol."""
+"""Lists of a server, read within limits and without invalid items."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ListError(Exception):
     """A list that is not read to its end, and why.
 
     Args:
-        why: What is wrong with it.
+        why: The fault.
         hint: What the user can do.
     """
 
@@ -46,12 +46,12 @@ class ListError(Exception):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Something of a list that cannot be used.
+    """An unusable item of a list.
 
     Args:
         kind: ``tools``, ``resources`` or ``resourceTemplates``.
-        name: What the server calls it, or its place in the list.
-        why: What is wrong with it.
+        name: The server's name of the item, or its place in the list.
+        why: The fault.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class LeftOut:
 
 
 class Sieve:
-    """Takes out of lists what would be a fault of the whole list.
+    """Removes items that would invalidate a whole list.
 
     Args:
         max_tools: The most tools that are taken.
@@ -69,17 +69,17 @@ class Sieve:
     def __init__(self, max_tools: int) -> None:
         self._max_tools = max_tools
         self.version: str | None = None
-        """The protocol's, once it is agreed on."""
+        """The protocol version, once it is negotiated."""
         self._left_out: list[LeftOut] = []
 
     def taken_out(self, kind: str) -> list[LeftOut]:
-        """Return the items left out of lists of a kind since somebody asked last."""
+        """Return the removed items of a kind since the last call."""
         found = [item for item in self._left_out if item.kind == kind]
         self._left_out = [item for item in self._left_out if item.kind != kind]
         return found
 
     def __call__(self, message: Any) -> None:
-        """Look at a message, and take out of it what does not fit the protocol."""
+        """Remove invalid items from a message."""
         answer = message.message if isinstance(message, SessionMessage) else None
         if self.version is None or not isinstance(answer, types.JSONRPCResponse):
             return
@@ -103,8 +103,8 @@ class Sieve:
             if why is None:
                 kept.append(item)
                 continue
-            told = cast("dict[str, Any]", item).get("name") if isinstance(item, dict) else None
-            self._left_out.append(LeftOut(kind, shown(told) or f"number {index + 1}", why))
+            name = cast("dict[str, Any]", item).get("name") if isinstance(item, dict) else None
+            self._left_out.append(LeftOut(kind, shown(name) or f"number {index + 1}", why))
         return kept
 
     def _fault(self, method: str, result: Mapping[str, Any]) -> str | None:
@@ -126,7 +126,7 @@ async def whole_list(
     hint: str | None = None,
     **options: Any,
 ) -> list[Any]:
-    """All pages of a list.
+    """Return all pages of a list.
 
     Raises:
         ListError: When the list is too long or too large, or goes in a circle.
@@ -154,19 +154,19 @@ async def whole_list(
 
 
 def digest_of(tool: types.Tool) -> str:
-    """Digest a tool's own description that a person relies on, as one short text."""
-    told = [tool.name, tool.title, tool.description, tool.input_schema, tool.output_schema]
-    text = json.dumps(told, sort_keys=True, ensure_ascii=True)
+    """Return a digest of the tool's description that a person relies on."""
+    parts = [tool.name, tool.title, tool.description, tool.input_schema, tool.output_schema]
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def effect_of(names: Collection[str], effects: Mapping[str, Effect]) -> Effect:
-    """Return a tool's effect by the user's word; irreversible without one.
+    """Return the effect that the user declared for a tool; irreversible without one.
 
-    An exact name counts before a pattern, and of several patterns the strictest.
+    An exact name takes precedence over a pattern, and of several patterns the strictest.
 
     Args:
-        names: What the tool is called, by the server and in scripts.
+        names: The tool's names: the server's and the scripts'.
         effects: By name or pattern.
     """
     found: list[Effect] = [effects[name] for name in names if name in effects]
@@ -188,10 +188,10 @@ def declared_by(tool: types.Tool) -> Effect:
 
 
 def shown(name: object) -> str:
-    """A name of the server's as one that can be shown."""
+    """Return a server's name in displayable form."""
     return clean(name, _NAME)
 
 
 def reason(error: DelfError) -> str:
-    """An error in one line, for those who have to do without a tool."""
+    """Format an error in one line, for the reason of an omitted tool."""
     return clean(error.message, _WHY)

@@ -1,4 +1,4 @@
-"""Logging in at a server by OAuth: with a browser that comes back to loopback, or without one."""
+"""OAuth login at a server: with a browser that returns to loopback, or without one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TokenFile:
         self._asked = origin
 
     async def get_tokens(self) -> OAuthToken | None:
-        """The tokens of last time."""
+        """Return the tokens of last time."""
         found = self._read("tokens", OAuthToken)
         if found is not None:
             self._learn(found)
@@ -84,7 +84,7 @@ class TokenFile:
         return self._read("client", OAuthClientInformationFull)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep what the server knows this client as."""
+        """Store the server's registration of this client."""
         if client_info.client_secret:
             self._learned(client_info.client_secret)
         self._write("client", client_info.model_dump(mode="json", exclude_none=True))
@@ -227,7 +227,7 @@ def _provider(
 def _of_program(
     name: str, settings: MCPSettings, url: str, tokens: TokenFile
 ) -> OAuthClientProvider:
-    """The login of a program, which has a key or a secret of its own."""
+    """Return the login of a program with a key or secret of its own."""
     client, key, secret = settings.client_id, settings.private_key, settings.client_secret
     scope = " ".join(settings.scopes) or None
     if client is None or (key is None and secret is None):
@@ -255,7 +255,7 @@ def _of_program(
 
 
 def keeps_keys(name: str, settings: MCPSettings, tokens: TokenFile) -> Check:
-    """Make the check of requests that keeps a user's keys from servers that others name.
+    """Make the request check that keeps a user's keys from servers named by others.
 
     The MCP server says where to log in. A secret or key that the user gave goes to its own origin
     and to ``issuer``, and to no other. A refresh token goes to the server that gave it.

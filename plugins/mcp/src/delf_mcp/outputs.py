@@ -17,13 +17,13 @@ _MOST_BYTES: Final = 50_000_000
 
 
 class Outputs:
-    """The files of the last tasks. Who has no link to a file does not find it."""
+    """The files of the last tasks, accessible by unguessable links."""
 
     def __init__(self) -> None:
         self._paths: dict[str, Path] = {}
 
     def links(self, task_id: str, files: Mapping[str, str]) -> list[types.ContentBlock]:
-        """Links to a task's files."""
+        """Return links to a task's files."""
         found: list[types.ContentBlock] = []
         for name, path in files.items():
             uri = f"delf://{task_id}/{quote(name, safe='')}"

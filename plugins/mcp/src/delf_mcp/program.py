@@ -1,4 +1,4 @@
-"""A server that is a program: its standard input and output carry a message a line."""
+"""A server as a program: one message per line on standard input and output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ID: Final = re.compile(rb'"id" ?: ?([0-9]{1,15}|"[\w.-]{1,80}")')
 
 
 def _own_caches() -> dict[str, str]:
-    """Variables that let Python load no cached code of a project, which nobody has trusted."""
+    """Return variables that keep Python from loading a project's untrusted cached code."""
     from platformdirs import user_cache_path
 
     return {"PYTHONPYCACHEPREFIX": str(user_cache_path("delf", appauthor=False) / "pycache")}
@@ -47,17 +47,16 @@ async def running(
     cwd: str | None,
     ending: Ending,
 ) -> AsyncGenerator[tuple[Any, Any]]:
-    """A program that is started, and ended with all that it started.
+    """Run a program, and end it with all its children.
 
-    Bytes that are not UTF-8 are replaced, lines that are not messages are skipped: neither is worth
-    the connection.
+    Invalid UTF-8 is replaced, and lines that are not messages are skipped, to keep the connection.
 
     Args:
         command: The program.
         args: Its arguments.
         env: Its variables, beside PATH, HOME and the like.
         cwd: The folder that it runs in.
-        ending: Called with the reason why it ended, and what it wrote to its errors.
+        ending: Called with the reason of its end, and the tail of its standard error.
 
     Raises:
         OSError: When it cannot be started.
@@ -96,7 +95,7 @@ async def running(
 
 
 async def _read(process: asyncio.subprocess.Process, to_session: Any, ending: Ending) -> None:
-    """Pass messages on; then see to it that the program is not held up by a full pipe."""
+    """Pass messages on; afterwards drain the pipe, so that the program is not blocked."""
     stdout = process.stdout
     assert stdout is not None  # noqa: S101 - it was asked for
     rubbish = 0
@@ -144,7 +143,7 @@ def _parsed(line: bytes) -> SessionMessage | None:
 
 
 def _unreadable(line: bytes) -> SessionMessage | None:
-    """An error in place of an answer that cannot be read: nobody waits for it in vain."""
+    """Return an error in place of an unreadable answer, so that nobody waits in vain."""
     ends = line[:_ENDS] + b" " + line[-_ENDS:]
     found = _ID.search(ends)
     if found is None or b'"jsonrpc"' not in ends or b'"method"' in ends:
@@ -168,7 +167,7 @@ async def _write(process: asyncio.subprocess.Process, from_session: Any, to_sess
 
 
 async def _listen(process: asyncio.subprocess.Process, ending: Ending) -> None:
-    """Keep the end of what it writes to its errors, and nothing of the rest."""
+    """Keep the tail of its standard error."""
     stderr = process.stderr
     assert stderr is not None  # noqa: S101 - it was asked for
     kept = b""
@@ -178,7 +177,7 @@ async def _listen(process: asyncio.subprocess.Process, ending: Ending) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Let it end by itself; else end it with all that it started."""
+    """Let the program end by itself; otherwise kill it with all its children."""
     if process.stdin is not None:
         process.stdin.close()
     if await _has_ended(process):
@@ -198,7 +197,7 @@ def _send(process: asyncio.subprocess.Process, sign: int) -> None:
 
 
 async def _has_ended(process: asyncio.subprocess.Process) -> bool:
-    """Tell whether it ends soon. ``wait`` would wait for those, too, who hold its pipes."""
+    """Return whether the program ends soon. ``wait`` would also wait for holders of its pipes."""
     deadline = asyncio.get_running_loop().time() + _END_SECONDS
     while process.returncode is None:
         if asyncio.get_running_loop().time() > deadline:

@@ -16,11 +16,11 @@ from delf.terminal import visible
 INDENT: Final = "    "
 _LINE_ENDS: Final = re.compile("\r\n|\r|\n")
 _MOST: Final = 100_000
-"""Characters of a question; nobody looks through more."""
+"""The most characters of a question."""
 
 
 class Unshowable(Exception):  # noqa: N818 - it ends a question, and is no fault of ours
-    """A question that nobody can be asked, and why."""
+    """A question that cannot be shown to anybody, with the reason."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class Unshowable(Exception):  # noqa: N818 - it ends a question, and is no fault
 
 
 def form_question(server: str, message: str, schema: Mapping[str, Any]) -> str:
-    """The question of a form: the server's words, and what it says of each field.
+    """Return the question of a form: the server's text, and its description of each field.
 
     Raises:
         Unshowable: When it is too long to be shown.
@@ -51,7 +51,7 @@ def form_question(server: str, message: str, schema: Mapping[str, Any]) -> str:
 
 
 def url_question(server: str, params: types.ElicitRequestURLParams) -> str:
-    """The question whether an address is to be opened.
+    """Return the question whether an address is to be opened.
 
     Raises:
         Unshowable: When it is too long to be shown.
@@ -67,7 +67,7 @@ def url_question(server: str, params: types.ElicitRequestURLParams) -> str:
 
 
 def model_question(server: str, model: str, params: types.CreateMessageRequestParams) -> str:
-    """The question whether the agent's model may be asked.
+    """Return the question whether the agent's model may be asked.
 
     Raises:
         Unshowable: When it is too long to be shown.
@@ -87,11 +87,11 @@ def model_question(server: str, model: str, params: types.CreateMessageRequestPa
         lines.append(f"Message {number} of {len(params.messages)}, as {visible(message.role)}:")
         given: Any = message.content
         for block in cast("list[Any]", given if isinstance(given, list) else [given]):
-            lines += inside(_told(block))
+            lines += inside(_block_text(block))
     return _whole(lines)
 
 
-def _told(block: Any) -> str:
+def _block_text(block: Any) -> str:
     if isinstance(block, types.TextContent):
         return block.text
     if isinstance(block, types.ImageContent):
@@ -110,7 +110,7 @@ def _json(value: Any) -> str:
 
 
 def inside(text: str) -> list[str]:
-    """A text of somebody else in lines that cannot be taken for ours."""
+    """Quote foreign text in lines that cannot be taken for delf's own."""
     return [INDENT + visible(line) for line in _LINE_ENDS.split(text.rstrip("\r\n"))]
 
 

@@ -1,4 +1,4 @@
-"""The library's own log messages about our servers: they hold what strangers sent."""
+"""Suppression of the library's log messages, which hold untrusted content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ours: ContextVar[bool] = ContextVar("delf_mcp_ours", default=False)
 
 @contextmanager
 def quietly() -> Generator[None]:
-    """Keep the library's logs away meanwhile; errors tell what matters of it."""
+    """Suppress the library's logs in a block; errors report what matters."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_not_ours)  # once, however often it is added
     token = _ours.set(True)

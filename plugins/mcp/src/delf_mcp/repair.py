@@ -12,10 +12,10 @@ from delf.notes import note, notes_of_call
 from delf.values.json_reader import JSONReader
 
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
-"""An escape of half a character; with its other half beside it, it is one."""
-_TOLD: Final = f"delf/{secrets.token_hex(8)}"
-"""The key of the notes that go with a result; no server knows it."""
-_BARE: Final = f"{_TOLD}/bare"
+"""An escape of a lone surrogate; a pair is one character."""
+_NOTES_KEY: Final = f"delf/{secrets.token_hex(8)}"
+"""The key of the notes in a result, unknown to servers."""
+_BARE: Final = f"{_NOTES_KEY}/bare"
 """The key for data that was no object."""
 
 
@@ -25,7 +25,7 @@ def needs_repair(text: str) -> bool:
 
 
 def repaired(text: str) -> str:
-    """The same JSON without halves of characters, and with endless numbers as text.
+    """Return the JSON without lone surrogates, and with non-finite numbers as text.
 
     One of them in one tool's description is not worth the whole list. What gets lost in a tool's
     result is noted in it, for :func:`tell`.
@@ -36,30 +36,30 @@ def repaired(text: str) -> str:
     """
     reader = JSONReader("the server's answer")
     value = reader.value(text)
-    with notes_of_call() as told:
+    with notes_of_call() as notes:
         reader.tell()
     wrapped = isinstance(value, dict) and _wrap(cast("dict[str, Any]", value))
-    if not told and not wrapped and not _HALF.search(text):
+    if not notes and not wrapped and not _HALF.search(text):
         return text
     if isinstance(value, dict):
-        _attach(cast("dict[str, Any]", value), told)
+        _attach(cast("dict[str, Any]", value), notes)
     made = json.dumps(value, ensure_ascii=False)
     return made.encode("utf-8", "replace").decode()
 
 
 def tell(meta: Mapping[str, Any] | None) -> None:
-    """Note what was lost while a result was read."""
-    for told in (meta or {}).get(_TOLD, ()):
-        note(told)
+    """Note the losses in reading a result."""
+    for text in (meta or {}).get(_NOTES_KEY, ()):
+        note(text)
 
 
 def data_of(meta: Mapping[str, Any] | None, content: Any) -> Any:
-    """The data of a result as its server sent it, a list or a text where it is one."""
+    """Return the data of a result as its server sent it, including lists and texts."""
     return content["value"] if (meta or {}).get(_BARE) else content
 
 
 def _wrap(message: dict[str, Any]) -> bool:
-    """Put data that is not an object into one: clients of 2025 take objects, servers have all."""
+    """Wrap non-object data in an object, as clients of 2025 require."""
     result = message.get("result")
     if not isinstance(result, dict):
         return False
@@ -74,9 +74,9 @@ def _wrap(message: dict[str, Any]) -> bool:
     return True
 
 
-def _attach(message: dict[str, Any], told: Iterable[str]) -> None:
+def _attach(message: dict[str, Any], notes: Iterable[str]) -> None:
     result = message.get("result")
     if isinstance(result, dict):
         meta = cast("dict[str, Any]", result).setdefault("_meta", {})
         if isinstance(meta, dict):
-            meta[_TOLD] = list(told)
+            meta[_NOTES_KEY] = list(notes)

@@ -26,21 +26,21 @@ _LONGEST_ENDING: Final = 10
 
 
 def result_of(tool: str, result: types.CallToolResult) -> Any:
-    """A tool's result: what it declared, if it gives that; else its text, or a list of its pieces.
+    """Return a tool's result: its structured data, else its text, or a list of its pieces.
 
     Raises:
         ToolException: When the tool says that it failed.
     """
     if result.is_error:
-        said = visible(_text_of(result.content)[:MAX_TEXT])
-        raise ToolException(said or f"{tool} failed, and does not say why")
+        message = visible(_text_of(result.content)[:MAX_TEXT])
+        raise ToolException(message or f"{tool} failed, and does not say why")
     if result.structured_content is not None:
         return data_of(result.meta, result.structured_content)
     return content_of(result.content)
 
 
 def files_of(blocks: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
-    """Pictures, sounds and resources among pieces of content, as files."""
+    """Yield pictures, sounds and resources among pieces of content, as files."""
     for number, block in enumerate(blocks, 1):
         if isinstance(block, (types.ImageContent, types.AudioContent)):
             yield f"{number}{_ending(block.mime_type)}", _bytes(block.data)
@@ -51,7 +51,7 @@ def files_of(blocks: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
 
 
 def _file_name(resource: Any) -> str:
-    """The last part of a resource's address as a file's name."""
+    """Return the last part of a resource's address as a file's name."""
     stem, dot, ending = unquote(urlsplit(str(resource.uri)).path).rpartition("/")[2].rpartition(".")
     name = _UNFIT.sub("-", stem if dot else ending).strip("-")[:_LONGEST_NAME] or "resource"
     kept = _UNFIT.sub("", ending)[:_LONGEST_ENDING] if dot else ""
@@ -64,7 +64,7 @@ def _ending(media_type: str | None) -> str:
 
 
 def content_of(blocks: Sequence[Any]) -> Any:
-    """Pieces of content: text where it is nothing else, None for none, else a list."""
+    """Return content: text if there is only text, None if empty, else a list."""
     pieces = [_piece(block) for block in blocks]
     if all(isinstance(piece, str) for piece in pieces):
         return "\n".join(pieces) if pieces else None
@@ -72,7 +72,7 @@ def content_of(blocks: Sequence[Any]) -> Any:
 
 
 def resource_of(contents: Sequence[Any]) -> Any:
-    """Return the content of a resource: text or bytes, and a list where it has several parts."""
+    """Return the content of a resource: text or bytes, or a list of several parts."""
     parts = [_contents(item) for item in contents]
     return parts[0] if len(parts) == 1 else parts
 
@@ -93,7 +93,10 @@ def _piece(block: Any) -> Any:
 
 
 def blocks_of(text: str) -> list[types.ContentBlock]:
-    """A result as pieces of content: the other way of :func:`content_of`, which reads them."""
+    """Return a result as pieces of content.
+
+    The other way of :func:`content_of`, which reads them.
+    """
     value = json.loads(text)
     pieces = cast("list[Any]", value) if isinstance(value, list) else [value]
     if any(_is_media(piece) for piece in pieces):
@@ -139,7 +142,7 @@ def _text_of(blocks: Sequence[Any]) -> str:
 
 
 def as_message(message: types.SamplingMessage) -> Message:
-    """A message of a server for a model.
+    """Return a message of a server for a model.
 
     Raises:
         ToolException: When it holds what no model takes.

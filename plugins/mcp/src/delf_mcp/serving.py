@@ -40,22 +40,22 @@ _INSTRUCTIONS: Final = (
     "may use all of them. The user is asked, by elicitation, before what matters."
 )
 _CANNOT_ASK: Final = "it needs approval, and the client cannot ask its user"
-_GIVEN_UP: Final = (
+_ABANDONED: Final = (
     "nothing waits for this answer: the call has ended, or was given up because the answer took "
     "too long; what it did until then is done, so look before you call it again"
 )
-_MOST_TOLD: Final = 500
+_MOST_LISTED: Final = 500
 MakeAgent = Callable[..., Agent]
 
 
 class Work:
-    """A call or task that is under way for a client, and the questions that it has for the user."""
+    """A client's call or task in progress, and its questions for the user."""
 
     def __init__(self, begun: Coroutine[Any, Any, list[types.ContentBlock]]) -> None:
         self.questions: asyncio.Queue[tuple[ApprovalRequest, asyncio.Future[Decision]]]
         self.questions = asyncio.Queue()
         self.asked: tuple[ApprovalRequest, asyncio.Future[Decision]] | None = None
-        self._told: asyncio.Queue[str | None] = asyncio.Queue()
+        self._progress: asyncio.Queue[str | None] = asyncio.Queue()
         self._steps = 0
         self._end: asyncio.TimerHandle | None = None
         token = _work.set(self)
@@ -79,18 +79,18 @@ class Work:
         """Take the client's answer to the last question."""
         self._decide(lambda request: decision_of(request, result))
 
-    def give_up_after(self, seconds: float, give_up: Callable[[], None]) -> None:
+    def abandon_after(self, seconds: float, abandon: Callable[[], None]) -> None:
         """Have the work given up unless its client comes back within some seconds."""
-        self._end = asyncio.get_running_loop().call_later(seconds, give_up)
+        self._end = asyncio.get_running_loop().call_later(seconds, abandon)
 
     def come_back(self) -> None:
-        """The client is here again."""
+        """Note that the client is here again."""
         if self._end is not None:
             self._end.cancel()
             self._end = None
 
     def refuse(self, reason: str) -> None:
-        """The last question cannot be asked."""
+        """Note that the last question cannot be asked."""
         self._decide(lambda _: Rejected(reason=reason))
 
     def _decide(self, decision: Callable[[ApprovalRequest], Decision]) -> None:
@@ -98,20 +98,20 @@ class Work:
             self.asked[1].set_result(decision(self.asked[0]))
 
     def hear(self, event: Event) -> None:
-        """Take note of what is worth telling while the work goes on."""
+        """Queue progress messages from events."""
         match event:
             case CallPrinted():
-                self._told.put_nowait(event.text.strip()[:_MOST_TOLD])
+                self._progress.put_nowait(event.text.strip()[:_MOST_LISTED])
             case CallStarted():
-                self._told.put_nowait(event.action)
+                self._progress.put_nowait(event.action)
             case ModelCalled():
-                self._told.put_nowait(f"asks {event.model}")
+                self._progress.put_nowait(f"asks {event.model}")
             case _:
                 pass
 
     @asynccontextmanager
     async def telling(self, context: ServerRequestContext[Any]) -> AsyncGenerator[None]:
-        """Tell a client how the work goes, where it wants to be told."""
+        """Send progress to a client that wants it."""
         teller = asyncio.create_task(self._tell(context))
         try:
             yield
@@ -119,13 +119,13 @@ class Work:
             teller.cancel()
             raise
         finally:
-            self._told.put_nowait(None)
+            self._progress.put_nowait(None)
             await asyncio.wait({teller})
             if not teller.cancelled() and (error := teller.exception()) is not None:
-                _log.debug("a client is not told any more how its call goes: %s", error)
+                _log.debug("a client gets no more progress of its call: %s", error)
 
     async def _tell(self, context: ServerRequestContext[Any]) -> None:
-        while (message := await self._told.get()) is not None:
+        while (message := await self._progress.get()) is not None:
             self._steps += 1
             await context.session.report_progress(self._steps, message=message)
 
@@ -150,7 +150,7 @@ class Served:
         self._turn = asyncio.Lock()
 
     def server(self) -> Server[Any]:
-        """A server of MCP, for any transport."""
+        """Return a server of MCP, for any transport."""
         return Server(
             "delf",
             version=__version__,
@@ -162,7 +162,7 @@ class Served:
         )
 
     async def aclose(self) -> None:
-        """Stop what is under way, and free everything."""
+        """Stop all work, and release resources."""
         for work in self._working.values():
             work.task.cancel()
         await self._calls.astop()
@@ -171,19 +171,19 @@ class Served:
     async def list_tools(
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """All actions that a script could call, and ``run``."""
+        """Return all actions that a script could call, and ``run``."""
         return types.ListToolsResult(tools=list((await self._listed()).values()))
 
     async def list_resources(
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        """Nothing: files are found by the links that come with a task's answer."""
+        """Return nothing: files are found by the links that come with a task's answer."""
         return types.ListResourcesResult(resources=[])
 
     async def read_resource(
         self, _context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """A file that a task wrote."""
+        """Return a file that a task wrote."""
         try:
             return types.ReadResourceResult(contents=[await self._outputs.read(str(params.uri))])
         except ValueError as error:
@@ -201,7 +201,7 @@ class Served:
             if params.input_responses and _ANSWER in params.input_responses:
                 work.answer(params.input_responses[_ANSWER])
         elif key:  # to begin anew could do twice what was done before the question
-            return _failed(_GIVEN_UP)
+            return _failed(_ABANDONED)
         elif params.name not in self._tools:
             return _failed(f"there is no tool {params.name!r}")
         else:
@@ -234,7 +234,7 @@ class Served:
         return types.CallToolResult(content=content)
 
     def _keep(self, work: Work) -> str:
-        """Keep work until its client comes back with an answer, and give it up if none does.
+        """Keep work until its client returns with an answer; abandon it after a timeout.
 
         Returns:
             What the client comes back with.
@@ -242,23 +242,23 @@ class Served:
         key = secrets.token_urlsafe(24)
         self._working[key] = work
 
-        def give_up() -> None:
+        def abandon() -> None:
             if self._working.pop(key, None) is not None:
                 work.task.cancel()
 
-        work.give_up_after(self._tasks.config.approval_timeout, give_up)
+        work.abandon_after(self._tasks.config.approval_timeout, abandon)
         return key
 
     async def _begin(self, tool: str, arguments: Mapping[str, Any]) -> list[types.ContentBlock]:
         work = _work.get()
-        heard = [] if work is None else [work.hear]
+        hearers = [] if work is None else [work.hear]
         if tool == _RUN:
-            response = await self._tasks.arun(str(arguments.get("task", "")), listeners=heard)
+            response = await self._tasks.arun(str(arguments.get("task", "")), listeners=hearers)
             response.raise_for_status()
             links = self._outputs.links(response.trace.task_id, response.files)
             return [types.TextContent(type="text", text=response.text), *links]
         call = {"call": self._names[tool], "arguments": dict(arguments)}
-        response = await self._calls.arun(json.dumps(call), listeners=heard)
+        response = await self._calls.arun(json.dumps(call), listeners=hearers)
         response.raise_for_status()
         return blocks_of(response.text)
 
@@ -278,12 +278,12 @@ class Served:
             response = await self._calls.arun(LIST)
             response.raise_for_status()
             tools = {_RUN: _run_tool()}
-            for told in json.loads(response.text):
-                if told["name"].startswith(_OWN):
+            for item in json.loads(response.text):
+                if item["name"].startswith(_OWN):
                     continue
-                name = _free(_UNFIT.sub("_", told["name"])[:_LONGEST], tools)
-                self._names[name] = told["name"]
-                tools[name] = _tool(name, told)
+                name = _free(_UNFIT.sub("_", item["name"])[:_LONGEST], tools)
+                self._names[name] = item["name"]
+                tools[name] = _tool(name, item)
             self._tools = tools
             return tools
 
@@ -300,14 +300,14 @@ def _run_tool() -> types.Tool:
     )
 
 
-def _tool(name: str, told: Mapping[str, Any]) -> types.Tool:
-    effect = told["effect"]
+def _tool(name: str, item: Mapping[str, Any]) -> types.Tool:
+    effect = item["effect"]
     return types.Tool(
         name=name,
-        description=told["summary"],
-        input_schema={"type": "object", **told["schema"]},
+        description=item["summary"],
+        input_schema={"type": "object", **item["schema"]},
         annotations=types.ToolAnnotations(
-            title=told["name"],
+            title=item["name"],
             read_only_hint=effect == "read",
             destructive_hint=not can_be_undone(effect),
         ),
@@ -327,12 +327,12 @@ async def _elicit(context: ServerRequestContext[Any], work: Work, request: Appro
     try:
         work.answer(await context.session.elicit_form(form.message, form.requested_schema))
     except (MCPError, ValidationError) as error:
-        told = error.error.message if isinstance(error, MCPError) else "its answer is none"
-        work.refuse(f"{_CANNOT_ASK}: {told}")
+        problem = error.error.message if isinstance(error, MCPError) else "its answer is none"
+        work.refuse(f"{_CANNOT_ASK}: {problem}")
 
 
 def _can_ask(context: ServerRequestContext[Any]) -> bool:
-    """Tell whether a client shows forms; one that names no mode does."""
+    """Return whether a client shows forms; a client that names no mode does."""
     client = context.session.client_capabilities
     able = None if client is None else client.elicitation
     return able is not None and (able.form is not None or able.url is None)

@@ -1,4 +1,4 @@
-"""Settings: the server, the way to reach it, and the requests that it may make."""
+"""Settings: the server, its transport, and its allowed requests."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MCPSettings(PluginSettings):
         default="ask", description="Whether the server may ask the agent's model."
     )
     roots: tuple[LocalPath, ...] = Field(
-        default=(), description="Folders that the server is told it may work in."
+        default=(), description="Folders that the server may work in."
     )
     timeout: float = Field(
         default=60.0, gt=0, description="Seconds for a call, from its last sign of progress."

@@ -1,4 +1,4 @@
-"""The strategy of a served call: a task that is one call, made without asking a model."""
+"""The strategy of a served call: a task of one call, made without a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OneCall:
     calls_only = True
 
     async def solve(self, host: StrategyHost) -> str:
-        """The result."""
+        """Return the result."""
         if host.task == LIST:
             return json.dumps([_described(tool) for tool in host.tools])
         wanted = json.loads(host.task)

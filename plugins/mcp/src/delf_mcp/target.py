@@ -67,7 +67,7 @@ class Target:
 
     @asynccontextmanager
     async def open(self, ending: Ending) -> AsyncGenerator[Client]:
-        """A client of a new server."""
+        """Yield a client of a new server."""
         opened = self._by_address if self._settings.url is not None else self._by_program
         async with opened(ending) as client:
             yield client

@@ -1,4 +1,4 @@
-"""Memory for delf that finds by words and by meaning. Its classes are imported on first use."""
+"""Memory with search by words and by meaning. Its classes are imported on first use."""
 
 from __future__ import annotations
 

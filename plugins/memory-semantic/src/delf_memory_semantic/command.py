@@ -1,4 +1,4 @@
-"""``delf memory``: look at what is remembered; add, search, forget."""
+"""``delf memory``: list, add, search and remove facts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from delf_memory_semantic.texts import names_file, pieces, read
 T = TypeVar("T")
 
 _QUIET_SECONDS: Final = 1.0
-"""The time after which a command says what it waits for."""
+"""The delay before a command reports a wait."""
 _PLUGIN: Final = "memory-semantic"
 _STORE: Final = "semantic"
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
@@ -74,7 +74,7 @@ class _Opened:
 
 
 async def _shown(store: SemanticStore, work: Awaitable[T]) -> T:
-    """Await work, and say so if it waits for the embedding model."""
+    """Await work, reporting a wait for the embedding model."""
     task = asyncio.ensure_future(work)
     await asyncio.wait({task}, timeout=_QUIET_SECONDS)
     if not task.done() and store.loading is not None:
@@ -83,7 +83,7 @@ async def _shown(store: SemanticStore, work: Awaitable[T]) -> T:
 
 
 def _check_store(state: Any, project: Any) -> None:
-    """Refuse to work on another store than the one that tasks of the project use."""
+    """Raise for another store than the project's."""
     name = project.agent.memory
     if name in (None, _STORE):
         return
@@ -220,5 +220,5 @@ def _data(fact: StoredFact) -> dict[str, Any]:
 
 
 def _visible(text: str) -> str:
-    """A text in one line, without what would move a terminal's cursor."""
+    """Return a text in one line, without control characters."""
     return "".join(sign if sign.isprintable() else " " for sign in text)

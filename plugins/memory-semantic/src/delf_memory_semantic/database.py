@@ -1,6 +1,6 @@
 """Facts and their vectors in SQLite or PostgreSQL: one transaction for each batch.
 
-The index of words lives in the database (FTS5, ``tsvector``), kept by the database itself, so
+The index of words is in the database (FTS5, ``tsvector``), kept by the database itself, so
 facts and their index cannot disagree.
 """
 
@@ -33,9 +33,9 @@ _HINT: Final = "see that the database is there, and that the url of the memory i
 BUSY_MS: Final = 10_000
 """The milliseconds for which SQLite waits for another writer."""
 _MAKING: Final = 0x64656C66
-"""The lock under which PostgreSQL's tables are made: a number of its own."""
+"""The advisory lock for creating PostgreSQL's tables."""
 _AT_ONCE: Final = 10_000
-"""The number of rows that one statement reads, or names: SQLite takes 32,766 values."""
+"""The most rows of one statement: SQLite takes 32,766 values."""
 _MOST_WORDS: Final = 48
 """The number of words of a query that count: the first words find a task of pages as well."""
 
@@ -132,7 +132,7 @@ class StoredFact(Fact):
 
 
 class FactDatabase:
-    """The facts of one namespace. Its methods block; they are called in threads.
+    """The facts of one namespace. All methods block; call them in threads.
 
     Args:
         url: ``sqlite:///path`` or ``postgresql://…``.
@@ -168,10 +168,9 @@ class FactDatabase:
         model: str,
         saved_at: Sequence[float] | None = None,
     ) -> None:
-        """Remember facts with their vectors, all or none.
+        """Store facts with their vectors, atomically.
 
-        One that says the same as a stored one, but for case, spaces and endings of words,
-        takes its place.
+        A fact that equals a stored one except for case, spaces and endings replaces it.
 
         Args:
             facts: Texts with their sources.
@@ -217,9 +216,9 @@ class FactDatabase:
                 connection.execute(sa.insert(_vectors), found)
 
     def add_vectors(self, vectors: Sequence[tuple[int, bytes]], model: str) -> None:
-        """Give facts their vectors; those that were forgotten meanwhile are left out.
+        """Store vectors of facts, ignoring removed facts.
 
-        After the last of them call :meth:`altered`.
+        Call :meth:`altered` after the last batch.
         """
         ids = [number for number, _ in vectors]
         with self._begin() as connection:
@@ -251,7 +250,7 @@ class FactDatabase:
             connection.execute(sa.delete(_facts).where(_facts.c.namespace == self.namespace))
 
     def _remove(self, connection: sa.Connection, column: sa.Column[str], of: Iterable[str]) -> int:
-        """Forget facts by what a column has; how many there were."""
+        """Remove facts by a column's value; return their number."""
         values, removed = list(of), 0
         for start in range(0, len(values), _AT_ONCE):
             here = _facts.c.namespace == self.namespace
@@ -260,29 +259,29 @@ class FactDatabase:
         return removed
 
     def _count(self, connection: sa.Connection, *, writes: int = 0, alterations: int = 0) -> None:
-        """Count a change, before it is made: writers of a namespace so come one after another.
+        """Count a change in advance, which serialises the writers of a namespace.
 
-        Both numbers begin at one of chance: those of a store that was made again are others.
+        Both numbers begin at random: a recreated store has others.
         """
         more = (self._writes, writes), (self._alterations, alterations)
         values = [{"key": k, "more": n, "start": str(secrets.randbits(48))} for k, n in more]
         connection.execute(_COUNTED, values)
 
     def all(self) -> list[StoredFact]:
-        """Every fact, oldest first."""
+        """Return every fact, oldest first."""
         with self._read() as connection:
             wanted = sa.select(_facts).where(_facts.c.namespace == self.namespace)
             return [_fact(row) for row in connection.execute(wanted.order_by(_facts.c.id))]
 
     def facts(self, ids: Sequence[int]) -> dict[int, StoredFact]:
-        """Facts by their numbers; those that are gone are left out."""
+        """Return facts by number; removed ones are skipped."""
         with self._read() as connection:
             # Asked for the namespace, too, SQLite would go through all of its facts.
             rows = connection.execute(sa.select(_facts).where(_facts.c.id.in_(ids)))
             return {row.id: _fact(row) for row in rows if row.namespace == self.namespace}
 
     def with_words(self, query: str, limit: int) -> dict[int, float]:
-        """The facts that share most with a query, and how much that counts, best first."""
+        """Return the facts that share most with a query, and how much that counts, best first."""
         chosen = telling_words(query)[:_MOST_WORDS]
         if not chosen:
             return {}
@@ -305,7 +304,7 @@ class FactDatabase:
         return found.get(self._writes, 0), found.get(self._alterations, 0)
 
     def vectors(self, model: str, after: int = 0) -> Iterator[Sequence[tuple[int, bytes]]]:
-        """Vectors of one model with the numbers of their facts, in batches by these numbers.
+        """Yield vectors of one model with the numbers of their facts, in batches.
 
         Args:
             model: What made them.
@@ -323,7 +322,7 @@ class FactDatabase:
             yield from connection.execute(wanted).partitions(_AT_ONCE)
 
     def without_vector(self, model: str, limit: int) -> list[tuple[int, str]]:
-        """Facts that have no vector of a model."""
+        """Return facts that have no vector of a model."""
         of_model = (_vectors.c.fact_id == _facts.c.id) & (_vectors.c.model == model)
         wanted = (
             sa.select(_facts.c.id, _facts.c.content)
@@ -347,7 +346,7 @@ class FactDatabase:
             with self._connected().begin() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            raise MemorySetupError(_told(error, self._url, "written"), hint=_HINT) from error
+            raise MemorySetupError(_message_of(error, self._url, "written"), hint=_HINT) from error
 
     @contextmanager
     def _read(self) -> Generator[sa.Connection]:
@@ -355,7 +354,7 @@ class FactDatabase:
             with self._connected().connect() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            raise MemoryRetrievalError(_told(error, self._url, "read"), hint=_HINT) from error
+            raise MemoryRetrievalError(_message_of(error, self._url, "read"), hint=_HINT) from error
 
     def _connected(self) -> sa.Engine:
         with self._opening:
@@ -385,7 +384,7 @@ class FactDatabase:
 
 
 def _place_of(engine: sa.Engine) -> str:
-    """The file of a memory, or its server's address without the password."""
+    """Return the file of a memory, or its server's address without the password."""
     url = engine.url
     is_file = engine.dialect.name == "sqlite" and url.database
     return str(url.database) if is_file else url.render_as_string(hide_password=True)
@@ -433,7 +432,7 @@ def _make_tables(engine: sa.Engine) -> None:
 
 
 def _driver(url: str) -> sa.URL:
-    """A URL with the driver that is meant."""
+    """Return a URL with the driver that is meant."""
     try:
         made = sa.make_url(url)
     except ArgumentError as error:
@@ -451,14 +450,14 @@ def _driver(url: str) -> sa.URL:
     return made
 
 
-def _told(error: SQLAlchemyError, url: sa.URL, doing: str) -> str:
+def _message_of(error: SQLAlchemyError, url: sa.URL, doing: str) -> str:
     cause = str(getattr(error, "orig", None) or error).strip().splitlines()
     place = url.render_as_string(hide_password=True)
     return f"the memory at {place} cannot be {doing}: {cause[0] if cause else type(error)}"
 
 
 def telling_words(query: str) -> list[str]:
-    """The words of a query that say something, as an index has them.
+    """Return the words of a query that say something, as an index has them.
 
     Args:
         query: Plain words.
@@ -468,7 +467,7 @@ def telling_words(query: str) -> list[str]:
 
 
 def searched(content: str) -> str:
-    """A text as an index takes it: with blanks in scripts that write none.
+    """Return a text for an index, separating words in scripts without blanks.
 
     Args:
         content: A fact, or a message.
@@ -480,8 +479,8 @@ def searched(content: str) -> str:
 
 def digest_of(content: str) -> str:
     """Digest the words of a text in order, without endings, so that equal facts are equal."""
-    said = " ".join(words_of(content)) or content.strip()
-    return hashlib.sha256(said.encode()).hexdigest()
+    text = " ".join(words_of(content)) or content.strip()
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _fact(row: Any) -> StoredFact:

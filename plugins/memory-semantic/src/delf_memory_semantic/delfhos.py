@@ -1,4 +1,4 @@
-"""Memories of Delfhos: told as such, and read so that their facts can be taken over."""
+"""Memories of Delfhos: detection, and import of their facts."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class OldFact(NamedTuple):
 
 
 def is_database(path: Path) -> bool:
-    """Tell whether a file is a database of SQLite."""
+    """Return whether a file is a database of SQLite."""
     with path.open("rb") as file:
         return file.read(len(_SQLITE)) == _SQLITE
 
 
 def is_delfhos(path: Path) -> bool:
-    """Tell whether a file is a memory of Delfhos, and none of delf. It is not changed."""
+    """Return whether a file is a memory of Delfhos, without changing it."""
     try:
         if not path.is_file() or not is_database(path):
             return False
@@ -46,7 +46,7 @@ def is_delfhos(path: Path) -> bool:
 
 
 def facts_of(path: Path) -> list[OldFact]:
-    """All facts of a memory of Delfhos, the oldest first.
+    """Return all facts of a memory of Delfhos, the oldest first.
 
     Raises:
         MemoryRetrievalError: When it is none, or cannot be read.
@@ -78,7 +78,7 @@ def _is_theirs(connection: sqlite3.Connection) -> bool:
 
 
 def _moment(text: object) -> float:
-    """Return the time of SQLite's CURRENT_TIMESTAMP, which is UTC; now where it is no time."""
+    """Parse SQLite's CURRENT_TIMESTAMP, which is UTC; now if invalid."""
     try:
         found = datetime.fromisoformat(str(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Two rankings as one: by words and by meaning."""
+"""Fusion of two rankings: by words and by meaning."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _BY_WORDS: Final = 0.4
 
 
 def share_of(query: str, text: str) -> float:
-    """Return the share of a query's words that a text has.
+    """Return the share of a query's words in a text.
 
-    Of two letters that count as a word every other one lies between two words.
+    Of pairs of letters that count as words, every other one is ignored.
     """
-    said = set(words_of(query))
-    whole = sum(0.5 if is_pair(word) else 1.0 for word in said)
-    return min(1.0, len(said.intersection(words_of(text))) / (whole or 1))
+    words = set(words_of(query))
+    whole = sum(0.5 if is_pair(word) else 1.0 for word in words)
+    return min(1.0, len(words.intersection(words_of(text))) / (whole or 1))
 
 
 def fused(
     by_words: Mapping[int, float], likeness: Mapping[int, float], share: float
 ) -> dict[int, float]:
-    """Numbers by both, best first, with what they count.
+    """Return the numbers of both rankings, best first, with their scores.
 
     By places alone (reciprocal rank fusion) the weaker ranking spoils the better one, so what
     each counts is added, on one scale: a query of which no text has more than a few words is

@@ -52,11 +52,11 @@ class Memory(FixedAttributes):
                 raise
             store = SemanticStore(context, url, "off", guidelines)
         self.store = store
-        """The same memory, asynchronous: what an agent uses."""
+        """The underlying asynchronous store of the agent."""
 
     @property
     def guidelines(self) -> str:
-        """Return the rules of facts that are worth it."""
+        """Return the guidelines for facts."""
         return self.store.guidelines
 
     @property
@@ -65,7 +65,7 @@ class Memory(FixedAttributes):
         return self.store.namespace
 
     def save(self, facts: str, source: str | None = None) -> None:
-        """Remember facts, one a line.
+        """Store facts, one per line.
 
         Args:
             facts: The lines.
@@ -75,9 +75,9 @@ class Memory(FixedAttributes):
         self._run(self.store.save(lines, source))
 
     def add(self, text: str | Path) -> int:
-        """Remember a text or a file (``.txt``, ``.md``) in pieces; how many there are.
+        """Store a text or a file (``.txt``, ``.md``) in pieces; return their number.
 
-        One line that looks like the path of a file is a path: :meth:`save` takes any text.
+        A line that looks like a path is a path: :meth:`save` takes any text.
 
         Raises:
             MemorySetupError: For a file that does not exist, cannot be read, or is of another kind,
@@ -97,7 +97,7 @@ class Memory(FixedAttributes):
         return len(parts)
 
     def search(self, query: str, top_k: int = 5, threshold: float = 0.3) -> list[StoredFact]:
-        """The facts that fit a query best, best first.
+        """Return the facts that fit a query best, best first.
 
         Raises:
             MemorySetupError: For a top_k below 1, or a threshold that is not from 0 to 1.
@@ -114,7 +114,7 @@ class Memory(FixedAttributes):
         return "\n".join(fact.content for fact in self.search(query, top_k, threshold))
 
     def context(self) -> str:
-        """All facts, a line each."""
+        """Return all facts, a line each."""
         return "\n".join(fact.content for fact in self)
 
     def clear(self) -> None:
@@ -122,11 +122,11 @@ class Memory(FixedAttributes):
         self._run(self.store.clear())
 
     def backfill_embeddings(self) -> int:
-        """Give vectors to facts that have none of this model; how many they were."""
+        """Return vectors to facts that have none of this model; how many they were."""
         return self._run(self.store.fill())
 
     def close(self) -> None:
-        """Close the database; used again, it is opened again."""
+        """Close the database; a later use opens it again."""
         self._run(self.store.aclose())
 
     def __len__(self) -> int:

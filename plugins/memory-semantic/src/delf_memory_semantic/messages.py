@@ -45,14 +45,14 @@ _EMBEDDED: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class FoundMessage:
-    """A message, and the conversation that it is in."""
+    """A message and its conversation."""
 
     conversation: str
     message: ChatMessage
 
 
 class MessageIndex:
-    """The messages of one namespace. Its methods block; they may be called in any thread.
+    """The messages of one namespace. All methods block and are thread-safe.
 
     Args:
         file: Where vectors are kept; one that is broken is made again.
@@ -92,7 +92,7 @@ class MessageIndex:
             )
 
     def without_vector(self, model: str) -> list[tuple[bytes, str]]:
-        """The digests and texts that have no vector of a model; those forgotten lose theirs."""
+        """Return the digests and texts without a vector; drop vectors of removed messages."""
         with self._lock:
             found = self._words.execute(
                 "SELECT digest, substr(content, 1, ?) FROM messages", (_EMBEDDED,)
@@ -119,7 +119,7 @@ class MessageIndex:
     def find(
         self, query: str, vector: Any, since: float, until: float, limit: int
     ) -> list[FoundMessage]:
-        """The messages that fit a query best.
+        """Return the messages that fit a query best.
 
         Args:
             query: Plain words.
@@ -148,7 +148,7 @@ class MessageIndex:
         until: float,
         by_words: Mapping[int, float],
     ) -> dict[int, float]:
-        """Return the similarity of the nearest messages, and of those that words found."""
+        """Return the similarity of the nearest messages, and of the word matches."""
         if vector is None:
             return {}
         found = self._words.execute(
@@ -193,7 +193,7 @@ class MessageIndex:
         )
 
     def _on_disk(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Do something with the file; one that is not a database is removed and made again."""
+        """Run a function with the file; an invalid file is recreated."""
         try:
             return self._do(statement, rows)
         except sqlite3.OperationalError:

@@ -1,4 +1,4 @@
-"""The vectors of a store's facts in memory, kept up with what is saved and forgotten."""
+"""The vectors of a store's facts in memory, kept up to date."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class VectorIndex:
         self._dimension = dimension
         self._index: Any = faiss.IndexIDMap2(faiss.IndexFlatIP(dimension))
         self.highest = 0
-        """The highest number of a fact; 0 without one."""
+        """The highest number of a fact; 0 without facts."""
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
 
     def add(self, rows: Sequence[tuple[int, bytes]]) -> None:
-        """Add vectors by the numbers of their facts; those of another length are left out.
+        """Add vectors by fact number; vectors of another length are ignored.
 
         Args:
             rows: Numbers, and vectors as little-endian float32.
@@ -46,7 +46,7 @@ class VectorIndex:
         self.highest = max(self.highest, int(ids.max()))
 
     def nearest(self, vector: Any, limit: int) -> list[tuple[int, float]]:
-        """The numbers of the nearest facts with their similarity, best first."""
+        """Return the numbers of the nearest facts with their similarity, best first."""
         if not len(self):
             return []
         query = np.asarray(vector, dtype="float32").reshape(1, self._dimension)
@@ -57,7 +57,7 @@ class VectorIndex:
         return [(number, value) for number, value in pairs if number >= 0]
 
     def likeness(self, number: int, vector: Any) -> float | None:
-        """Return the similarity of a fact to a vector; None where it has none."""
+        """Return the similarity of a fact to a vector; None without a vector."""
         try:
             own = self._index.reconstruct(number)
         except RuntimeError:  # faiss has no other way to say that it does not know it
@@ -66,7 +66,7 @@ class VectorIndex:
 
 
 class Nearest:
-    """Finds facts by vectors. Its methods block; they may be called in any thread.
+    """Finds facts by vectors. All methods block and are thread-safe.
 
     Args:
         database: The facts.
@@ -80,7 +80,7 @@ class Nearest:
         self._seen = (0, 0)
 
     def find(self, vector: Any, model: str, limit: int) -> dict[int, float]:
-        """The nearest facts with their similarity; those that other processes saved, too.
+        """Return the nearest facts with their similarity, including other processes' facts.
 
         Args:
             vector: What they are to be like.
@@ -91,7 +91,7 @@ class Nearest:
             return dict(self._followed(len(vector), model).nearest(vector, limit))
 
     def likeness(self, vector: Any, model: str, numbers: Iterable[int]) -> dict[int, float]:
-        """Return the similarity of some facts, of those that have vectors.
+        """Return the similarity of the given facts that have vectors.
 
         Args:
             vector: What they are to be like.
@@ -109,7 +109,7 @@ class Nearest:
             self._index = None
 
     def _followed(self, dimension: int, model: str) -> VectorIndex:
-        """The index of all that is stored now; a new one if more than additions came."""
+        """Return the current index, rebuilt after removals."""
         state, index = self._database.state(), self._index
         if index is not None and state == self._seen:
             return index

@@ -31,7 +31,7 @@ _SHOWN: Final = 600
 """Characters of a message that a script gets."""
 _AT_ONCE: Final = 256
 """Messages that are embedded before their vectors are kept."""
-_PATIENCE: Final = 2.0
+_VECTOR_SECONDS: Final = 2.0
 """Seconds that a call waits for vectors; then words decide, and vectors are made meanwhile."""
 _END_OF_TIME: Final = 1e12
 
@@ -61,7 +61,7 @@ class RecallOptions(ConnectionOptions, total=False):
 
 
 class Remembered(TypedDict):
-    """A message of a past conversation. A long one is cut around what was looked for."""
+    """A message of a past conversation, truncated around the match."""
 
     conversation: str
     at: dt.datetime
@@ -115,7 +115,7 @@ class Recall(Connection):
         return [_remembered(item, query) for item in found]
 
     async def _follow(self) -> MessageIndex:
-        """The index, with what was said and what was forgotten since."""
+        """Return the index, updated with new and removed messages."""
         context = self._used_context()
         async with self._following:
             if self._journal is None:
@@ -147,18 +147,18 @@ class Recall(Connection):
         self._seen = seen
 
     async def _vector(self, index: MessageIndex, query: str) -> Any:
-        """The query's vector, when the messages have theirs in time; else None."""
+        """Return the query's vector if the messages' vectors are ready in time; else None."""
         embedder = embedder_of(self._used_context(), self.settings.embedding_model)
         if embedder is None:
             return None
         if self._embedding is None or self._embedding.done():
             self._embedding = shared_task(self._embed(index, embedder))
             self._embedding.add_done_callback(_tell_failure)
-        await asyncio.wait({self._embedding}, timeout=_PATIENCE)
+        await asyncio.wait({self._embedding}, timeout=_VECTOR_SECONDS)
         try:
             (vector,) = await embedder.embed([query], "query")
         except DelfError:
-            return None  # what fails was told by the task above
+            return None  # the task above reported the failure
         return np.asarray(vector, dtype="float32")
 
     async def _embed(self, index: MessageIndex, embedder: Any) -> None:
@@ -177,7 +177,7 @@ class Recall(Connection):
         return self._context
 
     async def aclose(self) -> None:
-        """Close the journal. Safe to call twice; used again, it is opened again."""
+        """Close the journal. Idempotent; a later use opens it again."""
         embedding, self._embedding = self._embedding, None
         if embedding is not None:
             embedding.cancel()
@@ -188,7 +188,7 @@ class Recall(Connection):
 
 
 async def _messages(store: ConversationStore, conversation: str) -> list[ChatMessage]:
-    """All that was said, by people and by models."""
+    """Return all messages of people and models."""
     found: list[ChatMessage] = []
     while page := await store.read(conversation, found[-1].position if found else 0, _PAGE):
         found += page
@@ -206,11 +206,11 @@ def _remembered(found: FoundMessage, query: str) -> Remembered:
 
 
 def _cut(text: str, query: str) -> str:
-    """A text, or the part of it that begins a little before the first word of the query."""
+    """Truncate a text around the first word of the query."""
     if len(text) <= _SHOWN:
         return text
-    said = set(words_of(query))
-    places = (m.start() for m in re.finditer(r"[^\W_]+", text) if said & {*words_of(m.group())})
+    words = set(words_of(query))
+    places = (m.start() for m in re.finditer(r"[^\W_]+", text) if words & {*words_of(m.group())})
     start = min(max(0, next(places, 0) - _SHOWN // 4), len(text) - _SHOWN)
     end = start + _SHOWN
     return f"{'…' if start else ''}{text[start:end].strip()}{'…' if end < len(text) else ''}"
@@ -218,5 +218,5 @@ def _cut(text: str, query: str) -> str:
 
 def _tell_failure(embedding: asyncio.Task[None]) -> None:
     if not embedding.cancelled() and (error := embedding.exception()) is not None:
-        told = error.describe() if isinstance(error, DelfError) else error
-        _log.warning("messages are found by words alone, they could not be embedded: %s", told)
+        message = error.describe() if isinstance(error, DelfError) else error
+        _log.warning("messages are found by words alone, they could not be embedded: %s", message)

@@ -34,9 +34,9 @@ _AWAY_SECONDS: Final = 60.0
 """The seconds for which an embedder that failed late is not asked again."""
 AT_ONCE: Final = 1.0
 FIRST_ANSWER: Final = 5.0
-"""Seconds that a save waits for vectors; they come later, then."""
+"""Seconds that a save waits for vectors; later they are added in the background."""
 _WITHOUT: Final = "facts are found by words alone: no embedder is installed"
-PATIENCE: Final = 2.0
+VECTOR_SECONDS: Final = 2.0
 """Seconds that the first search waits for facts that have no vector yet."""
 
 
@@ -69,7 +69,7 @@ class SemanticStore:
         self._is_off = embedding_model == "off"
         self._away_until = 0.0
         self._why_away = _WITHOUT
-        self._told_away = False
+        self._reported_away = False
         self._load: asyncio.Task[None] | None = None
         self._loads_beside = False
         self._nearest = Nearest(self._database)
@@ -80,14 +80,13 @@ class SemanticStore:
 
     @property
     def loading(self) -> str | None:
-        """The name of the embedding model if it is being loaded now."""
+        """The name of the embedding model if it is loading."""
         return self._model if self._load is not None and not self._load.done() else None
 
     async def warm_up(self) -> None:
-        """Load the embedding model and wait for it.
+        """Load the embedding model and wait.
 
-        From the first call on a search does not wait for the load, and finds facts by words until
-        the load is over.
+        Until it is loaded, searches use words only and do not wait.
         """
         self._loads_beside = True
         if (load := self._begin_load()) is not None:
@@ -116,7 +115,7 @@ class SemanticStore:
         source: str | None = None,
         saved_at: Sequence[float] | None = None,
     ) -> None:
-        """Remember facts, all or none; one that says the same as another takes its place.
+        """Store facts atomically; an equivalent fact is replaced.
 
         Args:
             facts: Texts; empty ones are left out.
@@ -139,7 +138,7 @@ class SemanticStore:
     async def search(
         self, query: str, top_k: int = 5, threshold: float = 0.3
     ) -> Sequence[StoredFact]:
-        """The facts that fit a query best, by words and by meaning.
+        """Return the facts that fit a query best, by words and by meaning.
 
         Args:
             query: Plain words.
@@ -159,7 +158,10 @@ class SemanticStore:
         return await self._in_thread(self._fitting, query, ranked, near, top_k, threshold)
 
     async def _near(self, query: str) -> tuple[Any, dict[int, float]]:
-        """The query's vector and the facts that are nearest; None and none without an embedder."""
+        """Return the query's vector and the facts that are nearest.
+
+        None and none without an embedder.
+        """
         vector = await self._query_vector(query)
         if vector is None:
             return None, {}
@@ -168,7 +170,7 @@ class SemanticStore:
             self._has_gaps = False
             self._filling = shared_task(self.fill())
             self._filling.add_done_callback(_tell_failure)
-            await asyncio.wait({self._filling}, timeout=PATIENCE)
+            await asyncio.wait({self._filling}, timeout=VECTOR_SECONDS)
         return vector, await self._in_thread(self._nearest.find, vector, self._model, LOOKED_AT)
 
     def _ranked(
@@ -190,7 +192,7 @@ class SemanticStore:
         top_k: int,
         threshold: float,
     ) -> Sequence[StoredFact]:
-        """The first of the ranked facts that are like enough.
+        """Return the first of the ranked facts with sufficient scores.
 
         The rank decides: a word more in a query lowers what every fact counts, and changes little
         in what they count beside each other. By itself a fact need not be quite as like.
@@ -216,7 +218,7 @@ class SemanticStore:
         return found[:top_k]
 
     async def list(self) -> Sequence[StoredFact]:
-        """All facts, oldest first."""
+        """Return all facts, oldest first."""
         return await self._in_thread(self._database.all)
 
     async def delete(self, facts: Sequence[str]) -> int:
@@ -228,7 +230,7 @@ class SemanticStore:
         await self._in_thread(self._database.clear)
 
     async def fill(self) -> int:
-        """Give vectors to the facts that have none of this model; how many they were.
+        """Return vectors to the facts that have none of this model; how many they were.
 
         Raises:
             DelfError: When the embedder fails.
@@ -249,14 +251,14 @@ class SemanticStore:
         return filled
 
     async def stop_filling(self) -> None:
-        """Stop giving vectors to facts in the background; the next search goes on with it."""
+        """Stop adding vectors in the background; the next search continues."""
         filling, self._filling = self._filling, None
         if filling is not None:
             filling.cancel()
             await asyncio.wait({filling})
 
     async def aclose(self) -> None:
-        """Close the database. Safe to call twice; used again, it is opened again."""
+        """Close the database. Idempotent; a later use opens it again."""
         await self.stop_filling()
         load, self._load = self._load, None
         if load is not None:
@@ -275,7 +277,7 @@ class SemanticStore:
         return "" if self._embedder is None else self._embedder.model
 
     async def _query_vector(self, query: str) -> Any:
-        """The query's vector; None without an embedder, or while it fails."""
+        """Return the query's vector; None without a working embedder."""
         if self._embedder is None or self._is_away:
             if not self._is_off:
                 note(self._why_away)
@@ -318,14 +320,14 @@ class SemanticStore:
         self._away_until = now + _AWAY_SECONDS if late else 0.0
         why = "no answer in time" if isinstance(error, TimeoutError) else repr(error)
         why = error.describe() if isinstance(error, DelfError) else why
-        told = f"facts are found by words alone, the embedder failed: {why}"
-        note(told)
-        self._why_away = told
-        (_log.info if self._told_away else _log.warning)("%s", told)
-        self._told_away = True
+        message = f"facts are found by words alone, the embedder failed: {why}"
+        note(message)
+        self._why_away = message
+        (_log.info if self._reported_away else _log.warning)("%s", message)
+        self._reported_away = True
 
     async def _embed(self, texts: Sequence[str]) -> list[bytes] | None:
-        """A vector for each text; None without an embedder, or while it fails: it comes later."""
+        """Return a vector for each text; None without a working embedder: they are added later."""
         if self._embedder is None or self._is_away:
             return None
         made: list[bytes] = []
@@ -342,7 +344,7 @@ class SemanticStore:
         return made
 
     async def _in_thread(self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run what blocks in one of the store's own threads, so that nobody else waits for it."""
+        """Run blocking work in one of the store's threads."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="delf-memory")
         call = functools.partial(work, *args, **kwargs)
@@ -350,7 +352,7 @@ class SemanticStore:
 
 
 def embedder_of(context: PluginContext, name: str | None) -> Embedder | None:
-    """The embedder of a name; None where none is installed and none was asked for."""
+    """Return the embedder of a name; None where none is installed and none was asked for."""
     if name == "off":
         return None
     try:

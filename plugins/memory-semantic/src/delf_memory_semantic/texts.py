@@ -36,7 +36,7 @@ def names_file(text: str) -> bool:
 
 
 def read(path: Path) -> str:
-    """The text of a file.
+    """Return the text of a file.
 
     Raises:
         MemorySetupError: When it cannot be read, or is of a kind that is not known.
@@ -61,9 +61,9 @@ def read(path: Path) -> str:
 
 
 def pieces(text: str, longest: int = _LONGEST) -> list[str]:
-    """A text in pieces that can be found: paragraphs, and sentences of those that are long.
+    """Split a text into searchable pieces: paragraphs, and sentences of long ones.
 
-    A heading goes with what stands under it.
+    A heading stays with its text.
 
     Args:
         text: Plain text or Markdown.

@@ -1,4 +1,4 @@
-"""Addresses: the root that somebody gave and the path of a protocol."""
+"""Addresses: a configured root plus the path of a protocol."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _VERSION: Final = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?$")
 
 
 def joined(root: str, path: str, *, version: str = "") -> str:
-    """An address below a root; the root's own query stays.
+    """Return an address below a root; the root's own query stays.
 
     Args:
         root: As the user gave it.

@@ -1,4 +1,4 @@
-"""An answer while it comes, whatever the dialect, and what can be wrong with it."""
+"""A partial answer of any dialect, and its faults."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from delf.messages import ModelDelta, ToolCall, Usage
 from delf_model_providers.failures import UnreadableError
 
 MADE_UP: Final = "delf-"
-"""The prefix of a call's id whose provider gave none."""
+"""The id prefix of calls without a provider's id."""
 
 _MOST_CALLS: Final = 1000
 _LONGEST_ID: Final = 200
 _FENCE: Final = "```"
 
 
-class ToldError(Exception):
-    """The provider said within an answer that it failed.
+class ReportedError(Exception):
+    """The provider reported a failure within an answer.
 
     Args:
         status: The HTTP status that would say the same.
-        body: What it said.
+        body: The body.
     """
 
     def __init__(self, status: int, body: Any) -> None:
@@ -53,7 +53,7 @@ class Tokens:
 
     @property
     def usage(self) -> Usage:
-        """The same in delf's terms."""
+        """Return the usage in delf's form."""
         return Usage(
             input_tokens=self.input,
             cached_tokens=min(self.cached, self.input),
@@ -68,11 +68,11 @@ class _Call:
     name: str
     arguments: list[str] = field(default_factory=list[str])
     token: str | None = None
-    is_told: bool = False
+    is_emitted: bool = False
 
     @property
     def whole(self) -> ToolCall:
-        """The call; one without arguments has an empty object of them."""
+        """The call; missing arguments are an empty object."""
         arguments = "".join(self.arguments) or "{}"
         return ToolCall(id=self.id, name=self.name, arguments=arguments, token=self.token)
 
@@ -84,7 +84,7 @@ class Answer:
     Args:
         tokens: None until the provider counted them.
         finish_reason: In the provider's own words.
-        ended: Whether the provider said that the answer is whole.
+        ended: Whether the provider marked the answer as whole.
         last: Whether nothing comes after it any more, such as its usage.
         searches: How often the provider searched for it.
         reply_id: The provider's name for it.
@@ -102,7 +102,7 @@ class Answer:
     _calls: list[_Call] = field(default_factory=list[_Call])
 
     def named(self, name: Any) -> None:
-        """Note the provider's name for it, where that is one."""
+        """Store the provider's reply id, if valid."""
         if isinstance(name, str) and 0 < len(name) <= _LONGEST_ID:
             self.reply_id = name
 
@@ -139,7 +139,7 @@ class Answer:
             self._thoughts.append(text)
 
     def of_thinking(self) -> list[ModelDelta]:
-        """Take the thinking for the answer, where a script is in it and nowhere else."""
+        """Use the reasoning as the answer if only it contains a script."""
         thoughts = "".join(self._thoughts)
         return self.say(thoughts) if self.is_empty and _FENCE in thoughts else []
 
@@ -164,12 +164,12 @@ class Answer:
         self._calls.append(_Call(known, _text(name), token=token))
         return [*complete, *self.argue(self.last_call, arguments)]
 
-    def is_told(self, place: int) -> bool:
-        """Tell whether a call was told as a whole."""
-        return self._calls[place].is_told
+    def is_emitted(self, place: int) -> bool:
+        """Return whether a call was emitted completely."""
+        return self._calls[place].is_emitted
 
     def is_another(self, place: int, id_: Any) -> bool:
-        """Tell whether a call at a place that is taken is another one than that which has it.
+        """Return whether a call at an occupied place is a new one.
 
         Args:
             place: The place.
@@ -181,19 +181,19 @@ class Answer:
         return id_ != there.id if id_ else _is_json("".join(there.arguments))
 
     def complete(self, *, is_over: bool = True) -> list[ModelDelta]:
-        """The calls that are whole and were not told as such.
+        """Return the complete calls that were not emitted yet.
 
         Args:
             is_over: Whether nothing can come of them any more; else they are whole that are JSON.
         """
-        told: list[ModelDelta] = []
+        deltas: list[ModelDelta] = []
         for place, call in enumerate(self._calls):
             if is_over and not call.name:
                 raise UnreadableError("a call without a name")
-            if not call.is_told and call.name and (is_over or _is_json("".join(call.arguments))):
-                call.is_told = True
-                told.append(ModelDelta("", call=place, whole=call.whole))
-        return told
+            if not call.is_emitted and call.name and (is_over or _is_json("".join(call.arguments))):
+                call.is_emitted = True
+                deltas.append(ModelDelta("", call=place, whole=call.whole))
+        return deltas
 
     def argue(self, place: int, arguments: Any) -> list[ModelDelta]:
         """Take a piece of a call's arguments."""
@@ -201,7 +201,7 @@ class Answer:
             raise UnreadableError("arguments of a call that was not begun")
         if not arguments:
             return []
-        if self._calls[place].is_told:
+        if self._calls[place].is_emitted:
             raise UnreadableError("arguments of a call that was complete")
         self._calls[place].arguments.append(_text(arguments))
         return [ModelDelta(arguments, call=place)]
@@ -222,7 +222,7 @@ def _text(value: Any) -> str:
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
-    """A call's arguments as an object; what is none goes back as it was written."""
+    """Return a call's arguments as an object; invalid ones unchanged."""
     try:
         given: Any = json.loads(call.arguments)
     except ValueError:
@@ -231,28 +231,28 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
 
 
 def count(counts: Any, name: str) -> int:
-    """A number of tokens; 0 where there is none."""
+    """Return a number of tokens; 0 where there is none."""
     value: Any = fields(counts).get(name)
     return max(0, value) if type(value) is int else 0
 
 
 def fields(value: Any) -> Mapping[str, Any]:
-    """An object's fields; none where it is not an object."""
+    """Return an object's fields; empty for other values."""
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> list[Any]:
-    """A list's items; none where it is not a list."""
+    """Return a list's items; empty for other values."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def listed(value: Any) -> list[Any]:
-    """One or several, as several."""
+    """Return a list of one or several values."""
     return [value] if isinstance(value, str) else list(value)
 
 
 def required(value: Any, name: str) -> Any:
-    """A field that an answer cannot be without.
+    """Return a field that an answer cannot be without.
 
     Raises:
         UnreadableError: When it is not there.

@@ -19,8 +19,8 @@ from delf.messages import (
 from delf_model_http.address import joined
 from delf_model_http.answer import (
     Answer,
+    ReportedError,
     Tokens,
-    ToldError,
     arguments_of,
     count,
     fields,
@@ -46,10 +46,10 @@ _SETTINGS: Final = {
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
 
 _LONGEST: Final = 16_384
-"""Tokens of an answer at most where nobody says: a script is shorter."""
+"""The default limit of an answer's tokens: a script is shorter."""
 
 _LONGEST_OF_ANY: Final = 8_192
-"""The same for a model that is not in the catalogue."""
+"""The default limit for models outside of the catalogue."""
 
 _CACHE_FROM: Final = 4000
 """Characters from which a system message is worth the prompt cache (1,024 tokens)."""
@@ -96,7 +96,7 @@ class Messages:
         stream: bool,
         search: Tool | None = None,
     ) -> dict[str, Any]:
-        """A request."""
+        """Return a request."""
         result: dict[str, Any] = {
             "model": endpoint.name,
             "max_tokens": self.longest(facts),
@@ -136,7 +136,7 @@ class Messages:
         return min(_LONGEST, facts.longest) if facts.longest else _LONGEST_OF_ANY
 
     def whole(self, given: Any) -> Answer:
-        """An answer that came as one."""
+        """Parse a complete answer."""
         _check(given)
         used = fields(given).get("usage")
         answer = Answer(tokens=_tokens(used), searches=_searches(used), ended=True)
@@ -176,7 +176,7 @@ class Messages:
 
 
 def _system(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """The system messages; the first one, which stays the same, is kept in the cache."""
+    """Return the system messages; the constant first one is cached."""
     blocks: list[dict[str, Any]] = [
         {"type": "text", "text": message.text}
         for message in messages
@@ -188,7 +188,7 @@ def _system(messages: Iterable[Message]) -> list[dict[str, Any]]:
 
 
 def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """Blocks of content; what is empty is refused, and left out."""
+    """Return content blocks without empty ones, which the API refuses."""
     blocks = [_block(part) for part in parts]
     full = [block for block in blocks if block.get("text", "-").strip()]
     return full or [{"type": "text", "text": "(nothing)"}]
@@ -216,7 +216,7 @@ def _source(data: bytes, media_type: str) -> dict[str, str]:
 
 
 def _begin(block: Mapping[str, Any], answer: Answer, *, is_whole: bool = True) -> list[ModelDelta]:
-    """A block of content; while it streams, a call's arguments follow."""
+    """Begin a content block; in a stream a call's arguments follow."""
     if block.get("type") == "text":
         return answer.say(block.get("text"))
     if block.get("type") == "tool_use":
@@ -228,7 +228,7 @@ def _begin(block: Mapping[str, Any], answer: Answer, *, is_whole: bool = True) -
 def _check(given: Any) -> None:
     if fields(given).get("type") == "error":
         kind = fields(fields(given).get("error")).get("type")
-        raise ToldError(_STATUSES.get(str(kind), 500), given)
+        raise ReportedError(_STATUSES.get(str(kind), 500), given)
 
 
 def _searches(used: Any) -> int:
@@ -236,11 +236,11 @@ def _searches(used: Any) -> int:
 
 
 def _tokens(used: Any, before: Tokens | None = None) -> Tokens | None:
-    """The tokens; a stream tells those of the input first, and those of the output last."""
+    """Return the tokens; a stream has input tokens first, output tokens last."""
     if not fields(used):
         return before
-    told = fields(used).get("input_tokens") is not None
-    if before is not None and not told:
+    is_known = fields(used).get("input_tokens") is not None
+    if before is not None and not is_known:
         return Tokens(
             input=before.input,
             cached=before.cached,

@@ -1,4 +1,4 @@
-"""Facts about the three providers' models: prices, limits, and settings that they refuse.
+"""Facts about the three providers' models: prices, limits, and refused settings.
 
 ``models.json`` is made by ``scripts/model_catalog.py`` and says when and from what.
 """
@@ -45,7 +45,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The facts about one model; none for one that is not in the catalogue.
+    """The facts about one model; empty outside of the catalogue.
 
     Args:
         rates: Its prices.
@@ -53,7 +53,7 @@ class Facts:
         long_rates: Those prices.
         longest: The most output tokens of an answer.
         reasons: Whether it thinks before it answers.
-        fixed: Whether it refuses to be told a temperature and its like.
+        fixed: Whether it refuses a temperature and similar settings.
     """
 
     rates: Rates | None = None
@@ -65,14 +65,14 @@ class Facts:
 
     @property
     def price(self) -> Price | None:
-        """The price as delf knows it."""
+        """The price in delf's form."""
         if self.rates is None:
             return None
         known = self.rates
         return Price(input=known.input, output=known.output, cached_input=known.cached)
 
     def cost(self, tokens: Tokens | None) -> float | None:
-        """Return the cost of an answer in USD; None where it cannot be known."""
+        """Return the cost of an answer in USD; None if unknown."""
         if self.rates is None or tokens is None or tokens == Tokens():
             return None
         is_long = self.long_rates is not None and tokens.input > self.long_from

@@ -39,7 +39,7 @@ class Dialect(Protocol):
         stream: bool,
         search: Tool | None = None,
     ) -> dict[str, Any]:
-        """A request.
+        """Return a request.
 
         Args:
             request: What to ask.
@@ -52,7 +52,7 @@ class Dialect(Protocol):
         ...
 
     def longest(self, facts: Facts) -> int | None:
-        """The most tokens of an answer, where a request has to say so and nobody has.
+        """Return the required token limit of an answer, if the dialect needs one.
 
         Args:
             facts: What is known of the model.
@@ -60,19 +60,19 @@ class Dialect(Protocol):
         ...
 
     def whole(self, given: Any) -> Answer:
-        """An answer that came as one.
+        """Parse a complete answer.
 
         Raises:
-            ToldError: When it says that the call failed.
+            ReportedError: When it says that the call failed.
             UnreadableError: When it is none.
         """
         ...
 
     def event(self, given: Any, answer: Answer) -> list[ModelDelta]:
-        """Take a piece of a streamed answer; return what can be passed on.
+        """Process a stream event; return its deltas.
 
         Raises:
-            ToldError: When it says that the call failed.
+            ReportedError: When it says that the call failed.
             UnreadableError: When it is none.
         """
         ...

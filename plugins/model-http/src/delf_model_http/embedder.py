@@ -93,7 +93,7 @@ class HttpEmbedder:
         return _BATCH
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
-        """A vector of length 1 for each text.
+        """Return a vector of length 1 for each text.
 
         Raises:
             EnvironmentKeyError: When the key is missing.
@@ -135,7 +135,7 @@ class HttpEmbedder:
         return path, {"requests": requests}, {"x-goog-api-key": key}
 
     def _rows(self, content: bytes, count: int) -> list[list[float]]:
-        """The vectors of an answer, in the order of the texts."""
+        """Return the vectors of an answer, in the order of the texts."""
         try:
             data = parsed(content)
             if self._google:
@@ -153,7 +153,7 @@ class HttpEmbedder:
         return found
 
     async def aclose(self) -> None:
-        """Close this loop's connections; used again, new ones are opened."""
+        """Close this loop's connections; a later use opens new ones."""
         await self._pool.aclose()
 
 

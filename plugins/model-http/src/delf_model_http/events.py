@@ -10,7 +10,7 @@ MAX_BYTES: Final = 8_000_000
 """More is not an event and no answer: the longest that a model gives has about half a million."""
 
 MAX_STREAM: Final = 32 * MAX_BYTES
-"""More is not a stream: its events have some hundred bytes for each of a few letters."""
+"""The size limit of a stream: events have some hundred bytes for each of a few letters."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -25,7 +25,7 @@ class EventReader:
         self._begun = False
 
     def feed(self, data: bytes) -> list[str]:
-        """The events that are whole now.
+        """Return the events that are whole now.
 
         Args:
             data: What came.
@@ -48,7 +48,7 @@ class EventReader:
         return [event for line in lines if (event := self._line(line)) is not None]
 
     def end(self) -> list[str]:
-        """The event that only its line's end was missing of, after the last bytes."""
+        """Return the event that only its line's end was missing of, after the last bytes."""
         return self.feed(b"\n") if self._rest.endswith(b"\r") else []
 
     def _line(self, line: bytes) -> str | None:

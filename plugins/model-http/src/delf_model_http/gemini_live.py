@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from delf.messages import Message, ModelDelta, ModelRequest, TextPart, ToolResult
-from delf_model_http.answer import Answer, Tokens, ToldError, count, fields, items, required
+from delf_model_http.answer import Answer, ReportedError, Tokens, count, fields, items, required
 from delf_model_http.google import configured, declared, parts_of
 from delf_model_providers.endpoint import Endpoint
 
@@ -29,7 +29,7 @@ class GeminiLive:
 
     @property
     def must_move(self) -> bool:
-        """True if the server said that it ends the connection soon."""
+        """True if the server announced the end of the connection."""
         return self._is_leaving
 
     @property
@@ -65,20 +65,22 @@ class GeminiLive:
         return [{"setup": {**self._setup, "sessionResumption": resumption}}]
 
     def is_open(self, event: Mapping[str, Any]) -> bool:
-        """Tell whether the session is there."""
+        """Return whether the session is established."""
         return "setupComplete" in event
 
-    def said(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Results of calls, or turns of the conversation."""
+    def messages_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
+        """Return results of calls, or turns of the conversation."""
         cancelled, self._cancelled = self._cancelled, set()
-        messages = [_told(m, cancelled) for m in request.messages if m.role != "system"]
+        messages = [
+            _without_cancelled(m, cancelled) for m in request.messages if m.role != "system"
+        ]
         parts = [part for message in messages for part in message.parts]
         given = [part for part in parts if isinstance(part, ToolResult)]
-        said = [part.text for part in parts if isinstance(part, TextPart)]
+        texts = [part.text for part in parts if isinstance(part, TextPart)]
         if given and all(message.role == "user" for message in messages):
             answers = [_response(result) for result in given]
-            if said:  # it would interrupt the model if it came by itself
-                answers[-1]["response"]["notice"] = "\n".join(said)
+            if texts:  # it would interrupt the model if it came by itself
+                answers[-1]["response"]["notice"] = "\n".join(texts)
             return [{"toolResponse": {"functionResponses": answers}}]
         turns = [
             {
@@ -90,7 +92,7 @@ class GeminiLive:
         return [{"clientContent": {"turns": turns, "turnComplete": True}}]
 
     def between(self, event: Mapping[str, Any]) -> None:
-        """A handle, a farewell, or calls that are not wanted any more."""
+        """Note that a handle, a farewell, or calls that are not wanted any more."""
         if update := fields(event.get("sessionResumptionUpdate")):
             handle = update.get("newHandle")
             self._handle = str(handle) if update.get("resumable") and handle else None
@@ -112,7 +114,7 @@ class GeminiLive:
             given = json.dumps(fields(call).get("args") or {}, ensure_ascii=False)
             pieces += answer.call(fields(call).get("id"), required(call, "name"), given)
         if content.get("interrupted"):
-            raise ToldError(500, {"message": "the answer was interrupted"})
+            raise ReportedError(500, {"message": "the answer was interrupted"})
         if "toolCall" in event:
             answer.finish_reason, answer.ended = "tool_calls", True
         elif content.get("turnComplete"):
@@ -120,8 +122,8 @@ class GeminiLive:
         return pieces
 
 
-def _told(message: Message, cancelled: set[str]) -> Message:
-    """A message in which results of cancelled calls are text: nobody waits for them as results."""
+def _without_cancelled(message: Message, cancelled: set[str]) -> Message:
+    """Convert results of cancelled calls to text, because they are no longer expected."""
     parts = (
         TextPart(f"({part.name}, which you gave up, was done: {part.text})")
         if isinstance(part, ToolResult) and part.id in cancelled

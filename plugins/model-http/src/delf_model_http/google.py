@@ -21,8 +21,8 @@ from delf_model_http.address import joined
 from delf_model_http.answer import (
     MADE_UP,
     Answer,
+    ReportedError,
     Tokens,
-    ToldError,
     arguments_of,
     count,
     fields,
@@ -76,7 +76,7 @@ class GenerateContent:
         stream: bool,
         search: Tool | None = None,
     ) -> dict[str, Any]:
-        """A request."""
+        """Return a request."""
         result: dict[str, Any] = {
             "contents": [
                 {
@@ -101,11 +101,11 @@ class GenerateContent:
         return result
 
     def longest(self, facts: Facts) -> int | None:
-        """None: a request has no limit of its own."""
+        """Return None: a request needs no limit."""
         return None
 
     def whole(self, given: Any) -> Answer:
-        """An answer that came as one."""
+        """Parse a complete answer."""
         answer = Answer()
         self.event(given, answer)
         if not answer.ended:
@@ -113,13 +113,13 @@ class GenerateContent:
         return answer
 
     def event(self, given: Any, answer: Answer) -> list[ModelDelta]:
-        """Take a piece of a streamed answer; one that came as one is the only piece."""
+        """Process a stream event; a complete answer is a single event."""
         piece = fields(given)
         if error := piece.get("error"):
             status = count(error, "code")
-            raise ToldError(status if 400 <= status < 600 else 500, given)
+            raise ReportedError(status if 400 <= status < 600 else 500, given)
         if blocked := fields(piece.get("promptFeedback")).get("blockReason"):
-            raise ToldError(400, {"message": f"the prompt was blocked ({blocked})"})
+            raise ReportedError(400, {"message": f"the prompt was blocked ({blocked})"})
         answer.tokens = _tokens(piece.get("usageMetadata")) or answer.tokens
         answer.named(piece.get("responseId"))
         pieces: list[ModelDelta] = []
@@ -135,7 +135,7 @@ class GenerateContent:
 
 
 def configured(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings under Gemini's names."""
+    """Return settings under Gemini's names."""
     return {
         _SETTINGS[name]: listed(value) if name == "stop" else value
         for name, value in settings.items()
@@ -157,7 +157,7 @@ def declared(tools: Sequence[ModelTool]) -> list[dict[str, Any]]:
 
 
 def parts_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """A message's parts."""
+    """Return a message's parts."""
     return [_part(part) for part in parts] or [{"text": ""}]
 
 

@@ -1,4 +1,4 @@
-"""A conversation that stays open over a WebSocket; what is said in it is its dialect's business."""
+"""A conversation over a WebSocket, in a provider's dialect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CLOSE_SECONDS: Final = 2.0
 
 
 class LiveDialect(Protocol):
-    """The protocol of one provider's session; it holds the facts about the session."""
+    """The protocol and state of one provider's session."""
 
     def address(self, endpoint: Endpoint, name: str) -> str:
         """Return the address for sessions of a model."""
@@ -40,10 +40,10 @@ class LiveDialect(Protocol):
         ...
 
     def is_open(self, event: Mapping[str, Any]) -> bool:
-        """Tell whether an event says that the connection can be used."""
+        """Return whether an event confirms a usable connection."""
         ...
 
-    def said(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
+    def messages_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
         """Return the messages that say something new and ask for an answer."""
         ...
 
@@ -70,10 +70,10 @@ class LiveSession:
     """One session. Implements :class:`delf.protocols.model.ModelSession`.
 
     A connection that ended between two turns is replaced where the provider can go on with the
-    conversation; else what is said next raises, and so does an answer that breaks off.
+    conversation; otherwise the next request raises, and so does a truncated answer.
 
     Args:
-        dialect: What is said.
+        dialect: The protocol.
         endpoint: Who is asked.
         address: Where.
         settings: As of a request.
@@ -132,7 +132,7 @@ class LiveSession:
         """Say something new; the answer in pieces as they come, then once as a whole.
 
         Args:
-            request: Its messages are those that were not said in this session before.
+            request: A request with only the new messages of this session.
 
         Raises:
             DelfError: When the session is broken.
@@ -164,7 +164,7 @@ class LiveSession:
         yield self._reply(answer)
 
     async def _say(self, request: ModelRequest) -> None:
-        """Say it in a connection that is alive."""
+        """Send over a live connection."""
         if not self._is_begun:
             await self._open(request)
         elif not await self._is_alive():
@@ -173,7 +173,7 @@ class LiveSession:
             await self._leave()
             await self.connect()
             await self._open(request)
-        for event in self._dialect.said(request, self._settings):
+        for event in self._dialect.messages_for(request, self._settings):
             await self._write(event)
 
     async def _open(self, request: ModelRequest) -> None:
@@ -184,7 +184,7 @@ class LiveSession:
         self._is_begun = True
 
     async def _is_alive(self) -> bool:
-        """Look at what came meanwhile, and whether the connection can be used further."""
+        """Process pending messages; return whether the connection is usable."""
         from websockets.exceptions import ConnectionClosed
 
         while True:

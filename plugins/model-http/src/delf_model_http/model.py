@@ -17,7 +17,7 @@ from delf.messages import ModelDelta, ModelReply, ModelRequest, Price
 from delf.network.bodies import BodyError, pieces
 from delf.protocols.model import ModelContext
 from delf_model_http import catalog
-from delf_model_http.answer import Answer, ToldError
+from delf_model_http.answer import Answer, ReportedError
 from delf_model_http.anthropic import Messages
 from delf_model_http.dialect import Dialect
 from delf_model_http.events import MAX_BYTES, MAX_STREAM, EventReader
@@ -61,14 +61,14 @@ _OWN: Final = frozenset({"timeout", "live_model", SERVER_SIDE_TOOLS})
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "delf"}
 _DONE: Final = "[DONE]"
 _BLANK: Final = b"\xef\xbb\xbf \t\r\n"
-"""Blanks, and the mark of UTF-8: they may stand before the first sign of a body."""
+"""Blanks and a BOM, which may precede a body."""
 _STREAMED: Final = (b"data:", b"event:")
 """The start of a body that is streamed."""
 _USAGE: Final = 5.0
 """Seconds to wait for the usage after the end of an answer."""
 
 _LAST_BYTES: Final = 0.1
-"""Seconds to wait for the end of a body whose last event has come."""
+"""Seconds to wait for the end of a body after its last event."""
 
 
 class HttpModel(EndpointModel):
@@ -95,7 +95,7 @@ class HttpModel(EndpointModel):
 
     @property
     def _live(self) -> str | None:
-        """The model that keeps conversations open: itself, or the one that is set."""
+        """The model of sessions: this one, or the configured one."""
         if self._endpoint.dialect not in _LIVE:
             return None
         if _LIVE_NAME.search(self._endpoint.name):
@@ -104,7 +104,7 @@ class HttpModel(EndpointModel):
         return None if given is None else cast("str", given)
 
     async def connect(self) -> LiveSession | None:
-        """A conversation that stays open, where the model has those.
+        """Open a session, if the model has sessions.
 
         Raises:
             DelfError: When none is available now.
@@ -140,7 +140,7 @@ class HttpModel(EndpointModel):
 
     @property
     def _is_live_only(self) -> bool:
-        """True if the model answers in sessions only, and has one for each request."""
+        """True if the model only has sessions, and opens one for each request."""
         return self._live == self._endpoint.name
 
     async def _pieces_once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
@@ -154,7 +154,7 @@ class HttpModel(EndpointModel):
         finally:
             await session.aclose()
 
-    async def _said_once(self, request: ModelRequest) -> ModelReply:
+    async def _complete_once(self, request: ModelRequest) -> ModelReply:
         async with aclosing(self._pieces_once(request)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
@@ -162,16 +162,16 @@ class HttpModel(EndpointModel):
         raise BrokenStreamError("it has no end")
 
     async def price(self) -> Price | None:
-        """The model's price by the catalogue, or None where it is not in it. Sends nothing."""
+        """Return the catalogue's price, or None, without a request."""
         return self._facts.price
 
     async def aclose(self) -> None:
-        """Close the connections. Safe to call twice; a later call opens new ones."""
+        """Close the connections. Idempotent; a later call opens new ones."""
         await self._pool.aclose()
 
     async def _whole(self, request: ModelRequest) -> ModelReply:
         if self._is_live_only:
-            return await self._said_once(request)
+            return await self._complete_once(request)
         async with (
             asyncio.timeout(self._timeout(request)),
             self._sent(request, stream=False) as response,
@@ -184,7 +184,7 @@ class HttpModel(EndpointModel):
         return self._reply(answer, request=request)
 
     def _of_events(self, body: bytes) -> Answer:
-        """A streamed answer that was not asked for, out of its whole body."""
+        """Return a streamed answer that was not asked for, out of its whole body."""
         answer, reader = Answer(), EventReader()
         for data in (*reader.feed(body), *reader.end()):
             if data.strip() == _DONE:
@@ -230,9 +230,9 @@ class HttpModel(EndpointModel):
     async def _received(
         self, request: ModelRequest, deadline: float, answer: Answer
     ) -> AsyncGenerator[str | bytes]:
-        """The data of each event until the server ends the stream, or the time is over.
+        """Yield the data of events until the end of the stream, or the timeout.
 
-        Of a server that does not stream, it is the body as one.
+        A server that does not stream sends its body as one event.
         """
         clock = asyncio.get_running_loop().time
         reader = EventReader()
@@ -278,7 +278,7 @@ class HttpModel(EndpointModel):
     def _sent(
         self, request: ModelRequest, *, stream: bool
     ) -> AbstractAsyncContextManager[httpx.Response]:
-        """The answer to a request, its body not yet read."""
+        """Return the answer to a request, its body not yet read."""
         endpoint, dialect = self._endpoint, self._dialect
         settings = {**self._settings, **request.settings}
         given = {n: v for n, v in settings.items() if v is not None and n not in _OWN}
@@ -312,9 +312,9 @@ class HttpModel(EndpointModel):
 
     def _explain(self, error: BaseException, timeout: float) -> Failure:
         endpoint = self._endpoint
-        if isinstance(error, ToldError):
-            said = shortened(message_in(error.body) or str(error.body), endpoint.secrets)
-            return by_status(error.status, said, endpoint)
+        if isinstance(error, ReportedError):
+            message = shortened(message_in(error.body) or str(error.body), endpoint.secrets)
+            return by_status(error.status, message, endpoint)
         if type(error).__name__ == "InvalidStatus":  # of websockets, which may not be there
             refusal: Any = getattr(error, "response", None)
             text = bytes(refusal.body or b"").decode("utf-8", "replace")

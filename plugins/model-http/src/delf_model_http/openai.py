@@ -11,8 +11,8 @@ from delf.messages import ModelDelta, ModelRequest
 from delf_model_http.address import joined
 from delf_model_http.answer import (
     Answer,
+    ReportedError,
     Tokens,
-    ToldError,
     count,
     fields,
     items,
@@ -52,7 +52,7 @@ class ChatCompletions:
         stream: bool,
         search: Tool | None = None,
     ) -> dict[str, Any]:
-        """A request."""
+        """Return a request."""
         sent = dict(settings)
         is_reasoning = facts.reasons or _REASONING.match(endpoint.name) is not None
         if is_reasoning:
@@ -76,18 +76,18 @@ class ChatCompletions:
         return result
 
     def longest(self, facts: Facts) -> int | None:
-        """None: a request has no limit of its own."""
+        """Return None: a request needs no limit."""
         return None
 
     def whole(self, given: Any) -> Answer:
-        """An answer that came as one."""
+        """Parse a complete answer."""
         _check(given)
         answer = Answer(tokens=_tokens(given), ended=True)
         answer.named(fields(given).get("id"))
         choice = (items(required(given, "choices")) or [None])[0]
         _check_choice(choice)
         message = required(choice, "message")
-        answer.say(_said(message))
+        answer.say(_text_of(message))
         answer.think(_thought(message))
         for call in items(fields(message).get("tool_calls")):
             function = required(call, "function")
@@ -108,7 +108,7 @@ class ChatCompletions:
         for choice in items(fields(given).get("choices"))[:1]:
             _check_choice(choice)
             delta = fields(fields(choice).get("delta"))
-            pieces += answer.say(_said(delta))
+            pieces += answer.say(_text_of(delta))
             answer.think(_thought(delta))
             for call in items(delta.get("tool_calls")):
                 pieces += _call(fields(call), answer)
@@ -118,7 +118,7 @@ class ChatCompletions:
 
 
 def _call(given: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-    """A piece of a call. Some servers number none, or all alike, and give each an id."""
+    """Return a piece of a call. Some servers number none, or all alike, and give each an id."""
     function = fields(given.get("function"))
     arguments = _arguments(function)
     place, known, name, last = (
@@ -131,42 +131,44 @@ def _call(given: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
     place = answer.place_of(place) if isinstance(place, int) else begun
     if place == last + 1 or (name and answer.is_another(place, known)):
         return answer.call(known, name or "", arguments)
-    if 0 <= place < last and answer.is_told(place):
+    if 0 <= place < last and answer.is_emitted(place):
         place = last
     return [*answer.name_call(place, name), *answer.argue(place, arguments)]
 
 
 def _arguments(function: Any) -> Any:
-    """The arguments as a text; some servers give them as an object."""
+    """Return the arguments as a text; some servers give them as an object."""
     given = fields(function).get("arguments")
     return json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else given or ""
 
 
 def _check(given: Any) -> None:
-    """Some servers tell of a failure with status 200, or in the midst of a stream."""
+    """Raise for failures that servers send with status 200, or within a stream."""
     error = fields(given).get("error")
     if error:
         code = count(error, "code")
-        raise ToldError(code if 400 <= code < 600 else 500, given)
+        raise ReportedError(code if 400 <= code < 600 else 500, given)
 
 
 def _check_choice(choice: Any) -> None:
-    """Some tell of it in the one choice, or in its reason to finish."""
+    """Raise for failures within the choice or its finish reason."""
     given = fields(choice)
     _check(given)
     if given.get("finish_reason") == "error":
-        raise ToldError(500, {"error": given.get("message") or given.get("native_finish_reason")})
+        raise ReportedError(
+            500, {"error": given.get("message") or given.get("native_finish_reason")}
+        )
 
 
 def _thought(message: Any) -> str | None:
-    """The thinking, as servers of open models name it."""
+    """Return the reasoning, under open models' field names."""
     given = fields(message)
     found = given.get("reasoning_content") or given.get("reasoning")
     return found if isinstance(found, str) else None
 
 
-def _said(message: Any) -> str | None:
-    """The text: as one, in parts, or as a refusal."""
+def _text_of(message: Any) -> str | None:
+    """Return the text: whole, in parts, or a refusal."""
     content = fields(message).get("content")
     if isinstance(content, list):
         content = "".join(str(fields(part).get("text") or "") for part in items(content))

@@ -11,7 +11,7 @@ from delf_model_http.providers import PROVIDERS
 
 @hookimpl
 def delf_models() -> Iterable[ModelSpec]:
-    """Models of OpenAI, Anthropic and Google, and of servers that speak as they do."""
+    """Yield models of OpenAI, Anthropic and Google, and of servers that speak as they do."""
     yield ModelSpec(
         name="http",
         summary="OpenAI, Anthropic, Gemini and any OpenAI-compatible server.",
@@ -22,7 +22,7 @@ def delf_models() -> Iterable[ModelSpec]:
 
 @hookimpl
 def delf_embedders() -> Iterable[EmbedderSpec]:
-    """Embeddings of the same servers; texts are sent only where somebody names the embedder."""
+    """Yield an embedder for the same servers, used only if named."""
     yield EmbedderSpec(
         name="http",
         summary="Embeddings of OpenAI, Gemini and any OpenAI-compatible server.",

@@ -19,7 +19,7 @@ from delf.messages import (
     ToolResult,
 )
 from delf_model_http.address import joined
-from delf_model_http.answer import Answer, Tokens, ToldError, count, fields, required
+from delf_model_http.answer import Answer, ReportedError, Tokens, count, fields, required
 from delf_model_providers import chat
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.families import OPENAI_URL
@@ -52,16 +52,16 @@ class Realtime:
         return {"Authorization": f"Bearer {endpoint.api_key}"}
 
     def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Nothing: the server speaks first."""
+        """Return nothing: the server speaks first."""
         return ()
 
     def is_open(self, event: Mapping[str, Any]) -> bool:
-        """Tell whether the session is there."""
+        """Return whether the session is established."""
         _check(event)
         return event.get("type") == "session.created"
 
-    def said(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """The rules where they changed, the new items, and that an answer is wanted."""
+    def messages_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
+        """Return the rules where they changed, the new items, and that an answer is wanted."""
         self._calls.clear()
         rules = "\n\n".join(m.text for m in request.messages if m.role == "system" and m.text)
         wanted: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
@@ -91,7 +91,7 @@ class Realtime:
         return [*events, {"type": "response.create"}]
 
     def between(self, event: Mapping[str, Any]) -> None:
-        """Nothing of it matters here: limits that were told, items that were taken."""
+        """Ignore rate limits and confirmations."""
         _check(event)
 
     def event(self, event: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
@@ -121,17 +121,17 @@ class Realtime:
 def _check(event: Mapping[str, Any]) -> None:
     if event.get("type") == "error":
         error = fields(event.get("error"))
-        raise ToldError(_STATUS.get(str(error.get("type")), 500), {"error": dict(error)})
+        raise ReportedError(_STATUS.get(str(error.get("type")), 500), {"error": dict(error)})
 
 
 def _end(response: Mapping[str, Any], answer: Answer) -> None:
-    """The answer is over, well or not."""
+    """Note that the answer is over, well or not."""
     status, details = response.get("status"), fields(response.get("status_details"))
     if status in {"failed", "cancelled"}:
         error = fields(details.get("error"))
-        said = error.get("message") or details.get("reason") or status
+        message = error.get("message") or details.get("reason") or status
         code = _STATUS.get(str(error.get("type")), 500)
-        raise ToldError(code, {"message": f"the answer is {status}: {said}"})
+        raise ReportedError(code, {"message": f"the answer is {status}: {message}"})
     used = fields(response.get("usage"))
     if used:
         answer.tokens = Tokens(
@@ -147,7 +147,7 @@ def _end(response: Mapping[str, Any], answer: Answer) -> None:
 
 
 def _items(message: Message) -> list[dict[str, Any]]:
-    """A message as items of the conversation."""
+    """Return a message as items of the conversation."""
     items: list[dict[str, Any]] = []
     content: list[dict[str, Any]] = []
     for part in message.parts:
@@ -166,8 +166,8 @@ def _items(message: Message) -> list[dict[str, Any]]:
         else:
             content.append(_content(part, message.role))
     if content:
-        said = {"type": "message", "role": message.role, "content": content}
-        items.insert(0 if message.role == "assistant" else len(items), said)
+        item = {"type": "message", "role": message.role, "content": content}
+        items.insert(0 if message.role == "assistant" else len(items), item)
     return items
 
 

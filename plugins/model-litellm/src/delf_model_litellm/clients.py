@@ -22,14 +22,14 @@ _leaving: ContextVar[asyncio.Event | None] = ContextVar("_leaving", default=None
 
 
 async def _note_request(request: Any) -> None:
-    """A request is about to leave; what it asks for can be inflated within a limit."""
+    """Limit the accepted encodings of a request to inflatable ones."""
     request.headers["Accept-Encoding"] = ACCEPTED
     if (event := _leaving.get()) is not None:
         event.set()
 
 
 async def cancellable(call: Coroutine[Any, Any, Any]) -> Any:
-    """Await a call of litellm's so that it can be cancelled at any moment.
+    """Await a litellm call so that it is cancellable at any moment.
 
     litellm prepares in a thread what it then awaits. A call that is cancelled meanwhile would
     leave that coroutine behind, which Python complains about; so it gets the few milliseconds
@@ -74,7 +74,7 @@ class Clients:
         )
 
     def get(self) -> Any | None:
-        """Return litellm's ``client``; None for a provider whose connections it keeps."""
+        """Return litellm's ``client``; None for providers whose connections litellm keeps."""
         if self._endpoint.dialect is None:
             return None
         loop = asyncio.get_running_loop()

@@ -18,7 +18,7 @@ _CACHE_FROM: Final = 4000
 def messages(
     given: Sequence[Message], endpoint: Endpoint, *, system_role: Any = None
 ) -> list[dict[str, Any]]:
-    """Messages as litellm takes them."""
+    """Return messages as litellm takes them."""
     result = chat.messages(given, system_role=system_role)
     if endpoint.dialect == "anthropic":
         _mark_cached(result)
@@ -39,7 +39,7 @@ def tools(
 
 
 def _mark_cached(given: list[dict[str, Any]]) -> None:
-    """Mark the byte-stable prefix: Anthropic caches only what it is told to."""
+    """Mark the stable prefix for caching, as Anthropic requires."""
     system = [message for message in given if message["role"] == "system"]
     if system and isinstance(text := system[0]["content"], str) and len(text) >= _CACHE_FROM:
         part = {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
@@ -59,7 +59,7 @@ def settings(config: Mapping[str, Any], request: Mapping[str, Any], endpoint: En
 
 
 def usage(given: Any) -> Usage:
-    """Tokens as the provider counted them."""
+    """Return tokens as the provider counted them."""
     if given is None:
         return Usage()
     details = getattr(given, "prompt_tokens_details", None)
@@ -73,14 +73,14 @@ def usage(given: Any) -> Usage:
 
 
 def searched(given: Any) -> int:
-    """Return how often the provider searched; 0 where it says nothing of it."""
+    """Return the number of searches by the provider; 0 if unknown."""
     asked = getattr(getattr(given, "server_tool_use", None), "web_search_requests", None)
     details = getattr(given, "prompt_tokens_details", None)
     return int(asked or getattr(details, "web_search_requests", None) or 0)
 
 
 def price(known: Mapping[str, Any]) -> Price | None:
-    """USD per million tokens from litellm's entry of a model; None where it names no price."""
+    """Return USD per million tokens from litellm's entry; None without a price."""
     given = known.get("input_cost_per_token"), known.get("output_cost_per_token")
     if given[0] is None or given[1] is None:
         return None

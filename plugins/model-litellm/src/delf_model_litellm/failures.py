@@ -45,31 +45,31 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
     kinds = kinds_of(errors)
     # litellm says "Connection error." of what the connection itself knows better
     deeper = [str(one) for one in errors if kinds_of([one]) & _OF_CONNECTIONS]
-    said = shortened(deeper[-1] if deeper else _said(errors), endpoint.secrets)
-    is_unreadable = bool(kinds & UNREADABLE) or _NO_COMPLETION.search(said) is not None
+    message = shortened(deeper[-1] if deeper else _provider_message(errors), endpoint.secrets)
+    is_unreadable = bool(kinds & UNREADABLE) or _NO_COMPLETION.search(message) is not None
     status, headers = _answered(errors, readable=not is_unreadable)
     if status is not None:
         wait = retry_after(headers, " ".join(str(e) for e in errors))
         if "ContextWindowExceededError" in kinds:
-            said = f"{said} (too many tokens)"
-        failure = by_status(status, said, endpoint, wait)
+            message = f"{message} (too many tokens)"
+        failure = by_status(status, message, endpoint, wait)
     else:
-        failure = _unanswered(kinds, said, endpoint, timeout, is_unreadable=is_unreadable)
+        failure = _unanswered(kinds, message, endpoint, timeout, is_unreadable=is_unreadable)
     return replace(failure, note=f"litellm raised {type(error).__name__}")
 
 
 def _unanswered(
-    kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: float, *, is_unreadable: bool
+    kinds: frozenset[str], details: str, endpoint: Endpoint, timeout: float, *, is_unreadable: bool
 ) -> Failure:
-    failure = unanswered(kinds, said, endpoint, timeout)
+    failure = unanswered(kinds, details, endpoint, timeout)
     if failure.retry != "no" or kinds & _OF_CONNECTIONS:
         return failure
     who = endpoint.label
     if is_unreadable:
         return unreadable(endpoint)
     if "APIConnectionError" in kinds:
-        return unanswered(frozenset({"ConnectionError"}), said, endpoint, timeout)
-    if "NOT provided" in said:
+        return unanswered(frozenset({"ConnectionError"}), details, endpoint, timeout)
+    if "NOT provided" in details:
         return replace(
             failure,
             message=f"no provider is known for the model {endpoint.model!r}",
@@ -79,7 +79,7 @@ def _unanswered(
         )
     if "AuthenticationError" in kinds:
         missing = f"the key is missing ({who})"
-        return replace(failure, message=f"{who} has no usable key: {said}", hint=missing)
+        return replace(failure, message=f"{who} has no usable key: {details}", hint=missing)
     return failure
 
 
@@ -99,8 +99,8 @@ def _answered(
     return (status, headers) if given else (None, {})
 
 
-def _said(errors: Sequence[BaseException]) -> str:
-    """The provider's own words, without litellm's wrapping."""
+def _provider_message(errors: Sequence[BaseException]) -> str:
+    """Return the provider's own words, without litellm's wrapping."""
     for error in errors:
         body: Any = getattr(error, "body", None)
         if text := message_in(body):

@@ -39,9 +39,9 @@ _callbacks: Final[set[asyncio.Task[Any]]] = set()
 
 
 async def load() -> Any:
-    """The module ``litellm``, imported in a thread when this is the first use.
+    """Return the module ``litellm``, importing it in a thread on first use.
 
-    All calls of an event loop that wait for it wait for one thread.
+    Concurrent callers share one import.
     """
     if _imported.is_set():
         return sys.modules["litellm"]
@@ -57,7 +57,7 @@ async def load() -> Any:
 
 
 def load_now() -> Any:
-    """The module ``litellm``, with what its first call would import."""
+    """Return the module ``litellm``, with the imports of its first call."""
     with _lock:
         if not _imported.is_set():
             _import()
@@ -93,7 +93,7 @@ def _environment(variables: Mapping[str, str]) -> Generator[None]:
 
 
 def _load_headers() -> None:
-    """Read Anthropic's header table from the package; its first call would fetch it."""
+    """Load Anthropic's header table from the package instead of the network."""
     try:
         manager: Any = importlib.import_module("litellm.anthropic_beta_headers_manager")
         manager.get_provider_name("anthropic")
@@ -102,10 +102,10 @@ def _load_headers() -> None:
 
 
 def _log_on_each_loop() -> None:
-    """Let the callbacks of a call run on its own event loop.
+    """Run a call's callbacks on its own event loop.
 
-    litellm's worker serves one loop at a time: with several, it forgets what it began on the
-    others, of which Python complains.
+    litellm's worker serves one loop at a time: with several, it drops work of the others, of which
+    Python complains.
     """
     try:
         module: Any = importlib.import_module("litellm.litellm_core_utils.logging_worker")

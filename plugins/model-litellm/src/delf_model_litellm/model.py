@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_CALLS: Final = 1000
 _STREAM: Final = re.compile(r"Received: .data: ")
-"""Words of litellm about a streamed answer that it takes for text."""
+"""litellm's error texts for an unexpected stream."""
 _BY_HAND: Final = "litellm/"
 """In front of a name that another plugin would serve."""
 
@@ -61,7 +61,7 @@ class _Collected:
         return bool(self.texts or self.calls)
 
     def place_of(self, part: Any) -> int:
-        """The place of a piece of a call. Some servers number all of them alike.
+        """Return the place of a piece of a call. Some servers number all of them alike.
 
         Args:
             part: The piece, with the number that its server gave it.
@@ -94,7 +94,7 @@ class LiteLLMModel(EndpointModel):
             self._clients.get()
 
     async def price(self) -> Price | None:
-        """The model's price by litellm's list, or None where it is not in it. Sends nothing."""
+        """Return the price of litellm's list, or None, without a request."""
         litellm = await library.load()
         try:
             known: Any = litellm.get_model_info(
@@ -106,7 +106,7 @@ class LiteLLMModel(EndpointModel):
         return convert.price(known)
 
     async def aclose(self) -> None:
-        """Close the connections. Safe to call twice; a later call opens new ones."""
+        """Close the connections. Idempotent; a later call opens new ones."""
         await self._clients.aclose()
 
     def _explain(self, error: BaseException, timeout: float) -> Failure:
@@ -221,7 +221,7 @@ class LiteLLMModel(EndpointModel):
         )
 
     async def _cost(self, used: Any) -> float | None:
-        """The price by litellm's list, or None where the model is not in it."""
+        """Return the cost by litellm's list, or None for an unknown model."""
         if used is None or self._unpriced or convert.usage(used) == Usage():
             return None
         litellm = await library.load()
@@ -247,12 +247,12 @@ def _is_json(text: str) -> bool:
 
 
 def _prefix(endpoint: Endpoint) -> str | None:
-    """A provider as litellm calls it; None where litellm finds out."""
+    """Return litellm's name of a provider; None to let litellm decide."""
     return "gemini" if endpoint.dialect == "google" else endpoint.dialect
 
 
 def _can_search(litellm: Any, endpoint: Endpoint) -> bool:
-    """Tell whether litellm would pass the wish for a search on; else it leaves it out."""
+    """Return whether litellm passes on the request for a search."""
     if endpoint.dialect is not None:
         return True
     known: Any = litellm.get_supported_openai_params(model=endpoint.name)
@@ -260,7 +260,7 @@ def _can_search(litellm: Any, endpoint: Endpoint) -> bool:
 
 
 def _limits(seconds: float, endpoint: Endpoint) -> Any:
-    """A timeout as litellm takes it; a separate one for connecting where it knows that."""
+    """Return a timeout in litellm's form, with a separate connect timeout if supported."""
     if endpoint.dialect != "openai":
         return seconds
     httpx: Any = importlib.import_module("httpx")
@@ -268,14 +268,14 @@ def _limits(seconds: float, endpoint: Endpoint) -> Any:
 
 
 def _check_end(response: Any, collected: _Collected) -> None:
-    """Fail when a stream stopped without being ended: half a script must not pass as a whole."""
+    """Raise for a stream without an end: half a script must not pass for a whole."""
     tail: Any = importlib.import_module("delf_model_litellm.tail")
     if not tail.ended(response):
         raise (BrokenStreamError if collected.any else UnreadableError)("no end of the stream")
 
 
 def _take(chunk: Any, collected: _Collected) -> list[ModelDelta]:
-    """Note what a chunk brings; return it in pieces."""
+    """Store a chunk's content; return its deltas."""
     if (used := getattr(chunk, "usage", None)) is not None:
         collected.usage = used
     collected.reply_id = getattr(chunk, "id", None) or collected.reply_id

@@ -11,7 +11,7 @@ from delf_model_litellm.providers import PROVIDERS
 
 @hookimpl
 def delf_models() -> Iterable[ModelSpec]:
-    """Every model that litellm can reach."""
+    """Yield every model that litellm can reach."""
     yield ModelSpec(
         name="litellm",
         summary="Gemini, OpenAI, Anthropic and any OpenAI-compatible endpoint.",

@@ -1,4 +1,4 @@
-"""The way in which an answer is asked for, and the errors of one that comes in the other."""
+"""Streamed or whole answers, and errors for the unexpected form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ wants_stream: Final[ContextVar[bool | None]] = ContextVar("wants_stream", defaul
 
 
 class StreamedError(UnreadableError):
-    """A stream came that nobody asked for."""
+    """An unrequested stream."""
 
 
 class WholeError(UnreadableError):

@@ -1,6 +1,6 @@
-"""Bodies as they come: within limits, and ended by their server or just stopped.
+"""Bodies within limits, with detection of a truncated end.
 
-Imported late: it needs httpx.
+Imported late, because it needs httpx.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _FINE: Final = 200
 _END: Final = b"[DONE]"
 _MOST: Final = 8_000_000
 _MOST_OF_A_STREAM: Final = 32 * _MOST
-"""Its events have some hundred bytes for each of a few letters."""
+"""The size limit: events have some hundred bytes for each of a few letters."""
 _LAST_BYTES: Final = 0.1
-"""Seconds to wait for the end of a body whose last event has come."""
+"""Seconds to wait for the end of a body after its last event."""
 
 
 class Tail(httpx.AsyncByteStream):
-    """A body, inflated, that remembers how it ended.
+    """An inflated body that remembers how it ended.
 
     Args:
         body: The body as it comes.
@@ -41,7 +41,7 @@ class Tail(httpx.AsyncByteStream):
 
     @property
     def ended(self) -> bool:
-        """True if the server said that this was all."""
+        """True if the server ended the body."""
         return _END in self._last
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -54,7 +54,7 @@ class Tail(httpx.AsyncByteStream):
             raise UnreadableError(str(error)) from None
 
     async def aclose(self) -> None:
-        """Close the body; at its end, read what ends it, so that the connection can be kept."""
+        """Close the body, reading its end so that the connection can be reused."""
         if self.ended:
             with suppress(TimeoutError, OSError, httpx.HTTPError):
                 async with asyncio.timeout(_LAST_BYTES):
@@ -83,7 +83,7 @@ async def watch(response: httpx.Response) -> None:
 
 
 def ended(stream: Any) -> bool:
-    """Tell whether a stream of litellm's was ended by its server.
+    """Return whether a stream of litellm's was ended by its server.
 
     Args:
         stream: litellm's stream, read to its end.

@@ -56,7 +56,7 @@ class RecordedModel:
 
     @staticmethod
     def record(model: Model, path: str, clean: Callable[[str], str] = str) -> RecordingModel:
-        """Another model, with every exchange added to a recording; ``clean`` takes secrets out."""
+        """Return another model with recording; ``clean`` redacts."""
         return RecordingModel(model, path, clean)
 
     def __repr__(self) -> str:
@@ -68,7 +68,7 @@ class RecordedModel:
         return True
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """The recorded answer.
+        """Return the recorded answer.
 
         Raises:
             RecordingMismatch: When no unused entry matches; it says what differs.
@@ -76,7 +76,7 @@ class RecordedModel:
         return self._take(request)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """The recorded answer in a few pieces, then as a whole.
+        """Yield the recorded answer in a few pieces, then as a whole.
 
         Raises:
             RecordingMismatch: When no unused entry matches; it says what differs.
@@ -92,7 +92,7 @@ class RecordedModel:
         yield reply
 
     async def aclose(self) -> None:
-        """Nothing to free."""
+        """Do nothing."""
 
     def _take(self, request: ModelRequest) -> ModelReply:
         asked = recording.describe_request(request)

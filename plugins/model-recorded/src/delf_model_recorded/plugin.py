@@ -10,7 +10,7 @@ from delf.specs import ModelSpec
 
 @hookimpl
 def delf_models() -> Iterable[ModelSpec]:
-    """Recordings, by path."""
+    """Yield recordings, by path."""
     yield ModelSpec(
         name="recorded",
         summary="Replays the answers in a file: recorded:PATH.",

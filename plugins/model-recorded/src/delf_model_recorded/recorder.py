@@ -1,4 +1,4 @@
-"""Writes every exchange with a model to a file, from where it can be replayed."""
+"""Records every exchange with a model in a file, for replay."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ class RecordingModel:
         return isinstance(self._inner, SupportsTools) and self._inner.takes_tools
 
     async def warm_up(self) -> None:
-        """Prepare the inner model, if it can be."""
+        """Prepare the inner model, if supported."""
         warm_up: Any = getattr(self._inner, "warm_up", None)
         if warm_up is not None:
             await warm_up()
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """The inner model's answer, recorded."""
+        """Return the inner model's answer, recorded."""
         reply = await self._inner.complete(request)
         self._append(request, reply)
         return reply
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """The inner model's answer in pieces, recorded once it is whole."""
+        """Yield the inner model's answer in pieces, and record the whole."""
         pieces: Any = self._inner.stream(request)
         async with aclosing(pieces):
             async for piece in pieces:
@@ -83,7 +83,7 @@ class RecordingModel:
         self._write(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def _write(self, line: bytes) -> None:
-        """Append in one write: what others write meanwhile stays before or after it."""
+        """Append in one write, atomic beside other writers."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         try:
             descriptor = os.open(self._path, flags, 0o600)

@@ -60,13 +60,13 @@ class Entry:
         return None if texts is None else tuple(texts)
 
     def matches(self, asked: Mapping[str, Any], text: str) -> bool:
-        """Tell whether this is the answer to a request. What is left out may be anything."""
+        """Return whether this entry answers a request. Omitted fields match anything."""
         if not all(wanted in text for wanted in self.contains or ()):
             return False
         return all(asked.get(name) == self.request[name] for name in _WHOLE if name in self.request)
 
     def model_reply(self, model: str) -> ModelReply:
-        """The answer.
+        """Return the answer.
 
         Args:
             model: The model's name where the recording does not say it.
@@ -83,7 +83,7 @@ class Entry:
 
 
 def describe_request(request: ModelRequest) -> dict[str, Any]:
-    """A request in the file's form. It holds no key and no header: requests have none."""
+    """Return a request in the file's form, without key and headers."""
     described: dict[str, Any] = {
         "messages": [_message(message) for message in request.messages],
         "purpose": request.purpose,
@@ -96,7 +96,7 @@ def describe_request(request: ModelRequest) -> dict[str, Any]:
 
 
 def describe_reply(reply: ModelReply) -> dict[str, Any]:
-    """A reply in the file's form."""
+    """Return a reply in the file's form."""
     described: dict[str, Any] = {
         "text": reply.text,
         "usage": {name: getattr(reply.usage, name) for name in _USAGE},
@@ -110,7 +110,7 @@ def describe_reply(reply: ModelReply) -> dict[str, Any]:
 
 
 def text_of(request: Mapping[str, Any]) -> str:
-    """The text of all messages of a request in the file's form."""
+    """Return the text of all messages of a request in the file's form."""
     return "\n".join(message["text"] for message in request["messages"])
 
 
@@ -136,7 +136,7 @@ def _digest(data: bytes, media_type: str) -> dict[str, Any]:
 
 
 def read(path: Path) -> list[Entry]:
-    """The entries of a file.
+    """Return the entries of a file.
 
     Raises:
         ModelConfigurationError: When it cannot be read, naming the file and the line.
@@ -154,7 +154,7 @@ def read(path: Path) -> list[Entry]:
 
 
 class _Part(BaseModel):
-    """A part of a line, in which a field that nobody knows is a mistake."""
+    """A part of a line; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

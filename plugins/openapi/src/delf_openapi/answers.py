@@ -42,7 +42,7 @@ class Answer:
 
     @property
     def media(self) -> str:
-        """Its media type, without parameters."""
+        """The media type, without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def body(self) -> Any:
@@ -70,7 +70,7 @@ class Answer:
             text = self._text().removeprefix("\ufeff")
         try:
             value = reader.value(text)
-        except ValueError:  # bytes that can be UTF-8, and are of the charset that was said
+        except ValueError:  # valid UTF-8, but of the declared charset
             value = reader.value(self._text().removeprefix("\ufeff"))
         reader.tell()
         return value
@@ -94,11 +94,11 @@ class Answer:
 
 
 def failure(answer: Answer, request: Request) -> APIError:
-    """The error of an answer that is none of success."""
+    """Return the error of an answer that is none of success."""
     text = f"{request.label} answered {answer.status} {clean(answer.reason, 60)}".rstrip()
-    said = _said(answer, request)
-    if said:
-        text += f": {said}"
+    message = _body_text(answer, request)
+    if message:
+        text += f": {message}"
     hint: str | None = None
     if answer.status == 401 and request.unmet:
         hint = f"nothing is set for the security scheme {' or '.join(request.unmet)}"
@@ -109,7 +109,7 @@ def failure(answer: Answer, request: Request) -> APIError:
     return APIError(text, status=answer.status, headers=shown, hint=hint)
 
 
-def _said(answer: Answer, request: Request) -> str:
+def _body_text(answer: Answer, request: Request) -> str:
     body = answer.body()
     if body is None or body == "":
         return ""
@@ -120,7 +120,7 @@ def _said(answer: Answer, request: Request) -> str:
 
 
 def scrub(text: str, request: Request) -> str:
-    """Text without the credentials of a request: some services repeat them."""
+    """Return text without the credentials of a request: some services repeat them."""
     for value in [
         *request.secret.values(),
         *(p.partition("=")[2] for p in request.query.split("&")),

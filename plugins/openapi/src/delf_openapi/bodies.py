@@ -18,7 +18,7 @@ _MAX_FIELDS: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A property of the body that is a keyword of its own.
+    """A property of the body that is a separate keyword.
 
     Args:
         arg: The keyword.
@@ -46,7 +46,7 @@ class Body:
         fields: Its properties as keywords; None when the whole is one keyword.
         whole: The keyword for the whole body.
         extra: The keyword for further properties, where any are welcome.
-        doc: What the specification says about it.
+        doc: The description of the specification.
     """
 
     media: str
@@ -61,7 +61,7 @@ class Body:
 
     @property
     def is_patch(self) -> bool:
-        """True if it is merged into the present object, where None removes a property."""
+        """True for a merge patch, in which None removes a property."""
         return self.media.partition(";")[0].strip().lower() == "application/merge-patch+json"
 
 
@@ -93,7 +93,7 @@ def kind_of(media: str) -> BodyKind:
 
 
 def _rank_of(media: str) -> int:
-    """The place of a media type in the order of preference, from 0."""
+    """Return the place of a media type in the order of preference, from 0."""
     plain = media.partition(";")[0].strip().lower()
     order = {"json": 2, "multipart": 4, "form": 5, "text": 6, "binary": 7}
     exact = {"application/json": 0, "application/merge-patch+json": 1}
@@ -102,7 +102,7 @@ def _rank_of(media: str) -> int:
 
 
 def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | None:
-    """The body of an operation, or None when none can be sent.
+    """Return the body of an operation, or None when none can be sent.
 
     Raises:
         SpecError: When it cannot be read.
@@ -147,7 +147,7 @@ def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | 
 def _flatten(
     document: Document, schema: Any, taken: Mapping[str, str], *, whole_allowed: bool
 ) -> tuple[tuple[Field, ...] | None, str | None]:
-    """The properties as keywords, and the keyword for others."""
+    """Return the properties as keywords, and the keyword for others."""
     merged = merge_object(document, schema)
     if merged is None or merged.nullable:
         return None, None

@@ -1,4 +1,4 @@
-"""Schemas that stand for themselves: with all that they refer to, for libraries that check by them.
+"""Self-contained schemas, bundled with their references for validation libraries.
 
 What the two forms differ in: one for what is sent is a JSON Schema of 2020, whatever the version of
 the specification, and says no more than what a service surely refuses.
@@ -29,7 +29,7 @@ _FORMATS: Final = {
 
 
 def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str, Any]:
-    """A schema, and under ``components`` all that it refers to.
+    """Return a schema, with all its references under ``components``.
 
     Raises:
         SpecError: When a reference leads nowhere, or to too much.
@@ -77,7 +77,7 @@ def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str,
 
 
 def _of_2020(document: Document, made: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """A copied schema in the words of 2020, without rules that only the service can judge by."""
+    """Return a copied schema in the dialect of 2020, without unverifiable rules."""
     if "oneOf" in made:  # many alternatives overlap, and services take what fits several
         one, other = made.pop("oneOf"), made.pop("anyOf", None)
         made |= {"anyOf": one} if other is None else {"allOf": [{"anyOf": one}, {"anyOf": other}]}

@@ -1,4 +1,4 @@
-"""Documents that took long to be had, and what was learned about them, as JSON on disk."""
+"""A cache of slow documents, and of shapes learned about them, as JSON on disk."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Cache:
         self._folder = Path(folder or f"{base}/delf/openapi").expanduser()
 
     def document(self, uri: str, limit: int) -> Source:
-        """Return a document: the kept one if its file is as it was, or its URL was read today.
+        """Return a cached document if its file is unchanged, or its URL was read today.
 
         Raises:
             SpecError: When it cannot be used.
@@ -66,7 +66,7 @@ class Cache:
         return kept if kept.uri == uri else None
 
     def read(self, name: str) -> Any:
-        """A file of the cache, or None."""
+        """Return a file of the cache, or None."""
         try:
             with (self._folder / name).open("rb") as file:
                 _check_owner(file)
@@ -83,7 +83,7 @@ class Cache:
 
 
 class Learned:
-    """A file of what responses to one version of a specification have shown.
+    """A file of shapes learned from responses to one version of a specification.
 
     Args:
         cache: Where it is kept.

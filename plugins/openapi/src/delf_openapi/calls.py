@@ -29,7 +29,7 @@ CONTEXT: Final = " context"
 """The key by which a call is given its task: no parameter of an API has such a name."""
 
 _SIGNATURE_CHARS: Final = 1500
-_MOST_TOLD: Final = 1000
+_MOST_LISTED: Final = 1000
 _MOST_FAULTS: Final = 5
 
 _log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Caller:
         self._builders: dict[str, RequestBuilder] = {}
         self._transport: Transport | None = None
         self._responses: Responses | None = None
-        self._told: set[tuple[str, tuple[str, ...]]] = set()
+        self._reported: set[tuple[str, tuple[str, ...]]] = set()
         self._null_places: dict[str, set[Place]] = {}
 
     def builder(self, call: Call) -> RequestBuilder:
@@ -141,10 +141,10 @@ class Caller:
     def _bear(self, action: str, faults: list[str]) -> None:
         """Warn once that arguments are sent though their specification forbids them."""
         key = (action, tuple(faults))
-        if key in self._told:
+        if key in self._reported:
             return
-        if len(self._told) < _MOST_TOLD:
-            self._told.add(key)
+        if len(self._reported) < _MOST_LISTED:
+            self._reported.add(key)
         _log.warning("%s is called against its specification: %s", action, "; ".join(faults))
 
     def _tell(self, what: str, faults: Sequence[Fault], context: CallContext | None) -> None:
@@ -155,7 +155,9 @@ class Caller:
         """
         is_error = self._settings.validate == "raise"
         keys = [(what, (*fault.place, fault.kind)) for fault in faults]
-        new = [f for f, key in zip(faults, keys, strict=True) if is_error or key not in self._told]
+        new = [
+            f for f, key in zip(faults, keys, strict=True) if is_error or key not in self._reported
+        ]
         if not new:
             return
         more = "; and more" if len(new) > _MOST_FAULTS else ""
@@ -165,14 +167,14 @@ class Caller:
             raise ToolExecutionError(
                 text, hint='the call was made; validate="warn" gives what it answered'
             )
-        if len(self._told) < _MOST_TOLD:
-            self._told.update(keys)
+        if len(self._reported) < _MOST_LISTED:
+            self._reported.update(keys)
         _log.warning("%s: %s", self.name, text)
         if context is not None:
             context.say(f"{text}\n")
 
     async def aclose(self) -> None:
-        """Close all connections, and finish what is being written."""
+        """Close all connections, and finish pending writes."""
         if self._transport is not None:
             await self._transport.aclose()
         if self.samples is not None:
@@ -180,7 +182,7 @@ class Caller:
 
 
 class Call:
-    """The work of an action when it is called.
+    """The implementation of an action.
 
     Args:
         caller: Sends requests.
@@ -210,7 +212,7 @@ class Call:
         return {a.arg for a in self._shown}
 
     def expected(self) -> str:
-        """The signature, for messages."""
+        """Return the signature, for messages."""
         parts = [
             f"{a.arg}: {a.type}" + (f" = {a.default}" if a.default is not None else "")
             for a in self._shown
@@ -219,7 +221,7 @@ class Call:
         return text if len(text) <= _SIGNATURE_CHARS else f"{text[:_SIGNATURE_CHARS]}…"
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as they are sent.
+        """Return the arguments as they are sent.
 
         Raises:
             ToolRefusedError: When they do not fit.
@@ -231,7 +233,7 @@ class Call:
         return await self._caller.send(self, given)
 
     def schema(self) -> dict[str, Any]:
-        """The arguments as a JSON schema, with their types as text."""
+        """Return the arguments as a JSON schema, with their types as text."""
         return {
             "type": "object",
             "properties": {

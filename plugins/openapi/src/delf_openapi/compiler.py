@@ -19,7 +19,7 @@ from delf_schemas.samples import Samples
 from delf_schemas.shapes import FULL_CHARS, Shapes, default_text, is_binary, safe_text
 
 GUESSED: Final = " (what it gives is a guess)"
-"""Stands behind the summary of an action whose result a model has inferred."""
+"""The suffix of a summary whose result type a model has inferred."""
 
 _SAFE: Final = ("GET", "HEAD", "OPTIONS", "TRACE")
 _FINAL_WORDS: Final = frozenset({"delete", "destroy", "purge", "erase", "wipe", "revoke", "remove"})
@@ -32,7 +32,7 @@ class Room(NamedTuple):
         argument: Of the type of an argument.
         returns: Of the type of the result.
         doc: Of the line about an argument.
-        depth: Records whose limits are told.
+        depth: Records whose limits are shown.
     """
 
     argument: int
@@ -53,7 +53,7 @@ _VALUE_TEXTS: Final = ("x-enum-descriptions", "x-enumDescriptions", "x-enum-varn
 
 
 class Argument(NamedTuple):
-    """One keyword of an action, as it is shown.
+    """One keyword of an action, as shown.
 
     Args:
         arg: The keyword.
@@ -78,11 +78,11 @@ class Entry:
 
     Args:
         spot: Where its operation stands.
-        effect: What it does to the world.
+        effect: The effect of a call.
         summary: One line.
-        returns: The type of what it gives.
-        arguments: What it takes, the required ones first.
-        undeclared: Whether the specification does not say what it gives.
+        returns: The type of the result.
+        arguments: The arguments, the required ones first.
+        undeclared: Whether the specification declares no result.
         declared: The type that the specification says, whatever was learned since.
     """
 
@@ -98,7 +98,7 @@ class Entry:
 def compile_spots(
     document: Document, spots: Iterable[Spot], warnings: list[str]
 ) -> dict[str, Entry]:
-    """Entries for operations; one that cannot be read costs a warning, not the rest.
+    """Compile operations into entries, skipping unreadable ones with a warning.
 
     Args:
         document: The specification.
@@ -122,7 +122,7 @@ def compile_spots(
 
 
 def compile_full(document: Document, entry: Entry, shapes: Shapes) -> Entry:
-    """The entry of an operation with types in full, where its own were shortened.
+    """Return the entry of an operation with types in full, where its own were shortened.
 
     Args:
         document: The specification.
@@ -137,11 +137,11 @@ def compile_full(document: Document, entry: Entry, shapes: Shapes) -> Entry:
 
 
 def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
-    """Put shapes of results that were seen into entries, beside what their specification declares.
+    """Merge observed shapes of results into entries, beside their declared types.
 
     Args:
         entries: Of one API.
-        samples: What was learned of it.
+        samples: The observed shapes.
     """
     samples.has_news = False
     for entry in entries:
@@ -159,7 +159,7 @@ def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
 def compile_operation(
     document: Document, operation: Operation, shapes: Shapes, room: Room = SHORT_ROOM
 ) -> Entry:
-    """The entry of one operation.
+    """Return the entry of one operation.
 
     Args:
         document: The specification.
@@ -243,9 +243,9 @@ def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
 
 
 def text_of(document: Document, schema: Any, depth: int = 0) -> str:
-    """Describe the value of a schema in its own words, or in those of a part of it.
+    """Describe the value of a schema by its own text, or by that of a part.
 
-    Values of an enumeration are explained where the specification explains them.
+    Values of an enumeration are explained if the specification explains them.
 
     Args:
         document: The specification.
@@ -260,24 +260,24 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
         for part in cast("list[Any]", found.get(word) or [])
         if isinstance(found.get(word), list)
     ]
-    told = text if isinstance(text, str) and text.strip() else ""
-    if told and _VALUE_LINE.search(told):
-        # As drf-spectacular writes them; a value that is its own meaning is not told.
-        lines = [(m[1], clean(m[2], 60)) for m in _VALUE_LINE.finditer(told)]
+    plain = text if isinstance(text, str) and text.strip() else ""
+    if plain and _VALUE_LINE.search(plain):
+        # As drf-spectacular writes them; a value that is its own meaning is omitted.
+        lines = [(m[1], clean(m[2], 60)) for m in _VALUE_LINE.finditer(plain)]
         meant = ", ".join(f"{v}: {t}" for v, t in lines if t.lower() != v.strip("'\"").lower())
-        told = "; ".join(filter(None, [_VALUE_LINE.sub("", told).strip(), meant]))
-    if not told and depth < _DEEP:
+        plain = "; ".join(filter(None, [_VALUE_LINE.sub("", plain).strip(), meant]))
+    if not plain and depth < _DEEP:
         texts = (text_of(document, part, depth + 1) for part in parts)
-        told = next(filter(None, texts), "")
+        plain = next(filter(None, texts), "")
     values = _value_texts(found, [_resolved(document, part) for part in parts])
     if not values and isinstance(found.get("items"), dict) and depth < _DEEP:
         items = _resolved(document, found["items"])
         values = _value_texts(items, [])
-    return "; ".join(filter(None, [told.strip(), values]))
+    return "; ".join(filter(None, [plain.strip(), values]))
 
 
 def _value_texts(found: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> str:
-    """The meanings of an enumeration's values: of an extension, or of constants as parts."""
+    """Return the meanings of an enumeration's values: of an extension, or of constants as parts."""
     texts: Any = next((found[name] for name in _VALUE_TEXTS if found.get(name)), None)
     values: Any = found.get("enum")
     pairs: list[tuple[Any, Any]] = []
@@ -289,12 +289,12 @@ def _value_texts(found: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -
         pairs = [
             (p["const"], p.get("description") or p.get("title")) for p in parts if "const" in p
         ]
-    told = (f"{value}: {clean(text, 60)}" for value, text in pairs if isinstance(text, str))
-    return ", ".join(told)
+    lines = (f"{value}: {clean(text, 60)}" for value, text in pairs if isinstance(text, str))
+    return ", ".join(lines)
 
 
 def _doc(text: Any, schema: Mapping[str, Any], document: Document, room: Room) -> str:
-    """The line about a parameter: its description, and the limits in its schema."""
+    """Return the line about a parameter: its description, and the limits in its schema."""
     shown = sentence(text, room.doc)
     if isinstance(text, str) and _explains_values(schema) and len(shown) < len(text):
         shown = clean(text, 2 * room.doc)
@@ -302,7 +302,7 @@ def _doc(text: Any, schema: Mapping[str, Any], document: Document, room: Room) -
 
 
 def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The declared responses by status, as text in upper case."""
+    """Return the declared responses by status, as text in upper case."""
     found = raw.get("responses")
     if not isinstance(found, dict):
         return {}
@@ -310,7 +310,7 @@ def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _explains_values(schema: Mapping[str, Any]) -> bool:
-    """Tell whether a schema has values whose meanings its text may list, a line each."""
+    """Return whether a schema has values that its text may explain, a line each."""
     more = schema.get("allOf") or schema.get("oneOf")
     parts: Any = [schema, *(cast("list[Any]", more) if isinstance(more, list) else [])]
     return any(isinstance(p, dict) and ("enum" in p or "const" in p) for p in parts)
@@ -322,7 +322,7 @@ _NOTHING: Final = frozenset({"204", "205"})
 def return_type(
     document: Document, raw: Mapping[str, Any], shapes: Shapes, most: int
 ) -> tuple[bool, str]:
-    """Tell whether it is declared what an operation gives, and its type."""
+    """Return the type of an operation's result, and whether it is declared."""
     responses = responses_of(raw)
     good = sorted(k for k in responses if k[:1] == "2") or [k for k in responses if k == "DEFAULT"]
     for status in good:

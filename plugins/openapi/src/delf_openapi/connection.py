@@ -26,7 +26,7 @@ from delf_openapi.calls import CONTEXT, Call, Caller
 from delf_openapi.compiler import Argument, Entry, apply_samples, compile_full
 from delf_openapi.requests import FULL
 from delf_openapi.security import secured_names
-from delf_openapi.selection import resolved_confirm, told_effects
+from delf_openapi.selection import effects_by_name, resolved_confirm
 from delf_openapi.settings import OpenAPIOptions, OpenAPISettings
 from delf_schemas.names import snake
 from delf_schemas.samples import Place, Samples
@@ -51,7 +51,7 @@ class _Inspect:
             return instance.inspected
 
         def inspect(spec: Any = None, *, verbose: bool = False, **settings: Any) -> dict[str, Any]:
-            """The actions of a specification as data, without any credentials."""
+            """Return the actions of a specification as data, without any credentials."""
             if spec is None and not settings:
                 return describe_actions(owner.type_name(), owner.summary, (), verbose=verbose)
             return owner(spec, **settings).inspected(verbose=verbose)
@@ -124,11 +124,11 @@ class APITool(Connection):
 
     @classmethod
     def type_name(cls) -> str:
-        """The name of this type of connection."""
+        """Return the name of this type of connection."""
         return "openapi"
 
     async def actions(self) -> Sequence[Action]:
-        """The operations as actions; the specification is loaded once, in a thread.
+        """Return the operations as actions; the specification is loaded once, in a thread.
 
         Raises:
             ConnectionConfigurationError: When the specification cannot be used.
@@ -139,7 +139,7 @@ class APITool(Connection):
         return self._made or ()
 
     def is_stale(self) -> bool:
-        """Tell whether responses have shown shapes that the actions do not tell yet."""
+        """Return whether responses have shown shapes that are not in the actions' types yet."""
         return self._caller.samples is not None and self._caller.samples.has_news
 
     async def aclose(self) -> None:
@@ -168,7 +168,7 @@ class APITool(Connection):
             self._caller.samples = samples = Samples(kept)
             apply_samples(api.entries.values(), samples)
         self.confirm = resolved_confirm(self._asked, api.spots, api.entries, self.name)
-        for name, effect in told_effects(self._own.effects, api.spots, self.name).items():
+        for name, effect in effects_by_name(self._own.effects, api.spots, self.name).items():
             if name in api.entries:
                 api.entries[name].effect = effect
         self.summary = self._summarised(api)
@@ -192,7 +192,7 @@ class APITool(Connection):
 
     @property
     def needs_setup(self) -> bool:
-        """True if a model is to improve what the specification says."""
+        """True if a model is to improve the descriptions."""
         return self._own.enrich
 
     async def setup(self, ask: SetupAsk) -> bool:
@@ -201,13 +201,13 @@ class APITool(Connection):
         They are kept on disk as they come, by the specification's content.
 
         Args:
-            ask: Asks the model; what it costs is the caller's to count.
+            ask: Asks the model; the caller counts the cost.
 
         Returns:
             Whether there are better descriptions now.
 
         Raises:
-            DelfError: When the model fails. What it said before that is kept and used.
+            DelfError: If the model fails. Earlier answers are kept and used.
         """
         from delf_openapi.enrichment import Enrichment
 
@@ -246,7 +246,7 @@ class APITool(Connection):
         return f"{text}."
 
     def _hidden(self, api: API) -> set[tuple[str, str]]:
-        """Parameters whose values were given in code, as place and name in lower case."""
+        """Return parameters whose values were given in code, as place and name in lower case."""
         own = self._own
         hidden = {("path", n.lower()) for n in own.path_params}
         hidden |= {("query", n.lower()) for n in own.params}
@@ -266,12 +266,12 @@ class APITool(Connection):
         if hidden:
             shown = [a for a in shown if (a.place, a.name.lower()) not in hidden]
             covered = frozenset(a.arg for a in entry.arguments) - {a.arg for a in shown}
-        told = [a for a in shown if (a.name, a.place) not in api.everywhere]
-        parameters = tuple(known.setdefault(a, _parameter(a)) for a in told)
+        own_arguments = [a for a in shown if (a.name, a.place) not in api.everywhere]
+        parameters = tuple(known.setdefault(a, _parameter(a)) for a in own_arguments)
 
         @functools.cache
         def full_types() -> FullTypes:
-            names = {argument.arg for argument in told}
+            names = {argument.arg for argument in own_arguments}
             full = compile_full(api.document, entry, api.full_shapes)
             arguments = [_parameter(a) for a in full.arguments if a.arg in names]
             seen = self._caller.samples
@@ -298,7 +298,7 @@ class APITool(Connection):
         )
 
     def inspected(self, *, verbose: bool = False) -> dict[str, Any]:
-        """The actions as data: names, or with ``verbose`` everything."""
+        """Return the actions as data: names, or with ``verbose`` everything."""
         api = self._load()
         shown = describe_actions(self.name, self.summary, self._made or (), verbose=verbose)
         if verbose:
@@ -332,7 +332,10 @@ def _secret(value: Any) -> Any:
 
 
 def _name_from(spec: Any) -> str | None:
-    """A name for scripts from a specification's address or title; None when there is none."""
+    """Return a name for scripts from a specification's address or title.
+
+    None when there is none.
+    """
     if isinstance(spec, Mapping):
         info: Any = cast("Mapping[str, Any]", spec).get("info")
         title: Any = (

@@ -1,4 +1,4 @@
-"""A specification with its references, which are followed one by one and never inlined."""
+"""A specification with lazily followed references, never inlined."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTES: Final = frozenset(
 
 
 class Trees:
-    """Parsed documents; those that references lead to are loaded when they are met.
+    """Parsed documents; referenced documents are loaded lazily.
 
     Args:
         uri: The address of the specification itself.
@@ -40,7 +40,7 @@ class Trees:
         self._failed: dict[str, SpecError] = {}
 
     def document(self, uri: str) -> dict[str, Any]:
-        """The document at an address.
+        """Return the document at an address.
 
         Raises:
             SpecError: When it cannot, or must not, be read.
@@ -68,7 +68,7 @@ class Trees:
         self.documents[uri] = tree
 
     def _check(self, uri: str) -> None:
-        """Refuse what is neither the specification's own place nor was allowed.
+        """Raise for a document outside of the specification's own place and the allowed places.
 
         Raises:
             SpecError: Naming the place.
@@ -99,7 +99,7 @@ def _absolute(root: Any) -> Any:
 
 
 def _make_absolute(tree: Any, base: str, own: str) -> None:
-    """References in another document, so that they mean the same wherever they are read."""
+    """Make the references of another document absolute."""
     todo: list[Any] = [tree]
     done: set[int] = set()  # YAML's aliases make one node be in several places
     while todo:
@@ -141,7 +141,7 @@ class Document:
         self._found: dict[str, Any] = {}
 
     def at(self, ref: str) -> Any:
-        """Return the target of a reference; it may be a reference itself.
+        """Return the target of a reference, which may be another reference.
 
         Raises:
             SpecError: When there is nothing, or it must not be read.
@@ -156,7 +156,7 @@ class Document:
         return found
 
     def absolute(self, ref: str) -> str:
-        """A reference in the form that means the same everywhere: ``#/…`` or ``URI#/…``."""
+        """Return a reference in absolute form: ``#/…`` or ``URI#/…``."""
         if ref.startswith("#"):
             return ref
         place, fragment = urldefrag(ref)
@@ -179,7 +179,7 @@ class Document:
         return node
 
     def resolve(self, node: Any) -> dict[str, Any]:
-        """An object with its references followed: a mapping without ``$ref``.
+        """Return an object with its references followed: a mapping without ``$ref``.
 
         Beside a reference, notes such as a description win over those of its target; a
         schema beside it holds together with the target (3.1), or is ignored (3.0).
@@ -199,9 +199,9 @@ class Document:
         raise SpecError(f"a {type(node).__name__} stands where a mapping must be")
 
     def reference(self, node: Any) -> dict[str, Any]:
-        """Like :meth:`resolve`, for what is not a schema: a parameter, a body, a response.
+        """Resolve like :meth:`resolve`, for non-schemas: a parameter, a body, a response.
 
-        Beside a reference only its notes count, in every version.
+        Beside a reference only descriptions count, in every version.
         """
         if isinstance(node, dict):
             mapping = cast("dict[str, Any]", node)
@@ -210,14 +210,14 @@ class Document:
         return self.resolve(node)
 
     def is_read_only(self, schema: Any) -> bool:
-        """Tell whether a schema is of what only the service says."""
+        """Return whether a schema is read-only, set by the service."""
         try:
             return isinstance(schema, dict) and self.resolve(schema).get("readOnly") is True
         except SpecError:
             return False
 
     def path_item(self, node: Any) -> dict[str, Any]:
-        """A path item; what stands beside its reference wins over what the reference leads to."""
+        """Return a path item; fields beside its reference override the target's."""
         found = self.reference(node)
         if isinstance(node, dict) and found is not node:
             beside = {k: v for k, v in cast("dict[str, Any]", node).items() if k != "$ref"}

@@ -38,18 +38,18 @@ _TYPES: Final = frozenset(
 )
 
 Improvements = dict[str, "str | dict[str, str]"]
-"""Of each action its description, or with ``does`` and ``returns`` also what it gives."""
+"""Improved descriptions by action, or with ``does`` and ``returns`` also result types."""
 
 _log = logging.getLogger(__name__)
 
 
 class Enrichment:
-    """Asks a model about actions; what it answers is handed over batch by batch.
+    """Asks a model about actions, in batches.
 
     Args:
         ask: Asks the model.
         llm: The model; the agent's light one when None.
-        keep: Takes the descriptions of a batch by action; empty for what is to stay as it is.
+        keep: Receives the descriptions of a batch by action; empty for unchanged ones.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class Enrichment:
             question = user(_QUESTION + "\n".join(batch.values()))
             reply = await self._ask([question], llm=self._llm)
         answered = _parse(reply.text)
-        self._keep({name: _told(answered.get(name)) for name in batch})
+        self._keep({name: _summary_of(answered.get(name)) for name in batch})
 
 
-def _told(answer: Any) -> str | dict[str, str]:
+def _summary_of(answer: Any) -> str | dict[str, str]:
     if not isinstance(answer, dict):
         return clean(answer, _SUMMARY_CHARS)
     found = cast("dict[str, Any]", answer)
@@ -93,7 +93,7 @@ def _told(answer: Any) -> str | dict[str, str]:
 
 
 def type_text(text: Any) -> str | None:
-    """A type that a model wrote, in one spelling; None where it is none."""
+    """Normalise a type written by a model; None if it is invalid."""
     if not isinstance(text, str) or len(text) > _TYPE_CHARS:
         return None
     try:
@@ -125,10 +125,10 @@ def _is_type(node: ast.expr) -> bool:
 
 
 def apply_summaries(entries: Iterable[Entry], summaries: Mapping[str, Any]) -> None:
-    """Put descriptions into entries, and guesses into those that declare nothing."""
+    """Apply descriptions to entries, and guessed types to entries without a declared result."""
     for entry in entries:
-        told = summaries.get(entry.spot.name)
-        known = cast("dict[str, Any]", told) if isinstance(told, dict) else {"does": told}
+        found = summaries.get(entry.spot.name)
+        known = cast("dict[str, Any]", found) if isinstance(found, dict) else {"does": found}
         if text := clean(known.get("does"), _SUMMARY_CHARS):
             entry.summary = text
         if entry.undeclared and (returns := type_text(known.get("returns"))):

@@ -11,9 +11,9 @@ class SpecError(ConnectionConfigurationError):
     """A specification cannot be used.
 
     Args:
-        reason: What is wrong.
+        reason: The fault.
         pointer: Where: a JSON pointer, with the document's address ahead where there are several.
-        hint: What to do about it.
+        hint: What to do next.
     """
 
     def __init__(self, reason: str, *, pointer: str = "", hint: str | None = None) -> None:
@@ -26,7 +26,7 @@ class APIError(ToolExecutionError):
     """An API answered a call with an error.
 
     Args:
-        message: What was called, the status, and what the body said, capped.
+        message: The call, the status, and the body's message, truncated.
         status: The HTTP status.
         headers: The answer's headers.
     """
@@ -45,10 +45,10 @@ class APIError(ToolExecutionError):
 
 
 class GatewayError(APIError, OutcomeUnknownError):
-    """A gateway lost the API's answer to a change: it may have been done, or not."""
+    """A gateway lost the API's answer to a change, whose outcome is unknown."""
 
 
 def pointer_of(tokens: Sequence[str]) -> str:
-    """A JSON pointer as a URI fragment writes it."""
+    """Encode a JSON pointer as a URI fragment."""
     steps = (t.replace("~", "~0").replace("/", "~1").replace("%", "%25") for t in tokens)
     return "#" + "".join(f"/{step}" for step in steps)

@@ -1,4 +1,4 @@
-"""The servers to which a user's keys may go, whatever a specification says."""
+"""The servers that may receive a user's keys, whatever a specification says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from delf_openapi.sources import origin_of
 
 
 class KeyServers:
-    """Decides where a connection's keys may go.
+    """Decides which servers may receive a connection's keys.
 
     A specification says where an API is, and may say something else tomorrow: it does not decide
     who gets the user's keys. They go to ``base_url``, to the origin that the specification itself
@@ -39,7 +39,7 @@ class KeyServers:
 
         Args:
             url: The address that it would go to.
-            where: What would send it, for messages.
+            where: The sender, for messages.
 
         Raises:
             ConnectionConfigurationError: When the user has not named that server.

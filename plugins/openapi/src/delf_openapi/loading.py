@@ -31,17 +31,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class API:
-    """A specification that was loaded and compiled as far as it is needed.
+    """A specification, loaded and compiled as far as needed.
 
     Args:
         document: The specification.
         spots: All of its operations.
         entries: The chosen ones, compiled.
-        warnings: What was left out, and why.
+        warnings: The omitted parts, with reasons.
         left_out: How many operations are not among the chosen only for their number.
-        version: What tells its content from others; None where it cannot be written.
-        everywhere: Optional headers that most operations take, such as the API's version, by name
-            and place. Scripts can give them, and are not told of them.
+        version: The digest of its content; None if it cannot be computed.
+        everywhere: Optional headers of most operations, such as the API's version, by name and
+            place. Scripts may pass them, but they are not in stubs.
     """
 
     document: Document
@@ -113,7 +113,7 @@ def _everywhere(entries: Mapping[str, Entry]) -> frozenset[tuple[str, str]]:
 
 
 def _source(settings: OpenAPISettings, tree: Mapping[str, Any] | None) -> tuple[Source, Read]:
-    """Return the specification, and what reads the documents that it refers to."""
+    """Return the specification, and the reader of its referenced documents."""
     limit = settings.max_spec_bytes
     cache = Cache(settings.cache_dir) if settings.cache else None
 

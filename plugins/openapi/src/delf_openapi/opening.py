@@ -18,7 +18,7 @@ def open_document(
     *,
     dates: bool = False,
 ) -> Document:
-    """A specification of any supported version, Swagger 2.0 as OpenAPI 3.0.
+    """Return a specification of any supported version, Swagger 2.0 as OpenAPI 3.0.
 
     Args:
         source: The specification.
@@ -47,7 +47,7 @@ def open_document(
 
 
 def _with_sections(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
-    """The specification with whole sections in it that are only references: some split it so."""
+    """Resolve whole sections that are only references, as in split specifications."""
     result = dict(tree)
     for name in ("paths", "definitions", "parameters", "responses", "components"):
         if name in result:

@@ -1,4 +1,4 @@
-"""Reads operations: what each takes, where it goes, and what it gives back."""
+"""Operations: their parameters, bodies, servers and results."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Param:
         explode: Whether each part is written on its own.
         reserved: Whether reserved characters stay as they are.
         media: The media type, where the value is written as a document.
-        doc: What the specification says about it.
+        doc: The description of the specification.
     """
 
     arg: str
@@ -95,7 +95,7 @@ class Operation:
 
 
 def find_operations(document: Document, warnings: list[str]) -> list[Spot]:
-    """All operations with their names.
+    """Return all operations with their names.
 
     Args:
         document: The specification.
@@ -132,7 +132,7 @@ def _identity(operation: Mapping[str, Any]) -> str | None:
 
 
 def _without_path(identity: str | None, method: str, path: str) -> str | None:
-    """An operationId without the path and the method that FastAPI puts at its end."""
+    """Return an operationId without the path and the method that FastAPI puts at its end."""
     if identity is None:
         return None
     end = f"{_NO_WORD.sub('_', path)}_{method}"
@@ -174,7 +174,7 @@ def _words(operation_id: str | None, method: str, path: str) -> str:
 
 
 def read_operation(document: Document, spot: Spot) -> Operation:
-    """An operation with its parameters and body.
+    """Return an operation with its parameters and body.
 
     Raises:
         SpecError: With the place and the reason, when it cannot be called.

@@ -16,13 +16,13 @@ _OTHER_MEANING: Final = ("[[", "&&", "--", "~~")
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Tell whether a text holds the pattern; True where only the service can find out."""
+    """Return whether a text holds the pattern; True where only the service can find out."""
     validator = _validator(pattern)
     return validator is None or validator.is_valid(text)
 
 
 def readable(pattern: object) -> str | None:
-    """Return a pattern without the slashes around it; None where only the service reads it."""
+    """Return a pattern without its slashes; None if only the service can interpret it."""
     known = isinstance(pattern, str) and _validator(pattern) is not None
     return _bare(pattern) if known and isinstance(pattern, str) else None
 
@@ -33,7 +33,7 @@ def _bare(pattern: str) -> str:
 
 @lru_cache(512)
 def _validator(pattern: str) -> Draft202012Validator | None:
-    """A check by the pattern; None where the engine, which never goes back, cannot read it."""
+    """Return a validator for a pattern; None if the backtracking-free engine rejects it."""
     import jsonschema_rs
 
     if len(pattern) > _MAX_CHARS or any(mark in pattern for mark in _OTHER_MEANING):

@@ -21,7 +21,7 @@ _UNRESERVED = "-._~"
 def write_body(
     document: Document, body: Body, value: Any, boundary: Callable[[], str] | None = None
 ) -> tuple[bytes, str]:
-    """A body's bytes and its Content-Type.
+    """Return a body's bytes and its Content-Type.
 
     Raises:
         Misfit: When the value cannot be written so.
@@ -49,7 +49,7 @@ def write_body(
 
 
 def file_of(body: Body, value: Any) -> tuple[bytes, str]:
-    """The bytes of a file and its type: the one that it says itself, or the declared one.
+    """Return the bytes of a file and its media type: its own, or the declared one.
 
     Raises:
         Misfit: When it is none.
@@ -68,7 +68,7 @@ def file_of(body: Body, value: Any) -> tuple[bytes, str]:
 
 
 def _exact(media: str) -> str:
-    """A media type that can be sent: a range becomes its plainest member."""
+    """Return a media type that can be sent: a range becomes its plainest member."""
     if "*" not in media:
         return media
     return "text/plain" if media.startswith("text/") else "application/octet-stream"
@@ -92,10 +92,10 @@ def _encoding(body: Body, name: str) -> Mapping[str, Any]:
 
 
 def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
-    """The pairs of a form, quoted.
+    """Return the quoted pairs of a form.
 
-    Nested values follow their declared style; without one they are nested in brackets where
-    the form does so elsewhere, and else written as JSON, as the specification says.
+    Nested values follow their declared style; without one they use brackets if the form does so
+    elsewhere, and else JSON, as the specification says.
     """
     brackets = any(_encoding(body, name).get("style") == "deepObject" for name in body.encoding)
     pairs: Pairs = []
@@ -166,7 +166,7 @@ def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
 def _part(
     name: str, value: Any, schema: Mapping[str, Any], declared: Any
 ) -> tuple[str | None, str | None, bytes]:
-    """The media type, the file's name and the bytes of a part."""
+    """Return the media type, the file's name and the bytes of a part."""
     filename: str | None = None
     media = declared.split(",")[0].strip() if isinstance(declared, str) else None
     if (
@@ -202,7 +202,7 @@ def _framed(mark: str, name: str, filename: str | None, media: str | None) -> by
 
 
 def _escaped(text: str) -> str:
-    """A name within quotes, as browsers write it."""
+    """Escape a quoted name as browsers do."""
     for char, code in (("\r", "%0D"), ("\n", "%0A"), ('"', "%22")):
         text = text.replace(char, code)
     return text

@@ -1,4 +1,4 @@
-"""Builds the request of a call: arguments checked, and each put where it goes."""
+"""Builds the request of a call from checked arguments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FULL: Final = "full_response"
 
 @dataclass(slots=True)
 class Request:
-    """A request, ready to be sent. Its repr shows no value that was given.
+    """A request, ready to be sent. Its repr shows no values.
 
     Args:
         label: How messages call it: method and path template.
@@ -69,7 +69,7 @@ class Request:
 
     @property
     def is_repeatable(self) -> bool:
-        """True if sending it twice does the same as sending it once."""
+        """True if repeating it is safe."""
         return self.harmless or self.method in IDEMPOTENT
 
 
@@ -80,8 +80,8 @@ class RequestBuilder:
         where: The action's name, for messages.
         document: The specification.
         operation: The operation.
-        settings: What is the same for every call.
-        signature: How messages say what is expected.
+        settings: The shared settings of all calls.
+        signature: The signature for messages.
         hidden: Keywords that scripts cannot give, because they were given in code.
         bear: Hears of faults of arguments that are sent all the same.
     """
@@ -113,7 +113,7 @@ class RequestBuilder:
     # -- checking -----------------------------------------------------------------------
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as they are sent.
+        """Return the arguments as they are sent.
 
         Raises:
             ToolRefusedError: Naming each argument that does not fit, and the right signature.
@@ -137,9 +137,9 @@ class RequestBuilder:
         needed += self._needed_of_body(body, arguments) if body is not None else []
         for arg in needed:
             if arg not in given and arguments.get(arg) is None:
-                lacks = [f"missing argument {arg!r}"]
+                missing = [f"missing argument {arg!r}"]
                 is_path = arg in self._params and self._params[arg].place == "path"
-                problems += lacks if is_path else self._borne(lacks)
+                problems += missing if is_path else self._borne(missing)
         if body is not None and not problems:
             problems += self._borne(self._check_body(body, given))
         if problems:
@@ -148,7 +148,10 @@ class RequestBuilder:
         return given
 
     def _borne(self, faults: list[str]) -> list[str]:
-        """The faults that refuse a call: none where a specification may be wrong about itself."""
+        """Return the faults that refuse a call.
+
+        None where a specification may be wrong about itself.
+        """
         if self._settings.check_arguments == "raise":
             return faults
         if faults:
@@ -160,14 +163,16 @@ class RequestBuilder:
         return tuple(n for n in names if n is not None)
 
     def _take(self, arg: str, value: Any, given: dict[str, Any]) -> list[str]:
-        """Take an argument; what is wrong with it."""
+        """Store an argument; return its faults."""
         param = self._params.get(arg)
         if param is not None:
             if value is None:
                 return []  # a parameter that is None is one that is left out
             value = self._checker.with_decimals(param.schema, value)
             value = self._checker.loosened(param.schema, plain(value, arg))
-            faults = [_told(fault, arg) for fault in self._checker.faults(param.schema, value)]
+            faults = [
+                _fault_text(fault, arg) for fault in self._checker.faults(param.schema, value)
+            ]
             if faults and self._borne(faults):
                 return faults
             given[arg] = value
@@ -199,7 +204,7 @@ class RequestBuilder:
             header_text(param, value)
 
     def _needed_of_body(self, body: Body, arguments: Mapping[str, Any]) -> list[str]:
-        """The keywords without which there is no body, or only a part of one."""
+        """Return the keywords that a complete body needs."""
         if body.fields is None:
             return [body.whole] if body.required and body.whole is not None else []
         some = any(arguments.get(arg) is not None for arg in (*self._fields, body.extra or ""))
@@ -215,7 +220,9 @@ class RequestBuilder:
             value = given[body.whole]
             if body.kind in ("text", "binary", "multipart"):
                 return _misfit_of(body, value)
-            return [_told(fault, body.whole) for fault in self._checker.faults(body.schema, value)]
+            return [
+                _fault_text(fault, body.whole) for fault in self._checker.faults(body.schema, value)
+            ]
         whole = self._object(body, given)
         if not whole and not body.required:
             return []
@@ -225,7 +232,9 @@ class RequestBuilder:
             whole = {name: value for name, value in whole.items() if value is not None}
         args = {f.name: arg for arg, f in self._fields.items()}
         return [
-            _told(fault._replace(path=fault.path[1:]), args.get(str(fault.path[0]), fault.path[0]))
+            _fault_text(
+                fault._replace(path=fault.path[1:]), args.get(str(fault.path[0]), fault.path[0])
+            )
             if fault.path
             else fault.message
             for fault in self._checker.faults(body.schema, whole)
@@ -234,12 +243,12 @@ class RequestBuilder:
     # -- building -----------------------------------------------------------------------
 
     def build(self, given: Mapping[str, Any]) -> Request:
-        """The request of a call with checked arguments.
+        """Return the request of a call with checked arguments.
 
         Raises:
             ToolRefusedError: When an argument would lead to another address.
-            ConnectionConfigurationError: When no server is known, or a key would go to one that
-                the user has not accepted.
+            ConnectionConfigurationError: If no server is known, or a key would go to an unaccepted
+                server.
         """
         try:
             return self._build(given)
@@ -295,7 +304,7 @@ class RequestBuilder:
         )
 
     def _holds_key(self, credentials: Credentials) -> bool:
-        """Tell whether headers of a request hold what is for the API alone."""
+        """Return whether headers of a request hold the API's credentials."""
         has_own = credentials.headers or credentials.cookies or credentials.oauth
         return bool(has_own or self._settings.headers)
 
@@ -315,7 +324,7 @@ class RequestBuilder:
         return path
 
     def _guard(self, url: str, base: str) -> None:
-        """The last word on where a request goes, whatever was put into its address."""
+        """Check the final target of a request, whatever its address was built from."""
         if origin_of(url) != origin_of(base) or urlsplit(url).fragment or "\\" in url:
             raise ConnectionConfigurationError(f"{self._where}: its address leaves its server")
 
@@ -357,7 +366,7 @@ class RequestBuilder:
         return {**cast("dict[str, Any]", more), **value} if isinstance(more, dict) else value
 
 
-def _told(fault: Fault, arg: str | int) -> str:
+def _fault_text(fault: Fault, arg: str | int) -> str:
     return f"argument {fault._replace(path=(arg, *fault.path))}"
 
 
@@ -376,7 +385,7 @@ def _misfit_of(body: Body, value: Any) -> list[str]:
 
 
 def _bare(value: Any) -> Any:
-    """A file with its name and type as its content alone, which is what a schema is about."""
+    """Return only the content of a file with name and type, for its schema."""
     if isinstance(value, list):
         return [_bare(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):

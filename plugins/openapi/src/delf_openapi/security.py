@@ -16,7 +16,7 @@ from delf_openapi.settings import OpenAPISettings
 
 @dataclass(slots=True)
 class Credentials:
-    """The credentials of a request. Its repr shows nothing of it.
+    """The credentials of a request. Its repr is empty.
 
     Args:
         headers: By name.
@@ -36,7 +36,10 @@ class Credentials:
 def credentials_for(
     document: Document, operation: Operation, settings: OpenAPISettings
 ) -> Credentials:
-    """The credentials of an operation: the first of its alternatives that can be met whole."""
+    """Return the credentials of an operation.
+
+    The first of its alternatives that can be met whole.
+    """
     schemes = _schemes(document)
     needs: Any = operation.raw.get("security", document.at("#").get("security"))
     if not isinstance(needs, list):
@@ -70,7 +73,7 @@ def _schemes(document: Document) -> dict[str, Any]:
 
 
 def secured_names(document: Document, settings: OpenAPISettings) -> set[tuple[str, str]]:
-    """Parameters that credentials take the place of, as place and name in lower case."""
+    """Return parameters that credentials take the place of, as place and name in lower case."""
     names: set[tuple[str, str]] = set()
     for name, raw in _schemes(document).items():
         try:
@@ -108,7 +111,7 @@ def _basic(settings: OpenAPISettings, pair: str | None = None) -> str:
 def _apply(
     document: Document, name: str, raw: Any, settings: OpenAPISettings, found: Credentials
 ) -> bool:
-    """Add what one scheme needs; False when nothing was given for it."""
+    """Add the credentials of one scheme; return False if none were given for it."""
     try:
         scheme: Mapping[str, Any] = document.reference(raw)
     except SpecError:

@@ -17,7 +17,7 @@ _LISTED: Final = 30
 
 
 def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str) -> list[Spot]:
-    """The operations that some words mean, in the order of the specification.
+    """Return the operations that some words select, in the order of the specification.
 
     A word is an action's name, an operationId or a tag (``tag:pets`` where a name is equal, in
     small or capital letters). It can also be a pattern of names (``repos_*``) or of paths
@@ -98,7 +98,7 @@ def _unknown(
 
 
 def as_words(value: Permission) -> tuple[str, ...] | None:
-    """The words of ``allow`` or ``confirm``; None for a switch."""
+    """Return the words of ``allow`` or ``confirm``; None for a switch."""
     if value is None or isinstance(value, bool):
         return None
     return (value,) if isinstance(value, str) else tuple(value)
@@ -115,7 +115,7 @@ def resolved_confirm(
 
 
 def only_reads(name: str, path: str) -> bool:
-    """Tell whether an operation only reads, by its name, or by the end of its path.
+    """Return whether an operation only reads, by its name, or by the end of its path.
 
     Args:
         name: The action's name.
@@ -126,7 +126,7 @@ def only_reads(name: str, path: str) -> bool:
     return looks_only(name) or (is_plain and looks_only(last) and not changes(name))
 
 
-def told_effects(
+def effects_by_name(
     effects: Mapping[str, Effect], spots: Sequence[Spot], where: str
 ) -> dict[str, Effect]:
     """Return the effects of operations by the user's words of ``allow``; by their names.

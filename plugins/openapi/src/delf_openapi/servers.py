@@ -17,7 +17,7 @@ _SAFE_PATH: Final = "/-._~%:@!$&'()*+,;="
 def server_of(
     document: Document, operation: Operation, base_url: str | None, values: Mapping[str, str]
 ) -> str:
-    """The address that an operation's path is appended to, without a slash at its end.
+    """Return the address that an operation's path is appended to, without a slash at its end.
 
     Args:
         document: The specification.
@@ -41,7 +41,7 @@ def server_of(
 
 
 def _choose(servers: list[Any], values: Mapping[str, str]) -> str | None:
-    """The first server; one over TLS wins over one without."""
+    """Return the first server, preferring TLS."""
     found = [_filled(cast("dict[str, Any]", s), values) for s in servers if isinstance(s, dict)]
     urls = [url for url in found if url is not None]
     if urls and urls[0].startswith("http://"):
@@ -82,7 +82,7 @@ def _checked(url: str) -> str:
 
 
 def operation_path(path: str) -> str:
-    """A path template with all but its placeholders quoted."""
+    """Return a path template with all but its placeholders quoted."""
     # A fragment tells operations of one path apart in some specifications; it is never sent.
     path = path.partition("#")[0]
     pieces = path.replace("}", "}\0").replace("{", "\0{").split("\0")

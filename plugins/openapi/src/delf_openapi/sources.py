@@ -46,7 +46,7 @@ class Source:
 
 
 def of_mapping(tree: Mapping[str, Any]) -> Source:
-    """Return the document of a mapping. One that cannot be written as JSON has no digest."""
+    """Return the document of a mapping, without a digest if it cannot be written as JSON."""
     try:
         # Statuses are numbers in some mappings, and those cannot be sorted among texts.
         text = json.dumps(json.loads(dumps(dict(tree))), sort_keys=True)
@@ -56,12 +56,12 @@ def of_mapping(tree: Mapping[str, Any]) -> Source:
 
 
 def digest_of(data: bytes) -> str:
-    """A mark that tells one content from another."""
+    """Return a digest of the content."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def uri_of(spec: str) -> str:
-    """The address of a specification given as a URL or a path.
+    """Return the address of a specification given as a URL or a path.
 
     Raises:
         ConnectionFileNotFoundError: When there is no such file.
@@ -79,7 +79,7 @@ def uri_of(spec: str) -> str:
 
 
 def path_of(uri: str) -> Path:
-    """The file behind a ``file:`` address."""
+    """Return the file behind a ``file:`` address."""
     return Path(unquote(urlsplit(uri).path))
 
 
@@ -114,9 +114,9 @@ def _data(uri: str, limit: int) -> bytes:
 
 
 def _too_large(uri: str, size: int | None, limit: int) -> SpecError:
-    told = "" if size is None else f"{size:,} bytes, and "
+    measured = "" if size is None else f"{size:,} bytes, and "
     return SpecError(
-        f"the specification {uri} is too large: {told}at most {limit:,} bytes are read",
+        f"the specification {uri} is too large: {measured}at most {limit:,} bytes are read",
         hint="set max_spec_bytes to read it anyway",
     )
 
@@ -146,7 +146,7 @@ def _fetch(uri: str, limit: int) -> bytes:
 
 
 def _body(response: httpx.Response, uri: str, limit: int) -> bytes:
-    """Read the body, unless it is too large or takes too long."""
+    """Read the body; raise if it is too large or too slow."""
     if response.status_code != 200:
         raise ConnectionUnavailableError(
             f"the specification {_shown(uri)} is not available: status {response.status_code}"
@@ -168,7 +168,7 @@ def _body(response: httpx.Response, uri: str, limit: int) -> bytes:
 
 
 def _shown(uri: str) -> str:
-    """An address without what may be secret in it."""
+    """Return an address without possible secrets."""
     parts = urlsplit(uri)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}"
@@ -187,7 +187,7 @@ def origin_of(uri: str) -> str:
 
 
 def is_private(host: str) -> bool:
-    """Tell whether a host is, or resolves to, an address that is not of the public internet."""
+    """Return whether a host is, or resolves to, an address that is not of the public internet."""
     try:
         found = {ipaddress.ip_address(host.strip("[]"))}
     except ValueError:

@@ -24,7 +24,7 @@ _OF_SWAGGER: Final = {"spaceDelimited": " ", "pipeDelimited": "|", "tabDelimited
 
 
 def text_of(value: Any) -> str:
-    """A single value as text."""
+    """Return a single value as text."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -39,7 +39,7 @@ def text_of(value: Any) -> str:
 
 
 def path_text(param: Param, value: Any) -> str:
-    """A value of a path parameter, ready to be in the path.
+    """Return a value of a path parameter, ready to be in the path.
 
     Raises:
         Misfit: When the value would change which path is called.
@@ -66,7 +66,7 @@ def path_text(param: Param, value: Any) -> str:
 
 
 def _expanded(value: Any, explode: bool, between: str, name: str, *, named: bool) -> str:
-    """Values of one part of a path, as RFC 6570 expands them."""
+    """Expand the values of one part of a path by RFC 6570."""
     if isinstance(value, list):
         parts = [_quoted(item) for item in cast("list[Any]", value)]
         if named and explode:
@@ -101,7 +101,7 @@ def _document(value: Any) -> str:
 
 
 def query_pairs(param: Param, value: Any) -> Pairs:
-    """A value of a query parameter as pairs, both sides quoted."""
+    """Return a value of a query parameter as pairs, both sides quoted."""
     safe = _RESERVED if param.reserved else _UNRESERVED
     name = quote(param.name, safe=_UNRESERVED)
     # How values within values are written the specification leaves open: as JSON.
@@ -111,7 +111,7 @@ def query_pairs(param: Param, value: Any) -> Pairs:
 
 
 def styled_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str) -> Pairs:
-    """A value as pairs of a query or a form.
+    """Return a value as pairs of a query or a form.
 
     Args:
         name: Quoted.
@@ -149,7 +149,7 @@ def _deep(name: str, value: Any, safe: str) -> Pairs:
 
 
 def header_text(param: Param, value: Any) -> str:
-    """A value of a header.
+    """Return a value of a header.
 
     Raises:
         Misfit: When it holds what would end the header.
@@ -169,7 +169,7 @@ def header_text(param: Param, value: Any) -> str:
 
 
 def safe_header(arg: str, text: str) -> str:
-    """Text that can be in a header.
+    """Return text that can be in a header.
 
     Raises:
         Misfit: When it holds a line break or another control character.
@@ -180,7 +180,7 @@ def safe_header(arg: str, text: str) -> str:
 
 
 def cookie_pairs(param: Param, value: Any) -> Pairs:
-    """A value of a cookie as pairs."""
+    """Return a value of a cookie as pairs."""
     name = quote(param.name, safe=_UNRESERVED)
     if param.media is not None:
         return [(name, quote(_document(value), safe=_UNRESERVED))]

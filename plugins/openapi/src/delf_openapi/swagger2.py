@@ -21,7 +21,7 @@ _FLOWS: Final = {
 
 
 def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
-    """A specification of version 2.0 in the form of 3.0."""
+    """Return a specification of version 2.0 in the form of 3.0."""
     paths = tree.get("paths")
     made: dict[str, Any] = {}
     if isinstance(paths, dict):
@@ -47,7 +47,7 @@ def _servers(document: Document, tree: dict[str, Any], schemes: Any) -> list[dic
     if not isinstance(host, str) or not host:
         return [{"url": base}]
     listed = cast("list[Any]", schemes) if isinstance(schemes, list) else []
-    # Where nothing is said, the API is had as its specification was.
+    # By default the API has the scheme and host of its specification.
     own = "http" if document.trees.uri.startswith("http://") else "https"
     names = [s for s in ("https", "http") if s in listed] or ([own] if not listed else [])
     return [{"url": f"{name}://{host}{base if base != '/' else ''}"} for name in names]

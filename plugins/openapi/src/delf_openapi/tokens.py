@@ -1,4 +1,4 @@
-"""OAuth2 tokens for client credentials: had when they are needed, kept until they expire."""
+"""OAuth2 tokens for client credentials: fetched lazily, kept until they expire."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECONDS: Final = 300.0
 
 
 class Tokens:
-    """The tokens of one API, by the address that they are had at.
+    """The tokens of one API, by token address.
 
     Args:
         name: The connection's name, for messages.
@@ -47,7 +47,7 @@ class Tokens:
         self._asking: dict[str, asyncio.Task[str]] = {}
 
     async def get(self, url: str, *, instead_of: str | None = None) -> str:
-        """A token, the one at hand or a new one. Calls at once share one request.
+        """Return the cached or a new token. Concurrent calls share one request.
 
         Raises:
             ToolExecutionError: When none is given, or it would be asked for without TLS.
@@ -70,8 +70,8 @@ class Tokens:
             answer = await self._send(self._request(url, in_body=True))
         try:
             body: Any = json.loads(answer.content)
-            token, told = str(body["access_token"]), body.get("expires_in")
-            seconds = _SECONDS if told is None else float(told)
+            token, lifetime = str(body["access_token"]), body.get("expires_in")
+            seconds = _SECONDS if lifetime is None else float(lifetime)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ToolExecutionError(
                 f"{self._name}: no OAuth2 token was given: status {answer.status}",

@@ -1,4 +1,4 @@
-"""Sends requests: retries, redirects, tokens, and limits on what comes back."""
+"""Sends requests: retries, redirects, tokens, and limits of answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEAST_SECRET: Final = 8
 
 
 def _unread(method: str, text: str) -> ToolExecutionError:
-    """The error for an answer that came and cannot be read: what was asked may be done."""
+    """Return the error for an unreadable answer, whose request may have been carried out."""
     if method in IDEMPOTENT:
         return ToolExecutionError(text)
     return OutcomeUnknownError(f"{text}. The {method} may have been done", hint=LOOK)
@@ -80,7 +80,7 @@ class Transport:
         await self._client.aclose()
 
     async def _check_home(self, url: str, request: Request, what: str) -> None:
-        """A specification of the public internet must not lead into a private network."""
+        """Raise if a public specification leads into a private network."""
         host, named_by = urlsplit(url).hostname or "", request.spec_host or ""
         if host == named_by or host in self._homes:
             return
@@ -111,10 +111,10 @@ class Transport:
         """Decide whether to send a request again; None where its answer stands."""
         if answer.status not in _PASSING or not request.is_repeatable:
             return None
-        told = retry_after(answer.headers)
-        if told is None:
+        message = retry_after(answer.headers)
+        if message is None:
             return Again(seconds=pause(course.attempts))
-        return Again(seconds=told) if told <= self._settings.max_wait else None
+        return Again(seconds=message) if message <= self._settings.max_wait else None
 
     def _unanswered(
         self, request: Request, error: NoAnswerError
@@ -129,7 +129,7 @@ class Transport:
     # -- redirects ----------------------------------------------------------------------
 
     async def _follow(self, request: Request) -> Answer:
-        """One attempt, with its redirects. Credentials stay with the origin they are for."""
+        """Make one attempt, following redirects. Credentials stay with their origin."""
         home = origin_of(request.url)
         method, content = request.method, request.content
         url = request.url
@@ -208,20 +208,20 @@ async def check_redirect(url: str, home: str, method: str, label: str) -> None:
 
 
 def _use_token(request: Request, token: str) -> None:
-    """Add a token to a request, by which messages know it as a secret, too."""
+    """Add a token to a request, and to the secrets of its messages."""
     request.secret = {**request.secret, "Authorization": f"Bearer {token}"}
 
 
 def _scrubbed(answer: Answer, request: Request) -> Answer:
-    """An answer that does not repeat what was made of the credentials for this request."""
-    told = request.secret.get("Authorization", "").partition(" ")[2].encode()
-    if len(told) >= _LEAST_SECRET and told in answer.content:
-        answer.content = answer.content.replace(told, b"[redacted]")
+    """Redact values derived from this request's credentials in an answer."""
+    credentials = request.secret.get("Authorization", "").partition(" ")[2].encode()
+    if len(credentials) >= _LEAST_SECRET and credentials in answer.content:
+        answer.content = answer.content.replace(credentials, b"[redacted]")
     return answer
 
 
 def _redirected(url: str, place: str, label: str) -> str:
-    """Return the target of an answer; credentials that it names itself are left out."""
+    """Return the redirect target of an answer, without credentials in it."""
     try:
         parts = urlsplit(urljoin(url, place))
         _ = parts.port

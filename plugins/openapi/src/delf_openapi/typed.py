@@ -51,7 +51,7 @@ class Fault:
     """A way in which a response does not fit its schema.
 
     Args:
-        text: What does not fit, in one line, with the path to the first such value.
+        text: The fault in one line, with the path to the first such value.
         place: Where, the same for all items of a list.
         kind: The word of the schema that it breaks.
         is_null: Whether None is there, and the schema has no None.
@@ -69,7 +69,7 @@ class Typed:
 
     Args:
         value: The body; what does not fit is as it came.
-        faults: What does not fit, one for each place of the type and kind of fault.
+        faults: The faults, one for each place of the type and kind.
         declared: Whether the specification says what this response holds.
     """
 
@@ -90,7 +90,7 @@ class Responses:
         self._known: dict[tuple[str, str], SchemaUnmarshaller | str] = {}
 
     def typed(self, operation: Operation, answer: Answer, body: Any) -> Typed:
-        """A body as the specification declares it."""
+        """Convert a body to its declared type."""
         if kind_of(answer.media or "application/json") != "json" or isinstance(body, bytes):
             return Typed(body)
         found = self._schema(operation, answer)
@@ -116,12 +116,12 @@ class Responses:
             return Typed(body, (_of_all(f"its schema cannot be used: {type(error).__name__}"),))
 
     def untyped(self, operation: Operation, answer: Answer, body: Any) -> Typed:
-        """A body as it came, and whether it is declared."""
+        """Return a body unchanged, and whether it is declared."""
         is_json = kind_of(answer.media or "application/json") == "json"
         return Typed(body, declared=not is_json or self._schema(operation, answer) is not None)
 
     def _schema(self, operation: Operation, answer: Answer) -> tuple[str, Any] | None:
-        """The status that is declared, and its schema; None where nothing is."""
+        """Return the status that is declared, and its schema; None where nothing is."""
         responses = responses_of(operation.raw)
         for status in (str(answer.status), f"{str(answer.status)[0]}XX", "DEFAULT"):
             if status not in responses:
@@ -175,7 +175,7 @@ def _unmarshaller(spec: dict[str, Any], version: tuple[int, int]) -> SchemaUnmar
 
 @lru_cache
 def _parts(is_old: bool) -> tuple[Any, Any]:
-    """Validators and types of OpenAPI 3.0, or of later versions."""
+    """Return validators and types of OpenAPI 3.0, or of later versions."""
     from openapi_core.unmarshalling import schemas
     from openapi_core.unmarshalling.schemas.unmarshallers import (
         ArrayUnmarshaller,
@@ -192,7 +192,7 @@ def _parts(is_old: bool) -> tuple[Any, Any]:
             return super().__call__(value) if isinstance(value, list) else value
 
     class Properties(ObjectUnmarshaller):
-        """Types what came, and adds nothing: no default, no class of its own."""
+        """Types existing values only: no default, no class of its own."""
 
         def __call__(self, value: Any) -> Any:
             if not isinstance(value, dict):
@@ -228,7 +228,7 @@ def _lenient_class() -> Any:
     from openapi_core.validation.schemas.validators import SchemaValidator
 
     class Lenient(SchemaValidator):
-        """Has validated the whole already; its parts are typed as far as they fit."""
+        """Types the parts of a validated whole as far as they fit."""
 
         def validate(self, value: Any) -> None:
             return None
@@ -249,7 +249,7 @@ def _lenient(unmarshaller: SchemaUnmarshaller) -> SchemaUnmarshaller:
 
 
 def _of_all(text: str) -> Fault:
-    """The fault of a response that cannot be looked at."""
+    """Return the fault of a response that cannot be looked at."""
     return Fault(text, kind=text)
 
 
@@ -263,16 +263,16 @@ def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
             continue
         seen.add((place, kind))
         path = ".".join(clean(str(part), 60) for part in error.absolute_path) or "the body"
-        told = (
+        lines = (
             "None, where the schema has no null" if is_null else clean(error.message, _FAULT_CHARS)
         )
-        yield Fault(f"{path}: {told}", place, kind, is_null)
+        yield Fault(f"{path}: {lines}", place, kind, is_null)
         if len(seen) >= _FAULTS:
             return
 
 
 def _moment(text: str) -> datetime:
-    """A moment; what Python cannot hold as exactly stays a text."""
+    """Parse a time; a time that Python cannot hold exactly stays a text."""
     if not _MOMENT.fullmatch(text):
         raise ValueError(text)
     return datetime.fromisoformat(re.sub(r"(\.\d{6})0+", r"\1", text.upper()))

@@ -19,7 +19,7 @@ _DEEPEST: Final = 3
 
 
 class Checker:
-    """Checks values against schemas. What cannot be checked here, the service checks.
+    """Checks values against schemas. Other faults are left to the service.
 
     Args:
         document: Follows references.
@@ -56,11 +56,11 @@ class Checker:
             return None
 
     def with_decimals(self, schema: Any, value: Any) -> Any:
-        """A value whose numbers are text where the schema asks for text."""
+        """Convert numbers to text if the schema asks for text."""
         return with_decimals(value, schema, self._document.resolve)
 
     def loosened(self, schema: Any, value: Any, depth: int = 0) -> Any:
-        """A parameter's value as its schema has it. On the wire all is text: 5 and "5" are one."""
+        """Convert a parameter's value to its schema. On the wire 5 and "5" are equal."""
         try:
             found = self._document.resolve(schema)
         except SpecError:

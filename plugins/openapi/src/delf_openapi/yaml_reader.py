@@ -1,4 +1,4 @@
-"""Reads YAML as its version 1.2 says, within bounds."""
+"""Reads YAML 1.2, within limits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def parse_yaml(data: bytes) -> Any:
 
 
 def _check_nesting(text: str) -> None:
-    """Refuse what would exhaust the stack of a parser written in C."""
+    """Raise for input that would exhaust the stack of a C parser."""
     depth = deepest = 0
     for match in re.finditer(r"[\[{]{2,}|[\]}]{2,}|[\[{\]}]", text):
         piece = match.group()
@@ -62,7 +62,7 @@ def _check_nesting(text: str) -> None:
 
 
 def _is_deep(text: str) -> bool:
-    """Tell whether YAML is nested too deeply; its events come one by one, without a stack."""
+    """Return whether YAML is nested too deeply, by its event stream."""
     import yaml
 
     depth = 0
@@ -81,7 +81,10 @@ def _is_deep(text: str) -> bool:
 
 @cache
 def _yaml_loader() -> Any:
-    """The safe loader in C, reading as YAML 1.2 does: dates, ``on`` and ``1:30`` stay text."""
+    """Return the safe loader in C, reading as YAML 1.2 does.
+
+    Dates, ``on`` and ``1:30`` stay text.
+    """
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -122,7 +125,7 @@ def _flatten_mapping(loader: Any, node: Any) -> None:
 
 
 def _expanded(node: Any, known: dict[int, int], depth: int) -> int:
-    """Count the values of a tree as if nothing in it were shared.
+    """Count the values of a tree as if nothing were shared.
 
     Raises:
         SpecError: When it is nested too deeply, or contains itself.

@@ -15,7 +15,7 @@ _SAMPLED: Final = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Parent:
-    """A span of somebody else."""
+    """A foreign parent span."""
 
     trace_id: int
     span_id: int
@@ -23,7 +23,7 @@ class Parent:
 
 
 def current() -> dict[str, str]:
-    """The current span's ``traceparent``, else the one of the environment, for a task's setup."""
+    """Return the current ``traceparent``, else the environment's, for a task's setup."""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     carrier: dict[str, str] = {}
@@ -33,7 +33,7 @@ def current() -> dict[str, str]:
 
 
 def parent_in(setup: Mapping[str, Any]) -> Parent | None:
-    """The span that a task's setup names, if it names one."""
+    """Return the span named in a task's setup, if any."""
     match = _FORM.fullmatch(str(setup.get(TRACEPARENT, "")))
     if match is None:
         return None

@@ -83,13 +83,13 @@ class Export:
         self._meters = MeterProvider([reader], resource=self._resource)
 
     def span(self, span: FinishedSpan) -> None:
-        """Queue a span, and count it where it is a model's."""
+        """Queue a span, and update metrics for a model's span."""
         self._processor.on_end(self._readable(span))
         if span.attributes.get("gen_ai.operation.name") == "chat":
             self._count(span)
 
     def close(self, seconds: float) -> None:
-        """Send what is queued and stop."""
+        """Flush queued spans and stop."""
         self._processor.force_flush(int(seconds * 1000))
         if self._is_ours:
             self._processor.shutdown()
@@ -109,7 +109,7 @@ class Export:
             links=[Link(_context(span, linked)) for linked in span.links],
             kind=SpanKind.CLIENT if span.client else SpanKind.INTERNAL,
             instrumentation_scope=_SCOPE,
-            status=Status(StatusCode.ERROR, span.told) if failed else Status(),
+            status=Status(StatusCode.ERROR, span.message) if failed else Status(),
             start_time=_time(span.start),
             end_time=_time(span.end),
         )

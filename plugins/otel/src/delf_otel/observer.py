@@ -27,7 +27,7 @@ class OtelObserver:
     kin of the process's environment, else a collector at ``http://localhost:4318``.
 
     Args:
-        content: Send what was said, too: tasks, answers, arguments, results, errors.
+        content: Send contents, too: tasks, answers, arguments, results, errors.
         service_name: ``service.name`` of what is sent; ``OTEL_SERVICE_NAME`` wins.
         endpoint: Where the collector is, instead of what the environment says.
 
@@ -47,7 +47,7 @@ class OtelObserver:
         self._opening = asyncio.Lock()
 
     async def observe(self, event: Event) -> None:
-        """Hand on the span that the event ends, if it ends one."""
+        """Pass on the span that the event ends, if any."""
         span = self._spans.take(event)
         if span is None:
             return
@@ -63,7 +63,7 @@ class OtelObserver:
         return Export(self._service_name, self._endpoint)
 
     async def aclose(self) -> None:
-        """Send what is left; at most four seconds."""
+        """Flush the rest within four seconds."""
         export, self._export = self._export, None
         if export is not None:
             await asyncio.to_thread(export.close, _BATCH_CLOSE_SECONDS)

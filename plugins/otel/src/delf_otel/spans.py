@@ -66,7 +66,7 @@ class FinishedSpan:
 
     ``sampled`` is the decision of the program that ordered the task. ``links`` are spans of the
     same trace. ``failure`` is the low-cardinality name of what went
-    wrong, and ``told`` its text, which is given only where content is wanted.
+    wrong, and ``message`` its text, which is given only where content is wanted.
     """
 
     name: str
@@ -81,7 +81,7 @@ class FinishedSpan:
     events: tuple[tuple[str, float, Mapping[str, Attribute]], ...] = ()
     links: tuple[int, ...] = ()
     failure: str | None = None
-    told: str | None = None
+    message: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -103,7 +103,7 @@ class _Task:
     usage: Usage = field(default_factory=Usage)
 
     def note(self, name: str, at: float, **attributes: Attribute) -> None:
-        """Something that happened at a moment of the task."""
+        """Add a span event to a task."""
         self.events.append((name, at, {f"delf.{key}": value for key, value in attributes.items()}))
 
 
@@ -113,7 +113,7 @@ class Spans:
     A task whose beginning was not seen is left out, so that no span is without its parent.
 
     Args:
-        content: Put what was said into spans: tasks, answers, arguments, results, errors.
+        content: Put contents into spans: tasks, answers, arguments, results, errors.
     """
 
     def __init__(self, *, content: bool = False) -> None:
@@ -181,7 +181,7 @@ class Spans:
         )
 
     def _above(self, event: TaskStarted | TaskResumed) -> tuple[int, int | None, bool]:
-        """A task's trace, the span above it, and whether they are sampled."""
+        """Return a task's trace, its parent span, and the sampling decision."""
         parent = None if event.parent is None else self._tasks.get(event.parent)
         call = self._children.pop(event.task_id, None)
         if parent is not None:
@@ -220,7 +220,7 @@ class Spans:
             end=event.at,
             attributes=attributes,
             failure=_OTHER if failed else None,
-            told=event.error if failed and self._content else None,
+            message=event.error if failed and self._content else None,
         )
 
     def _tool(self, task: _Task, event: CallFinished) -> FinishedSpan:
@@ -252,7 +252,7 @@ class Spans:
             attributes=attributes,
             links=() if approval is None else (approval,),
             failure=(event.raised or event.status) if failed else None,
-            told=event.error if failed and self._content else None,
+            message=event.error if failed and self._content else None,
         )
 
     def _approval(self, task: _Task, event: ApprovalDecided) -> FinishedSpan | None:
@@ -298,7 +298,7 @@ class Spans:
             attributes=attributes,
             events=tuple(task.events),
             failure=None if event.status else event.code or _OTHER,
-            told=event.error if self._content else None,
+            message=event.error if self._content else None,
         )
 
 
@@ -311,23 +311,23 @@ def _note(task: _Task, event: Event, *, content: bool) -> None:
         case RerunRequested():
             task.note("delf.rerun", event.at, attempt=event.attempt)
         case ApprovalRemembered():
-            told = {"action": event.action, "by": event.by, "from_task": event.from_task}
-            task.note("delf.approval.remembered", event.at, **told)
+            attributes = {"action": event.action, "by": event.by, "from_task": event.from_task}
+            task.note("delf.approval.remembered", event.at, **attributes)
         case Warned():
-            told = {"message": event.message} if content else {}
-            task.note("delf.warning", event.at, **told)
+            attributes = {"message": event.message} if content else {}
+            task.note("delf.warning", event.at, **attributes)
         case _:
             pass
 
 
 def _id(size: Literal[8, 16], *parts: str | int) -> int:
-    """An id of ``size`` bytes that is the same wherever it is made; never 0, which means none."""
+    """Return a deterministic nonzero id of ``size`` bytes."""
     text = "\0".join(map(str, parts)).encode()
     return int.from_bytes(hashlib.sha256(text).digest()[:size]) or 1
 
 
 def _usage(usage: Usage) -> dict[str, Attribute]:
-    """Tokens as attributes: the cached ones among the input, the reasoning among the output."""
+    """Return tokens as attributes: cached ones within input, reasoning within output."""
     return {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -337,7 +337,7 @@ def _usage(usage: Usage) -> dict[str, Attribute]:
 
 
 def _message(role: str, text: str) -> str:
-    """A message as the conventions write it, in JSON."""
+    """Encode a message by the conventions, in JSON."""
     message: dict[str, Any] = {"role": role, "parts": [{"type": "text", "content": text}]}
     if role == "assistant":
         message["finish_reason"] = "stop"

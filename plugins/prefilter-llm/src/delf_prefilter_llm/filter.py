@@ -28,7 +28,7 @@ class FilterPrefilter:
     """Asks the light model once. Implements :class:`delf.protocols.prefilter.Prefilter`."""
 
     async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
-        """The actions that the model names.
+        """Return the actions that the model names.
 
         Raises:
             PrefilterError: When it fails, or names none that there is.
@@ -36,8 +36,8 @@ class FilterPrefilter:
         if not catalog:
             return Selection(names=())
         actions = "\n".join(map(line, catalog))
-        said = await answer(ask, _QUESTION.format(actions=actions, task=task))
-        names = named_in(said, catalog)
-        if not names and not _NONE.fullmatch(said):
+        reply = await answer(ask, _QUESTION.format(actions=actions, task=task))
+        names = named_in(reply, catalog)
+        if not names and not _NONE.fullmatch(reply):
             raise PrefilterError("the light model named no action that there is")
         return Selection(names=names)

@@ -14,18 +14,18 @@ _NAME: Final = re.compile(r"[\w-]+(?:[:.][\w-]+)*")
 
 
 def written(entry: CatalogEntry) -> str:
-    """The name of an action as the model reads it."""
+    """Return the name of an action as shown to the model."""
     return entry.name.replace(".", ":")
 
 
 def line(entry: CatalogEntry) -> str:
-    """An action in a line: its name and the beginning of its summary."""
+    """Format an action in a line: its name and the beginning of its summary."""
     summary = " ".join(entry.summary.split())
     return f"{written(entry)}  {summary[:_LINE]}"
 
 
 def named_in(text: str, entries: Iterable[CatalogEntry]) -> tuple[str, ...]:
-    """The actions that a text names, with a colon or a dot, in any case, each once.
+    """Return the actions that a text names, with a colon or a dot, in any case, each once.
 
     Args:
         text: A model's answer.
@@ -37,7 +37,7 @@ def named_in(text: str, entries: Iterable[CatalogEntry]) -> tuple[str, ...]:
 
 
 async def answer(ask: Ask, question: str) -> str:
-    """The model's answer.
+    """Return the model's answer.
 
     Raises:
         PrefilterError: When the model fails.

@@ -1,4 +1,4 @@
-"""``SearchPrefilter``: the model looks for actions by words, and names those that it needs."""
+"""``SearchPrefilter``: the model searches actions by words, and names the ones it needs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SearchPrefilter:
         self._rounds = rounds
 
     async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
-        """The actions that the model names in the end.
+        """Return the actions that the model names in the end.
 
         Raises:
             PrefilterError: When it fails, or finds none.
@@ -55,13 +55,13 @@ class SearchPrefilter:
                 left=left,
                 rounds=self._rounds,
             )
-            said = await answer(ask, question)
-            commands = _COMMAND.findall(said)
+            reply = await answer(ask, question)
+            commands = _COMMAND.findall(reply)
             done = " ".join(rest for word, rest in commands if word.upper() == "DONE")
             names = named_in(done, catalog)
             if names:
                 return Selection(names=names)
-            for words in [rest for word, rest in commands if word.upper() == "SEARCH"] or [said]:
+            for words in [rest for word, rest in commands if word.upper() == "SEARCH"] or [reply]:
                 found = search(catalog, words, _FOUND)
                 surfaced |= {entry.name: entry for entry in found}
                 story += [

@@ -41,7 +41,7 @@ class SemanticPrefilter:
         context: Where vectors are kept, and the embedder.
         limit: The most actions that are kept.
         embedding_model: The embedder's name; the agent's own when None; ``"off"`` for words alone.
-        patience: Seconds that a task waits for the vectors of a new catalog.
+        wait_seconds: Seconds that a task waits for the vectors of a new catalog.
     """
 
     def __init__(
@@ -49,24 +49,24 @@ class SemanticPrefilter:
         context: PluginContext,
         limit: int = 60,
         embedding_model: str | None = None,
-        patience: float = 2.0,
+        wait_seconds: float = 2.0,
     ) -> None:
         self._limit = limit
-        self._patience = patience
+        self._wait_seconds = wait_seconds
         self._embedder = _embedder(context, embedding_model)
         self._folder = context.data_dir / "prefilter-semantic"
         self._catalog: Catalog | None = None
         self._making: asyncio.Task[CatalogVectors] | None = None
 
     async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
-        """The actions that fit the task best; all where there are no more than the limit."""
+        """Return the actions that fit the task best; all where there are no more than the limit."""
         if len(catalog) <= self._limit:
             return Selection(names=tuple(entry.name for entry in catalog))
         chosen = await self.rank(task, catalog)
         return Selection(names=tuple(catalog[number].name for number in chosen))
 
     async def rank(self, task: str, catalog: Catalog) -> Sequence[int]:
-        """The places in the catalog of the actions that fit a task, best first."""
+        """Return the places in the catalog of the actions that fit a task, best first."""
         steps = steps_of(task)
         vectors = await self._vectors(catalog)
         looked_at = self._limit if vectors is None else _LOOKED_AT
@@ -82,7 +82,7 @@ class SemanticPrefilter:
         return in_turn(rankings)[: self._limit]
 
     async def _vectors(self, catalog: Catalog) -> CatalogVectors | None:
-        """The catalog's vectors, when they are there within the time that a task waits for them."""
+        """Return the catalog's vectors, if ready within the task's wait."""
         if self._embedder is None or not catalog:
             return None
         if self._making is None or self._catalog is not catalog:
@@ -92,7 +92,7 @@ class SemanticPrefilter:
             made = CatalogVectors.make(catalog, self._embedder, self._folder)
             self._making = shared_task(made)
             self._making.add_done_callback(_tell_failure)
-        await asyncio.wait({self._making}, timeout=self._patience)
+        await asyncio.wait({self._making}, timeout=self._wait_seconds)
         if not self._making.done() or self._making.cancelled() or self._making.exception():
             return None
         return self._making.result()
@@ -106,7 +106,7 @@ class SemanticPrefilter:
 
 
 def _embedder(context: PluginContext, name: str | None) -> Embedder | None:
-    """The embedder; None where none is installed and none was asked for."""
+    """Return the embedder; None where none is installed and none was asked for."""
     if name == "off":
         return None
     try:
@@ -119,12 +119,12 @@ def _embedder(context: PluginContext, name: str | None) -> Embedder | None:
 
 def _tell_failure(making: asyncio.Task[CatalogVectors]) -> None:
     if not making.cancelled() and (error := making.exception()) is not None:
-        told = error.describe() if isinstance(error, DelfError) else error
-        _log.warning("words decide alone, the tools could not be embedded: %s", told)
+        message = error.describe() if isinstance(error, DelfError) else error
+        _log.warning("words decide alone, the tools could not be embedded: %s", message)
 
 
 def _fused(by_words: Sequence[Mapping[int, float]], likeness: Any) -> list[list[int]]:
-    """For each step the best by its words and the task's meaning, of those high in either."""
+    """Return for each step the best by words and by the task's meaning."""
     some = min(_LOOKED_AT, len(likeness) - 1)
     nearest = np.argpartition(-likeness, some)[:_LOOKED_AT].tolist()
     rankings: list[list[int]] = []

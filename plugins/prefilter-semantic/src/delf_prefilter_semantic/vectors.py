@@ -1,4 +1,4 @@
-"""The vectors of a catalog: made in batches, kept on disk, compared in one product."""
+"""The vectors of a catalog: computed in batches, cached on disk, compared in one product."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.ranking import plain_name
 
 _KEPT: Final = 20
-"""The number of catalogs whose vectors are kept on disk, the newest."""
+"""The number of catalogs whose vectors are cached, the newest ones."""
 
 
 class CatalogVectors:
@@ -33,7 +33,7 @@ class CatalogVectors:
 
     @classmethod
     async def make(cls, catalog: Catalog, embedder: Embedder, folder: Path) -> CatalogVectors:
-        """The vectors of a catalog, from disk where it was seen before.
+        """Return the vectors of a catalog, cached on disk.
 
         Args:
             catalog: The actions, one at least.

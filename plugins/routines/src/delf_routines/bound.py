@@ -1,4 +1,4 @@
-"""A routine of an agent, as a program calls it."""
+"""A routine of an agent, callable by a program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BoundRoutine:
         self._agent = agent
 
     def __call__(self, *, timeout: float | None = None, **inputs: Value) -> Response[Any]:
-        """Do it, and wait for its end; no model is asked.
+        """Run the routine, without a model, and wait for its end.
 
         Args:
             timeout: As for ``agent.run``.
@@ -32,11 +32,11 @@ class BoundRoutine:
         return self._agent.run(self.task(inputs), timeout, strategy=STRATEGY)
 
     async def arun(self, *, timeout: float | None = None, **inputs: Value) -> Response[Any]:
-        """The same from asynchronous code."""
+        """Async version of calling the routine."""
         return await self._agent.arun(self.task(inputs), timeout, strategy=STRATEGY)
 
     def task(self, inputs: Mapping[str, object]) -> str:
-        """Write the task that runs it with the strategy ``routine``.
+        """Write the task that runs the routine with the strategy ``routine``.
 
         Raises:
             ConfigurationError: For a parameter that it does not have, or that does not fit.

@@ -13,7 +13,7 @@ _VALUES: Final = (str, int, float)
 
 
 def read_call(task: str) -> tuple[str, dict[str, Value]]:
-    """The routine that a task calls, and its values.
+    """Return the routine that a task calls, and its values.
 
     Args:
         task: ``monthly_report(month="2026-10")``, or the name alone.
@@ -47,12 +47,12 @@ def read_call(task: str) -> tuple[str, dict[str, Value]]:
 
 
 def call_text(name: str, given: Mapping[str, object]) -> str:
-    """The task that calls a routine."""
+    """Return the task that calls a routine."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
 
 
 def is_call(task: str) -> bool:
-    """Tell whether a task is written as a call of a routine."""
+    """Return whether a task is written as a call of a routine."""
     try:
         read_call(task)
     except DelfError:

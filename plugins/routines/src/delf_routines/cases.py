@@ -1,4 +1,4 @@
-"""A recorded run of a routine: what its calls gave, to run it again without any service."""
+"""A recorded run of a routine: its calls' results, for running it again without services."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from delf_routines.guard import is_same
 from delf_routines.routine import NO_MODEL, Routine, UsedAction
 
 LikeAgent = Callable[..., Agent[Any]]
-"""Makes an agent of its tools, its strategy, and what differs from another one's configuration."""
+"""Makes an agent from its tools, its strategy, and changes to another agent's configuration."""
 UNSEEN: Final[Mapping[str, Any]] = {
     "journal": "none",
     "approvals": [],
@@ -49,7 +49,7 @@ class Case:
     Args:
         inputs: The values that the routine was run with.
         calls: Its calls, in the order of their begin.
-        answer: What it answered.
+        answer: The answer.
     """
 
     inputs: Mapping[str, Any]
@@ -57,7 +57,7 @@ class Case:
     answer: str
 
     def text(self) -> str:
-        """The case as the text of a file that people can read and edit."""
+        """Return the case as the text of a file that people can read and edit."""
         table = {
             "inputs": dict(self.inputs),
             "calls": [vars(call) for call in self.calls],
@@ -67,14 +67,14 @@ class Case:
         return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
 
     def other_answer(self, answer: str) -> list[str]:
-        """Tell that an answer is another one, in a line; none where it is the same."""
+        """Describe the difference of another answer in a line; None if equal."""
         if answer.strip() == self.answer.strip():
             return []
         return [f"it answers {_short(answer)} in place of {_short(self.answer)}"]
 
     @classmethod
     def of_bytes(cls, content: bytes, place: str) -> Case:
-        """A case from its file; ``place`` is what messages call that.
+        """Parse a case from its file; ``place`` is its name in messages.
 
         Raises:
             ConfigurationError: When it is none.
@@ -88,7 +88,7 @@ class Case:
 
 
 def case_of(events: Sequence[Event], inputs: Mapping[str, Any]) -> Case:
-    """The recorded run of a task.
+    """Return the recorded run of a task.
 
     Args:
         events: The task's.
@@ -111,21 +111,21 @@ def case_of(events: Sequence[Event], inputs: Mapping[str, Any]) -> Case:
 
 
 def answer_of(events: Iterable[Event]) -> str:
-    """The answer of a task."""
+    """Return the answer of a task."""
     return next(
         (event.text for event in reversed([*events]) if isinstance(event, TaskFinished)), ""
     )
 
 
 def answer_text(printed: str, value: object) -> str:
-    """The answer of a script: what it printed, else its last value."""
+    """Return the answer of a script: its output, else its last value."""
     text = printed.strip("\n")
     return text if text.strip() or value is None else str(value)
 
 
 @dataclass
 class _StandIn:
-    """A connection whose calls give what was recorded. It reaches nothing."""
+    """A connection whose calls return recorded results, without side effects."""
 
     name: str
     is_function: bool
@@ -135,12 +135,12 @@ class _StandIn:
     confirm: Permission = False
 
     async def actions(self) -> Sequence[Action]:
-        """Those of the routine."""
+        """Return the actions of the routine."""
         return self.found
 
 
 class Recorded:
-    """The recorded calls that a script has not made yet, and what it called beside them."""
+    """The unused recorded calls of a script, and its unrecorded calls."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -153,7 +153,7 @@ class Recorded:
         self.differences: list[str] = []
 
     def take(self, action: str, arguments: Mapping[str, Any]) -> Any:
-        """The result of a call.
+        """Return the result of a call.
 
         Raises:
             ToolExecutionError: When it was not recorded, or had failed.
@@ -165,8 +165,8 @@ class Recorded:
                 if call.error is not None:
                     raise ToolExecutionError(call.error)
                 return call.result
-        told = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        what = f"it calls {action}({told[:300]}), which was not recorded"
+        text = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        what = f"it calls {action}({text[:300]}), which was not recorded"
         self.differences.append(what)
         raise ToolExecutionError(what)
 
@@ -180,7 +180,7 @@ class _Once:
     async def solve(self, host: StrategyHost) -> str:
         result = await host.execute(self._code)
         if isinstance(result.outcome, Done):
-            return answer_text(host.said, result.outcome.value)
+            return answer_text(host.output, result.outcome.value)
         message = getattr(result.outcome, "message", "it did not come to its end")
         raise ToolExecutionError(str(message))
 
@@ -211,7 +211,7 @@ async def run_case(routine: Routine, case: Case, make: LikeAgent) -> list[str]:
 
 
 def stand_ins(actions: Mapping[str, UsedAction], recorded: Recorded) -> Sequence[ConnectionLike]:
-    """Connections that give what was recorded, and reach nothing."""
+    """Return connections with recorded results, without side effects."""
     made: dict[str, _StandIn] = {}
     for full in dict.fromkeys([*actions, *(call.action for call in recorded.left)]):
         connection, _, method = full.partition(".")

@@ -46,7 +46,7 @@ _HISTORY: Final = 20
 
 @completes
 def _names(ctx: click.Context) -> Iterable[str]:
-    """The routines of the project."""
+    """Return the routines of the project."""
     return _store(state_of(ctx)).names()
 
 
@@ -93,7 +93,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
 
 
 def _readable(store: RoutineStore) -> Iterator[Routine]:
-    """The routines whose files can be read; the others are told."""
+    """Yield the readable routines, warning of the others."""
     for name in store.names():
         try:
             yield store.find(name)
@@ -166,7 +166,7 @@ def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], ye
 def _keep_run(
     state: State, store: RoutineStore, record: TaskRecord, events: Sequence[Event]
 ) -> None:
-    """Keep a run of a routine, which it is tested against from then on."""
+    """Store a run of a routine as a test case."""
     name, given = read_call(record.task)
     if record.state is not TaskState.DONE:
         raise ConfigurationError(f"the run {short_id(record.task_id)} is not done")
@@ -203,8 +203,8 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None) -> None:
             results[name] = found
         except DelfError as error:
             results[name] = [error.message]
-        told = "ok" if not results[name] else "differs"
-        click.echo(f"{name}: {told}")
+        outcome = "ok" if not results[name] else "differs"
+        click.echo(f"{name}: {outcome}")
         for line in results[name]:
             click.echo(f"  {wrapped(visible(line), indent=2)}")
     if junit is not None:
@@ -215,7 +215,7 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None) -> None:
 
 
 def _junit(results: dict[str, list[str]]) -> str:
-    """The results as JUnit's XML."""
+    """Return the results as JUnit's XML."""
     failed = sum(bool(found) for found in results.values())
     lines = [f'<testsuite name="routines" tests="{len(results)}" failures="{failed}">']
     for name, found in results.items():
@@ -245,13 +245,13 @@ def check(ctx: click.Context, names: tuple[str, ...]) -> None:
             wrong += 1
             continue
         wrong += any(drift.matters for drift in found)
-        click.echo(f"{name}: {'ok' if not found else _told(found)}")
+        click.echo(f"{name}: {'ok' if not found else _drift_text(found)}")
         if store.proposed(name) is not None:
             click.echo(f"  a repaired script is proposed: delf routines diff {name}")
     ctx.exit(1 if wrong else 0)
 
 
-def _told(found: Sequence[Drift]) -> str:
+def _drift_text(found: Sequence[Drift]) -> str:
     return "; ".join(visible(str(drift)) for drift in found)
 
 
@@ -322,7 +322,7 @@ def reject(ctx: click.Context, name: str) -> None:
 def _next(
     store: RoutineStore, routine: Routine, tools: Callable[[], list[ToolDescription]]
 ) -> tuple[Routine, Case | None]:
-    """The routine as it is proposed, and the run of a repair; the same where nothing is."""
+    """Return the proposed routine, and the run of its repair, or the routine itself."""
     found = store.proposed(routine.name)
     if found is not None:
         proposed, case = found
@@ -384,7 +384,7 @@ def history(ctx: click.Context, name: str, as_json: bool) -> None:
 
 
 def _run_data(task: TaskRecord) -> dict[str, Any]:
-    """A run of a routine as data."""
+    """Return a run of a routine as data."""
     return {
         "task_id": task.task_id,
         "task": task.task,
@@ -409,7 +409,7 @@ def _data(routine: Routine) -> dict[str, Any]:
 
 
 def _tools(state: State) -> list[ToolDescription]:
-    """The tools of the project."""
+    """Return the tools of the project."""
     options = Options(flags=_UNASKED)
     agent: Agent[Any] = Setup.of(state, options).agent()
     return asyncio.run(described(agent.tools))

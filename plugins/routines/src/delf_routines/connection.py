@@ -35,7 +35,7 @@ class RoutineTools(Connection):
 
     @classmethod
     def type_name(cls) -> str:
-        """The type, and the name where none is given."""
+        """Return the type, and the name where none is given."""
         return "routines"
 
     def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
@@ -45,15 +45,15 @@ class RoutineTools(Connection):
         self._wrong: list[str] = []
 
     async def actions(self) -> Sequence[Action]:
-        """An action for each routine whose file can be read."""
+        """Return an action for each readable routine."""
         return await asyncio.to_thread(self._read)
 
     def is_stale(self) -> bool:
-        """Tell whether a file has been added, changed or removed since."""
+        """Return whether a file has been added, changed or removed since."""
         return self._seen is not None and self._seen != self._store.versions()
 
     def notices(self) -> Sequence[str]:
-        """The routines that cannot be called."""
+        """Return the routines that cannot be called."""
         return tuple(self._wrong)
 
     def _read(self) -> list[Action]:

@@ -1,4 +1,4 @@
-"""Draft a routine of a task: one script, proved against what the task's calls gave."""
+"""Drafting a routine from a task: one script, tested against the task's recorded results."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ The answer was:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundDraft:
-    """A routine of an agent's task that is not saved yet. ``Routines.adraft`` gives it.
+    """An unsaved routine of an agent's task, made by ``Routines.adraft``.
 
     Args:
         agent: The agent.
         store: Where it is saved.
-        routine: It.
+        routine: The routine.
         case: The recorded run of its task.
         before: The routine that it would replace.
-        differences: What it does otherwise than its task did. Then it cannot be saved.
-        cost_usd: What it cost to write several scripts as one.
+        differences: Differences from the task. A draft with differences cannot be saved.
+        cost_usd: The cost of merging several scripts.
     """
 
     agent: Agent[Any]
@@ -88,13 +88,13 @@ class BoundDraft:
         *,
         fixed: Sequence[str] = (),
     ) -> BoundDraft:
-        """Draft a task that worked. A model is asked only where it took several scripts.
+        """Draft a successful task. A model is asked only to merge several scripts.
 
         Args:
-            agent: Whose task it was; agents like it run the script against what is recorded.
+            agent: The agent of the task; similar agents run the script against the recording.
             task_id: The task.
-            name: What it would be called by.
-            events: Those of the task.
+            name: The routine's name.
+            events: The events of the task.
             root: The folder of the agent's project.
             trust: The trust that counts for it.
             fixed: Proposed parameters that stay as they are in the script.
@@ -134,13 +134,13 @@ class BoundDraft:
 
     @property
     def change(self) -> str:
-        """The text that a person looks at: the file, or a diff where it replaces one."""
+        """The text for review: the file, or a diff if it replaces one."""
         if self.before is None:
             return self.routine.text()
         return difference(self.before, self.routine) or "it is the same as it was\n"
 
     def keep(self) -> BoundRoutine:
-        """Save it, after somebody has looked at it.
+        """Save the routine after its review.
 
         Raises:
             ConfigurationError: When it does something else than its task did.
@@ -156,7 +156,7 @@ class BoundDraft:
 
 
 def difference(old: Routine, new: Routine) -> str:
-    """The change of a routine as a unified diff."""
+    """Return the change of a routine as a unified diff."""
     lines = difflib.unified_diff(
         old.text().splitlines(keepends=True),
         new.text().splitlines(keepends=True),
@@ -167,7 +167,7 @@ def difference(old: Routine, new: Routine) -> str:
 
 
 async def described(connections: Sequence[ConnectionLike]) -> list[ToolDescription]:
-    """The actions of connections, under the names that scripts use."""
+    """Return the actions of connections, under the names that scripts use."""
     return [
         ToolDescription(
             name=connection.name if connection.is_function else f"{connection.name}.{action.name}",
@@ -185,14 +185,14 @@ async def described(connections: Sequence[ConnectionLike]) -> list[ToolDescripti
 
 
 def _any_object() -> dict[str, Any]:
-    """The schema of an action that has none, as tasks see it."""
+    """Return a schema for an action without one."""
     return {"type": "object"}
 
 
 class _Merging:
-    """Lets a model write several scripts as one, which runs against what the calls gave.
+    """Lets a model merge several scripts into one, run against recorded results.
 
-    It is the strategy of the agent that does so.
+    It is the strategy of the merging agent.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class _Merging:
 
     @property
     def case(self) -> Case:
-        """The calls that the one script made, and the answer."""
+        """The calls of the merged script, and its answer."""
         return replace(self._whole, calls=self._recorded.made)
 
     async def ask(self, like: LikeAgent) -> float | None:
@@ -242,14 +242,14 @@ class _Merging:
         return response.cost_usd
 
     async def solve(self, host: StrategyHost) -> str:
-        """Write one script that does the same."""
+        """Write one equivalent script."""
         writing = _OneOfMany(host, self._routine, self._words(), self._recorded, self._whole)
         text = await host.strategy(WRITER).solve(as_host(writing))
         self.script = writing.script
         return text
 
     def _words(self) -> str:
-        """The scripts and what their calls gave, for the model."""
+        """Return the scripts and their calls' results, for the model."""
         parts = [*self._scripts.earlier, (self._scripts.code, "done")]
         scripts = [f"```python\n{code}\n```\nIts end: {end}" for code, end in parts]
         calls = [
@@ -278,7 +278,7 @@ class _OneOfMany(OneScript):
         self._case = case
 
     async def run(self, code: str) -> ScriptResult:
-        """Run a script against what is recorded, and tell what it does otherwise."""
+        """Run a script against the recording, and describe the differences."""
         self._recorded.begin()
         result = await super().run(code)
         if not isinstance(result.outcome, Done):
@@ -306,7 +306,7 @@ def _short(value: object) -> str:
 
 
 def like_agent(agent: Agent[Any]) -> LikeAgent:
-    """Make agents that are configured like another one, and keep and learn nothing."""
+    """Make agents with another agent's configuration, without journal and learning."""
 
     def make(**given: Any) -> Agent[Any]:
         options: dict[str, Any] = {**UNSEEN, "retry_count": _RETRIES, **given}

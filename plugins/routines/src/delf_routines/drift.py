@@ -1,4 +1,4 @@
-"""Drift: what happened to the actions that a routine was written for."""
+"""Drift: changes of the actions that a routine uses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_NAMES: Final = ("properties", "$defs", "definitions", "patternProperties")
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """A difference between an action and what a routine was written for.
+    """A difference between an action now and when the routine was saved.
 
     Args:
         action: The action.
@@ -40,7 +40,7 @@ class Drift:
 
 
 def used_action(tool: ToolDescription, *, empty: bool = True) -> UsedAction:
-    """An action as a routine remembers it."""
+    """Return the remembered form of an action."""
     return UsedAction(
         effect=tool.effect,
         parameters=tuple(map(str, tool.parameters)),
@@ -51,13 +51,13 @@ def used_action(tool: ToolDescription, *, empty: bool = True) -> UsedAction:
 
 
 def schema_digest(schema: Mapping[str, Any]) -> str:
-    """A digest of a JSON Schema without its words for people."""
+    """Return a digest of a JSON Schema without its words for people."""
     text = json.dumps(_without_words(schema), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
 def _without_words(schema: object, *, names: bool = False) -> object:
-    """A schema without titles, descriptions and examples; ``names`` are those of its properties."""
+    """Return a schema without titles, descriptions and examples; ``names`` are property names."""
     if isinstance(schema, Mapping):
         found = cast("Mapping[str, object]", schema).items()
         return {
@@ -71,7 +71,7 @@ def _without_words(schema: object, *, names: bool = False) -> object:
 
 
 def drift_of(routine: Routine, tools: Iterable[ToolDescription]) -> list[Drift]:
-    """Compare the actions of a routine with those that there are."""
+    """Compare the actions of a routine with the existing ones."""
     now = {tool.name: tool for tool in tools}
     return [each for name, item in routine.actions.items() for each in _drift(name, item, now)]
 
@@ -99,7 +99,7 @@ def _drift(name: str, before: UsedAction, now: Mapping[str, ToolDescription]) ->
             needed = "=" not in text
             kind = "a new required parameter" if needed else "a new parameter"
             yield Drift(action=name, what=f"it has {kind} {text}", matters=needed)
-    # Parameters that differ were told above; the digest sees what their texts do not show.
+    # Changed parameters were reported above; the digest covers what their texts do not show.
     is_same = old == new
     if before.schema and is_same and after.schema != before.schema:
         yield Drift(action=name, what="the schema of its arguments is another one", matters=True)
@@ -109,10 +109,10 @@ def _drift(name: str, before: UsedAction, now: Mapping[str, ToolDescription]) ->
 
 
 def _is_another(before: str, after: str) -> bool:
-    """Tell whether a result is of another kind.
+    """Return whether a result has another type.
 
-    The keys of a dictionary are no part of that, as connections learn them from answers; nor is
-    a result that nobody declared.
+    The keys of a dictionary are ignored, because connections learn them from answers; so are
+    undeclared results.
     """
     kinds = [{part.strip() for part in _outer(text).split("|")} for text in (before, after)]
     unknown = {"Any", "None", "object"}
@@ -120,7 +120,7 @@ def _is_another(before: str, after: str) -> bool:
 
 
 def _outer(returns: str) -> str:
-    """A type without what is in its dictionaries, and without the items of its lists."""
+    """Return a type without dictionary keys and list items."""
     while (shorter := _BRACES.sub("dict", returns)) != returns:
         returns = shorter
     return _ITEMS.sub("", returns)
@@ -141,13 +141,13 @@ def named_actions(
     called: Collection[str] = (),
     never_empty: Collection[str] = (),
 ) -> dict[str, UsedAction]:
-    """The actions whose names are in a script, as a routine remembers them.
+    """Return the actions named in a script, in remembered form.
 
     Args:
         script: Python.
         tools: The tools that there are.
         called: Further names, of actions that it called.
-        never_empty: Those of them that always gave something.
+        never_empty: The actions that always returned something.
     """
     names = names_in(script) | set(called)
     return {
@@ -158,7 +158,7 @@ def named_actions(
 
 
 def names_in(script: str) -> set[str]:
-    """The names in a script that could be those of actions."""
+    """Return the names in a script that could be actions."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(script)):
         if isinstance(node, ast.Name):

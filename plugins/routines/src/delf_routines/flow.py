@@ -17,37 +17,37 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 _NO_PATH: Final = r"(?!-|\.?$|.*(?:\.\.|--))"
-"""The beginning of a pattern: no option, no comment, and neither a folder nor the one above."""
+"""The beginning of a pattern for part of a path: no option, no comment, no ``.`` or ``..``."""
 QUOTED: Final = rf"{_NO_PATH}[\w .@-]+"
-"""The pattern of a text within quotes of another one."""
+"""The pattern of a text within quotes of another text."""
 _NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
 _WORD: Final = r"[\w.@-]+"
 _QUOTES: Final = "'\""
 _OWN_ACTIONS: Final = frozenset({"add_to_output_files", "files.read", "files.list", "llm"})
 """Actions of every task, which no header names."""
 _SHOWING: Final = frozenset({"print", "len", "int", "float", "bool"})
-"""Functions whose result holds nothing of a text, or which only show it."""
+"""Functions whose result does not contain a text, or which only show it."""
 _ASKING: Final = frozenset({"get", "startswith", "endswith", "count"})
-"""Methods that look for what they are given."""
+"""Methods that search for their argument."""
 _SAME: Final = frozenset({"strip", "lower", "upper", "title", "casefold", "capitalize"})
-"""Methods of a text that give it as a whole, without arguments."""
+"""Methods that return a text unchanged as a whole, without arguments."""
 _BEHIND: Final = frozenset(
     {"globals", "locals", "vars", "eval", "exec", "compile", "dir", "getattr", "__import__"}
     | {"__main__", "__builtins__", "__dict__", "f_locals", "f_globals", "sys", "inspect"}
     | {"builtins", "gc", "redirect_stdout", "StringIO"}
 )
-"""Names by which a script reaches variables, or what it printed, without naming them."""
+"""Names by which a script reaches variables or its output indirectly."""
 
 
 def bounds(
     script: str, defaults: Mapping[str, str], actions: Collection[str]
 ) -> Mapping[str, str | None]:
-    """Find the patterns of a script's parameters; None for those that it uses whole.
+    """Find the patterns of a script's parameters; None for parameters that are used whole.
 
     Args:
         script: The script; it is Python.
         defaults: Its parameters, with their values in the task that it came from.
-        actions: What it may call, by ``connection.method``.
+        actions: The callable actions, by ``connection.method``.
     """
     if not defaults:
         return {}
@@ -64,7 +64,7 @@ def bounds(
 
 
 def _bare(default: str) -> str:
-    """Return the pattern of a text that is a part of another one without quotes."""
+    """Return the pattern of a text inside another text without quotes."""
     if re.fullmatch(_NUMBER, default):
         return _NUMBER
     more = len(default.split()) - 1
@@ -72,7 +72,7 @@ def _bare(default: str) -> str:
 
 
 def _in_quotes(value: Any, text: Any) -> bool:
-    """Tell whether a value of an f-string stands within quotes that the f-string ends, too."""
+    """Return whether a value of an f-string is enclosed in quotes within the f-string."""
     if value.format_spec is not None:
         return False
     opened, found = "", value.conversion == ord("r")
@@ -93,7 +93,7 @@ class _Flow:
 
     Args:
         tree: The script.
-        actions: What it may call.
+        actions: The callable actions.
         quotes: Whether a part of a text within quotes counts as whole.
     """
 
@@ -119,7 +119,7 @@ class _Flow:
         self._trail: set[str] = set()
 
     def is_whole(self, name: str, *, is_given: bool = False) -> bool:
-        """Tell whether a variable is used whole wherever it gets to.
+        """Return whether a variable is used whole everywhere.
 
         Args:
             name: The variable.
@@ -136,7 +136,7 @@ class _Flow:
             self._trail.discard(name)
 
     def _ends_whole(self, node: Any) -> bool:
-        """Tell whether the value of an expression is used whole."""
+        """Return whether the value of an expression is used whole."""
         parent = self._parents.get(id(node))
         match parent:
             case ast.Compare() | ast.Expr() | ast.Assert() | ast.If() | ast.While():
@@ -176,14 +176,14 @@ class _Flow:
                 return False
 
     def _in_class(self, node: Any) -> bool:
-        """Tell whether a variable that is set here may be an attribute."""
+        """Return whether a variable that is set here may be an attribute."""
         while (node := self._parents.get(id(node))) is not None:
             if isinstance(node, ast.ClassDef):
                 return True
         return False
 
     def _is_taken_whole(self, call: Any, node: Any) -> bool:
-        """Tell whether a call takes an argument as it is, and gives nothing of it back."""
+        """Return whether a call takes an argument whole, and returns no part of it."""
         function = call.func
         if isinstance(node, ast.Starred):
             return False
@@ -202,7 +202,7 @@ class _Flow:
                 return False
 
     def _is_same_text(self, attribute: Any) -> bool:
-        """Tell whether a method gives the whole text, which then is used whole."""
+        """Return whether a method gives the whole text, which then is used whole."""
         call = self._parents.get(id(attribute))
         if not isinstance(call, ast.Call) or call.func is not attribute:
             return False
@@ -211,7 +211,7 @@ class _Flow:
         return self._ends_whole(call)
 
     def _is_shown(self, text: Any) -> bool:
-        """Tell whether an f-string is printed and goes nowhere else."""
+        """Return whether an f-string is printed and goes nowhere else."""
         outer = self._parents.get(id(text))
         match outer:
             case ast.Expr():

@@ -1,4 +1,4 @@
-"""The guard of a routine's calls: its header binds them, and nothing is done twice by a repair."""
+"""The guard of a routine's calls: its header binds them, and a repair repeats no change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Made(NamedTuple):
 
     @property
     def is_change(self) -> bool:
-        """True if it changed something."""
+        """True if the call changed something."""
         return self.call.effect != "read" and isinstance(self.answer, Returned)
 
 
@@ -30,7 +30,7 @@ class RoutineGuard:
     """Rules for a routine's calls. Implements :class:`delf.protocols.strategy.CallGuard`.
 
     Args:
-        routine: The routine, whose header says what it may call.
+        routine: The routine, whose header lists its allowed calls.
         earlier: The calls of earlier scripts in the task, where a model repaired the script. Then
             a person is asked about what the header does not have, rather than that being refused.
     """
@@ -44,9 +44,9 @@ class RoutineGuard:
     def begin(self) -> None:
         """Count from nothing."""
         self.left = list(self._earlier)
-        """Changes of earlier scripts that this one has not made its own."""
+        """Changes of earlier scripts that this script has not adopted."""
         self.made: list[Made] = []
-        """The calls of this script, with those of earlier ones that it took over."""
+        """The calls of this script, with the adopted calls of earlier ones."""
         self.empty: dict[str, None] = {}
         """Actions that gave nothing, and may not."""
         self.reused = 0
@@ -54,7 +54,7 @@ class RoutineGuard:
 
     @property
     def earlier(self) -> list[Made]:
-        """Return what a further script finds done."""
+        """Return the calls that a further script finds made."""
         return [*self.left, *self.made]
 
     def begun(self, call: ScriptCall) -> Returned | None:
@@ -95,7 +95,7 @@ class RoutineGuard:
         return NeedsApproval(reason="; ".join(reasons)) if reasons else _ALLOWED
 
     def _outside(self, call: ScriptCall) -> str | None:
-        """Say why the header does not cover a call; None where it does."""
+        """Return why the header does not cover a call; None if it does."""
         used = self._routine.actions.get(call.name)
         if used is None:
             return f"the header of the routine {self._routine.name} does not name {call.name}"
@@ -117,7 +117,7 @@ class RoutineGuard:
 
 
 def is_empty(value: object) -> bool:
-    """Tell whether a result holds nothing: no rows, no text, or rows of nothing but None."""
+    """Return whether a result holds nothing: no rows, no text, or rows of nothing but None."""
     match value:
         case None:
             return True
@@ -132,7 +132,7 @@ def is_empty(value: object) -> bool:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Tell whether two values are the same; a date and its text are."""
+    """Return whether two values are equal; a date equals its text."""
     return _comparable(one) == _comparable(other)
 
 

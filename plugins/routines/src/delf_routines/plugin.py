@@ -10,7 +10,7 @@ from delf.specs import CommandSpec, ConnectionSpec, ModelSpec, StrategySpec
 
 @hookimpl
 def delf_connections() -> Iterable[ConnectionSpec]:
-    """The routines as tools of scripts and of MCP clients."""
+    """Yield the routines as tools of scripts and of MCP clients."""
     yield ConnectionSpec(
         name="routines",
         summary="The project's routines: each is an action.",
@@ -21,7 +21,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:
 
 @hookimpl
 def delf_strategies() -> Iterable[StrategySpec]:
-    """The strategy that runs a routine's script and asks no model."""
+    """Yield the strategy that runs a routine's script and asks no model."""
     yield StrategySpec(
         name="routine",
         summary='Runs a routine: the task is a call of it, as report(month="2026-10").',
@@ -33,7 +33,7 @@ def delf_strategies() -> Iterable[StrategySpec]:
 
 @hookimpl
 def delf_models() -> Iterable[ModelSpec]:
-    """A stand-in for the model, in a project that has none."""
+    """Yield a placeholder model for projects without a model."""
     yield ModelSpec(
         name="no-model",
         summary="No model: for routines in a project that has none.",

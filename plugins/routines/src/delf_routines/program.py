@@ -38,24 +38,24 @@ class Routines:
 
         Raises:
             ConfigurationError: When there is none.
-            FolderNotTrustedError: When nobody trusted its file.
+            FolderNotTrustedError: If its file is not trusted.
         """
         return BoundRoutine(self._agent, RoutineStore(self._root, self._trust).find(name))
 
     def all(self) -> list[BoundRoutine]:
-        """Return the routines whose files can be read; `delf routines check` tells of others."""
+        """Return the readable routines; `delf routines check` reports the others."""
         found = RoutineStore(self._root, self._trust).readable()
         return [BoundRoutine(self._agent, routine) for routine in found]
 
     def save(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> BoundRoutine:
-        """Keep a task that worked as a routine of the project.
+        """Save a successful task as a routine of the project.
 
         It is saved once it made the same calls and gave the same answer with what the task's calls
         had given. Where the task took several scripts, the model writes them as one first.
 
         Args:
             task_id: The task, in the agent's journal.
-            name: What it is called by; one of that name is replaced.
+            name: The routine's name; an existing routine is replaced.
             fixed: Proposed parameters that stay as they are in the script.
 
         Raises:
@@ -65,11 +65,11 @@ class Routines:
         return draft.keep()
 
     async def adraft(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> BoundDraft:
-        """Make a routine of a task that a person looks at before it is kept.
+        """Draft a routine from a task, for review before it is saved.
 
         Args:
             task_id: The task, in the agent's journal.
-            name: What it would be called by.
+            name: The routine's name.
             fixed: Proposed parameters that stay as they are in the script.
 
         Raises:
@@ -97,6 +97,6 @@ class Routines:
 
         Raises:
             ConfigurationError: When there is no such routine, or a value does not fit.
-            FolderNotTrustedError: When nobody trusted its file.
+            FolderNotTrustedError: If its file is not trusted.
         """
         return call_text(name, RoutineStore(root, trust).find(name).values(given))

@@ -1,4 +1,4 @@
-"""Repair: a model writes the script of a routine again, which runs in the same task."""
+"""Repair: a model rewrites the script of a routine, which runs in the same task."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ again where its arguments are the same, and gives what it gave."""
 
 
 class OneScript:
-    """A host whose scripts are each a whole routine. Stands for a :class:`StrategyHost`."""
+    """A host for scripts that are whole routines. Stands for a :class:`StrategyHost`."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class OneScript:
         return getattr(self._host, name)
 
     def begin(self, rules: str) -> tuple[Message, ...]:
-        """The conversation's start, with what is asked here in place of the task."""
+        """Return the start of the conversation, with the repair request in place of the task."""
         return (*self._host.begin(rules)[:-1], user(self._words))
 
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
-        """Run a script below the values of the parameters, in which it leaves these alone."""
+        """Run a script after assignments of its parameters, which it must not change."""
         problem = parameters_in(code, self._routine.parameters)
         if problem is not None:
             return ScriptResult(outcome=Failed(kind="ParameterError", message=problem))
@@ -96,7 +96,7 @@ class Repairing(OneScript):
     ) -> None:
         words = _REPAIR.format(
             task=routine.task,
-            parameters=told_parameters(routine, given),
+            parameters=parameters_text(routine, given),
             script=routine.script,
             reason=reason,
         )
@@ -117,23 +117,23 @@ class Repairing(OneScript):
 
 
 def as_host(host: OneScript) -> StrategyHost:
-    """The host that a strategy is given."""
+    """Return the host that a strategy is given."""
     return cast("StrategyHost", host)
 
 
-def told_parameters(routine: Routine, given: Mapping[str, Value]) -> str:
-    """The parameters and their values in words for a model; none is told, too."""
+def parameters_text(routine: Routine, given: Mapping[str, Value]) -> str:
+    """Describe the parameters and their values to a model; also if there are none."""
     values = routine.values(given).items()
     lines = [f"{name} = {value!r}  # {routine.parameters[name].type}" for name, value in values]
     return "\n".join(lines) or "(it has none)"
 
 
 def parameters_in(code: str, parameters: Mapping[str, Parameter]) -> str | None:
-    """Say what a script does wrong with the parameters; None where it uses them all as they are.
+    """Return a script's misuse of its parameters; None if all are used unchanged.
 
     Args:
-        code: The script; one that is not Python says that when it runs.
-        parameters: Those of the routine.
+        code: The script; a syntax error is reported when it runs.
+        parameters: The routine's parameters.
     """
     try:
         tree = ast.parse(code)
@@ -151,7 +151,7 @@ def parameters_in(code: str, parameters: Mapping[str, Parameter]) -> str | None:
 
 
 def case_of_calls(made: Sequence[Made], inputs: Mapping[str, Any], answer: str) -> Case:
-    """The recorded run of a script."""
+    """Return the recorded run of a script."""
     calls = [
         RecordedCall(
             action=call.name,

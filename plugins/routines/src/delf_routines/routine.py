@@ -40,15 +40,15 @@ from delf_routines.flow import bounds
 STRATEGY: Final = "routine"
 """The strategy that runs a routine."""
 NO_MODEL: Final = "none:no model"
-"""The model of a routine's agent in a project without one."""
+"""The model setting of a routine's agent in a project without a model."""
 ParameterType = Literal["text", "number", "integer", "date"]
 OnFailure = Literal["fail", "repair"]
 Value = str | int | float
 
 _HIDDEN: Final = ("Cf", "Co", "Cs")
-"""Categories of characters that nobody sees, or that change the order of what is seen."""
+"""Unicode categories of invisible and reordering characters."""
 _JOINERS: Final = "\u200c\u200d"
-"""Those of them that some scripts and pictures need."""
+"""Invisible characters that some scripts and emoji need."""
 _BEGIN: Final = "# /// routine"
 _END: Final = "# ///"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -64,9 +64,9 @@ class Parameter:
 
     Args:
         name: A variable of the script.
-        type: What its values are. A ``date`` is a year, month or day: ``2026-10``.
+        type: The type of its values. A ``date`` is a year, month or day: ``2026-10``.
         default: The value of the task that the routine came from.
-        pattern: What a text other than the default has to match as a whole. A text that is not
+        pattern: The pattern that a text other than the default must match. A text that is not
             provably used whole has one.
     """
 
@@ -76,7 +76,7 @@ class Parameter:
     pattern: str | None = None
 
     def read(self, given: object) -> Value:
-        """A value as the script gets it.
+        """Convert a value for the script.
 
         Args:
             given: Text as it was typed, or a value of a program.
@@ -115,7 +115,7 @@ class UsedAction:
     """An action as it was when the routine was saved.
 
     Args:
-        effect: What it does to the world.
+        effect: The effect of a call.
         parameters: Its parameters in order, as ``limit: int = 50``.
         returns: The type of its result.
         schema: A digest of the JSON Schema of its arguments; empty where it is not compared.
@@ -134,7 +134,7 @@ class UsedAction:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The most that one run does; None where only the limits of every task hold."""
+    """The limits of one run; None for the task's limits only."""
 
     __pydantic_config__ = _CONFIG
 
@@ -143,7 +143,7 @@ class Limits:
 
 
 class _Given(BaseModel):
-    """A parameter as a header has it."""
+    """A parameter in a header."""
 
     model_config = _CONFIG
 
@@ -153,7 +153,7 @@ class _Given(BaseModel):
 
 
 class _Header(BaseModel):
-    """A header as a file has it."""
+    """A header of a file."""
 
     model_config = _CONFIG
 
@@ -173,15 +173,14 @@ class Routine:
     """A task that worked, as a script.
 
     Args:
-        name: What it is called by.
-        title: What it does, in a line.
+        name: The name.
+        title: The purpose, in a line.
         task: The words of the task that it came from.
         script: The Python of it; its parameters are variables.
-        parameters: What it is run with; a text that may become a part of another one is given a
-            pattern.
-        actions: Those that it may call, by ``connection.method``.
+        parameters: The parameters; a text that may become part of another text is given a pattern.
+        actions: The allowed actions, by ``connection.method``.
         saved_from: The task that it came from.
-        on_failure: What is done when it fails: nothing, or a model repairs it.
+        on_failure: The reaction to a failure: nothing, or a repair by a model.
         confirm: Actions that ask a person in each run, whatever the settings say.
         answer: The shape of its answer, as :func:`shape_of` tells it; empty where any will do.
         limits: The most that one run does.
@@ -204,7 +203,7 @@ class Routine:
         object.__setattr__(self, "parameters", self._bounded())
 
     def _bounded(self) -> dict[str, Parameter]:
-        """The parameters; a text that may become a part of another one has a pattern."""
+        """Return the parameters, with patterns for texts that may become part of other texts."""
         free = {
             name: str(item.default)
             for name, item in self.parameters.items()
@@ -217,13 +216,13 @@ class Routine:
         }
 
     def values(self, given: Mapping[str, object]) -> dict[str, Value]:
-        """The values of all parameters.
+        """Return the values of all parameters.
 
         Args:
-            given: Those that are not as in the task that it came from.
+            given: Values that differ from the original task's.
 
         Raises:
-            ConfigurationError: For one that there is not, or that does not fit.
+            ConfigurationError: For an unknown parameter, or an invalid value.
         """
         for name in given:
             if name not in self.parameters:
@@ -239,13 +238,13 @@ class Routine:
         }
 
     def code(self, given: Mapping[str, object], script: str | None = None) -> str:
-        """The script that is run: the parameters as variables, then the script."""
+        """Return the script that is run: the parameters as variables, then the script."""
         run = self if script is None else replace(self, script=script)  # with its own patterns
         head = [f"{name} = {value!r}" for name, value in run.values(given).items()]
         return "\n".join([*head, run.script])
 
     def text(self) -> str:
-        """The routine as the text of its file."""
+        """Return the routine as the text of its file."""
         lines = [f"title = {_toml(self.title)}", f"task = {_toml(self.task)}"]
         if self.saved_from is not None:
             lines.append(f"saved_from = {_toml(self.saved_from)}")
@@ -277,7 +276,7 @@ class Routine:
 
     @classmethod
     def of_text(cls, name: str, text: str, place: str) -> Routine:
-        """A routine from the text of its file.
+        """Return a routine from the text of its file.
 
         Raises:
             ConfigurationError: When it is not a routine: file and key.
@@ -299,7 +298,7 @@ class Routine:
 
 
 def shape_of(answer: str) -> str:
-    """Tell the shape of an answer: ``text``, ``nothing``, ``number`` or that of its JSON."""
+    """Return the shape of an answer: ``text``, ``nothing``, ``number`` or that of its JSON."""
     if not answer.strip():
         return "nothing"
     try:
@@ -325,7 +324,7 @@ def _shape(value: object) -> str:
 
 
 def check_name(name: str) -> str:
-    """A name that a routine can have.
+    """Return a name that a routine can have.
 
     Raises:
         ConfigurationError: When it cannot.
@@ -339,12 +338,12 @@ def check_name(name: str) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Tell whether a routine can be called so."""
+    """Return whether a routine can be called so."""
     return _NAME.fullmatch(name) is not None and not keyword.iskeyword(name)
 
 
 def _split(text: str, place: str) -> tuple[dict[str, Any], str]:
-    """The header's table, and the script."""
+    """Return the header's table, and the script."""
     lines = text.replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != _BEGIN:
         raise _wrong(place, f"it does not begin with {_BEGIN!r}")
@@ -363,7 +362,7 @@ def _split(text: str, place: str) -> tuple[dict[str, Any], str]:
 
 
 def _header_of(table: Mapping[str, Any], place: str) -> _Header:
-    """The header, checked: what it does not know is refused, as it could mean anything."""
+    """Return the checked header; unknown fields are refused, because they could mean anything."""
     try:
         return _Header.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
@@ -391,7 +390,7 @@ def _is_hidden(character: str) -> bool:
 
 
 def _toml(value: Value) -> str:
-    """A value as TOML writes it: texts as in JSON, but for one character."""
+    """Format a value as TOML; texts as in JSON, except for one character."""
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         return "".join(f"\\U{ord(c):08X}" if _is_hidden(c) else c for c in text)

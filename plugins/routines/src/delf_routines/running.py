@@ -1,4 +1,4 @@
-"""Run a routine: its script takes the way of any other script, and no model is asked."""
+"""Running a routine: its script is treated like any other script, without a model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PLACE: Final = "the routine of this task"
 
 
 class RoutineDriftError(DelfError):
-    """A routine is not run, as what it calls is not what it was written for."""
+    """A routine is not run, because the actions it uses have changed."""
 
     code = "ERR-ROUTINE-001"
     default_hint = (
@@ -48,7 +48,7 @@ class RoutineStrategy:
     The task is a call with values: ``monthly_report(month="2026-10")``.
 
     Args:
-        store: Where routines are; those of the project when omitted.
+        store: The place of routines; the project's when omitted.
     """
 
     def __init__(self, store: RoutineStore | None = None) -> None:
@@ -88,20 +88,20 @@ class RoutineStrategy:
         return await self._repair(host, routine, given, error, guard.made)
 
     async def _text(self, name: str) -> str:
-        """The routine, which the journal keeps: a task that is resumed runs what it began with."""
+        """Return the routine kept in the journal: a resumed task runs its original version."""
         return self._store.find(name).text()
 
     async def _problem(self, host: StrategyHost, routine: Routine) -> str | None:
-        """Say why a routine cannot be run as it is; a difference that changes nothing is told."""
+        """Return why a routine cannot run now; harmless differences are warnings."""
         drifts = drift_of(routine, host.tools)
         for drift in drifts:
             if not drift.matters:
                 await host.warn(f"since the routine {routine.name} was saved, {drift}")
-        told = [str(drift) for drift in drifts if drift.matters]
+        problems = [str(drift) for drift in drifts if drift.matters]
         own = {tool.name for tool in host.tools if not tool.built_in}
         outside = (names_in(routine.script) & own) - {*routine.actions}
-        told += [f"its header does not name {name}, which it calls" for name in sorted(outside)]
-        return "; ".join(told) or None
+        problems += [f"its header does not name {name}, which it calls" for name in sorted(outside)]
+        return "; ".join(problems) or None
 
     async def _repair(
         self,
@@ -111,7 +111,7 @@ class RoutineStrategy:
         error: DelfError,
         made: Sequence[Made],
     ) -> str:
-        """Let a model write the script again, run it here, and keep it as a proposal.
+        """Let a model rewrite the script, run it here, and keep it as a proposal.
 
         Raises:
             DelfError: The routine's own where no model could be asked, or that of the last script.
@@ -145,14 +145,14 @@ class RoutineStrategy:
 
 
 async def _ended(host: StrategyHost, routine: Routine, guard: RoutineGuard, value: object) -> str:
-    """The answer of a run that came to its end."""
-    text = answer_text(host.said, value)
+    """Return the answer of a run that came to its end."""
+    text = answer_text(host.output, value)
     await _tell(host, routine, guard, text)
     return text
 
 
 async def _tell(host: StrategyHost, routine: Routine, guard: RoutineGuard, answer: str) -> None:
-    """Tell what is not as it was when the routine was saved."""
+    """Warn of changes since the routine was saved."""
     for action in guard.empty:
         await host.warn(f"{action} gave nothing, and gave something when {routine.name} was saved")
     if guard.reused:
@@ -163,13 +163,13 @@ async def _tell(host: StrategyHost, routine: Routine, guard: RoutineGuard, answe
 
 
 class NoModel:
-    """Stands for a model where there is none. Implements :class:`delf.protocols.model.Model`."""
+    """A placeholder for a missing model. Implements :class:`delf.protocols.model.Model`."""
 
     def __init__(self, config: LLMConfig, context: ModelContext | None = None) -> None:
         self._name = config.model
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Refuse: there is nobody to ask.
+        """Raise: there is no model.
 
         Raises:
             LLMExecutionError: Always.
@@ -180,7 +180,7 @@ class NoModel:
         )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """The same.
+        """Raise: there is no model.
 
         Raises:
             LLMExecutionError: Always.
@@ -188,7 +188,7 @@ class NoModel:
         yield await self.complete(request)
 
     async def aclose(self) -> None:
-        """Nothing to free."""
+        """Do nothing."""
 
 
 def _as_error(name: str, result: ScriptResult) -> DelfError:

@@ -1,4 +1,4 @@
-"""Make a routine of a task: take its script, and turn the user's words in it into parameters."""
+"""Making a routine from a task: its script, with the user's words as parameters."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Scripts(NamedTuple):
 
     Args:
         code: The last one.
-        earlier: Those before it, each with how it ended.
+        earlier: The earlier scripts, each with its end.
         begin: The place of the last one among the task's events.
         is_whole: Whether no earlier one changed something.
     """
@@ -70,7 +70,7 @@ class Scripts(NamedTuple):
 
 
 def scripts_of(events: Sequence[Event]) -> Scripts:
-    """The scripts that did a task.
+    """Return the scripts that did a task.
 
     Raises:
         ConfigurationError: When the task is not done, or no script did it.
@@ -104,10 +104,10 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
 
 
 def _has_learned(code: str, before: Sequence[Event]) -> bool:
-    """Tell whether a script holds values that earlier calls gave, which the user did not say."""
+    """Return whether a script holds values that earlier calls gave, which the user did not say."""
     task = next((e.task for e in before if isinstance(e, (TaskQueued, TaskStarted))), "")
-    told = [str(e.result) for e in before if isinstance(e, CallFinished) and e.status == "ok"]
-    told += [event.context for event in before if isinstance(event, RerunRequested)]
+    texts = [str(e.result) for e in before if isinstance(e, CallFinished) and e.status == "ok"]
+    texts += [event.context for event in before if isinstance(event, RerunRequested)]
     earlier = [event.code for event in before if isinstance(event, ScriptGenerated)]
     for node in ast.walk(ast.parse(code)):
         if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
@@ -115,18 +115,18 @@ def _has_learned(code: str, before: Sequence[Event]) -> bool:
         value = str(node.value)
         if isinstance(node.value, (str, int, float)) and len(value) > _LEAST:
             is_new = not any(value in text for text in (task, *earlier))
-            if is_new and any(value in text for text in told):
+            if is_new and any(value in text for text in texts):
                 return True
     return False
 
 
 def called(events: Iterable[Event]) -> set[str]:
-    """The actions that a task called."""
+    """Return the actions that a task called."""
     return {event.action for event in events if isinstance(event, CallStarted)}
 
 
 def full(events: Iterable[Event]) -> set[str]:
-    """The reading actions of a task that gave something with each call."""
+    """Return the reading actions of a task that gave something with each call."""
     events = list(events)
     reads = {e.call_id: e.action for e in events if isinstance(e, CallStarted)}
     changing = {e.action for e in events if isinstance(e, CallStarted) and e.effect != "read"}
@@ -145,13 +145,13 @@ def propose(
     script: str,
     fixed: Iterable[str] = (),
 ) -> Routine:
-    """A task as a routine; what of its script is in its words is a parameter.
+    """Return a task as a routine; parts of its script that occur in its words become parameters.
 
     Args:
-        name: What it is called by.
+        name: The routine's name.
         task: The user's words.
         task_id: The task.
-        events: Those of the task.
+        events: The events of the task.
         tools: The tools that there are.
         script: The script that does it.
         fixed: Parameters that stay as they are in the script.
@@ -211,12 +211,12 @@ class _Finder(ast.NodeVisitor):
         self._signatures = signatures
         self._known_names: Mapping[Value, str] = names or {}
         self.names: dict[Value, str] = {}
-        """Names of literals by value: their keyword, key or variable, where they stand alone."""
+        """Names of literals by value: a keyword, key or variable that holds only the literal."""
         self._task = task
         self._words = f" {' '.join(_WORD.findall(task)).casefold()} "
         self._spoken = spoken_dates(task)
-        said = _DASHED.sub(" ", task.replace(",", ""))
-        self._numbers = {float(match) for match in _NUMBER.findall(said)}
+        text = _DASHED.sub(" ", task.replace(",", ""))
+        self._numbers = {float(match) for match in _NUMBER.findall(text)}
         self._taken = {*taken, *keyword.kwlist}
         self._fixed = fixed
         self._hints: list[str | None] = [None]
@@ -224,7 +224,7 @@ class _Finder(ast.NodeVisitor):
         self.found: list[_Place] = []
 
     def visit_Call(self, node: ast.Call) -> None:
-        """An argument's keyword is its name, or that of the action's parameter at its place."""
+        """Name an argument's literal after its keyword or the action's parameter."""
         self.visit(node.func)
         names = self._signatures.get(ast.unparse(node.func), ())
         for number, item in enumerate(node.args):
@@ -233,12 +233,12 @@ class _Finder(ast.NodeVisitor):
             self._within(item.arg, item.value)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """A variable's name is that of its value."""
+        """Note that a variable's name is that of its value."""
         target = node.targets[0]
         self._within(target.id if isinstance(target, ast.Name) else None, node.value)
 
     def visit_Dict(self, node: ast.Dict) -> None:
-        """A key is the name of its value, and no value itself."""
+        """Note that a key is the name of its value, and no value itself."""
         for key, value in zip(node.keys, node.values, strict=True):
             text = key.value if isinstance(key, ast.Constant) else None
             self._within(str(text) if isinstance(text, str) else None, value)
@@ -264,18 +264,18 @@ class _Finder(ast.NodeVisitor):
             self._within(hint, item)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Leave the text of an f-string as it is; look at its values only."""
+        """Keep the text of an f-string; visit its values only."""
         for item in node.values:
             if isinstance(item, ast.FormattedValue):
                 self.visit(item.value)
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        """A text alone is a comment."""
+        """Note that a text alone is a comment."""
         if not isinstance(node.value, ast.Constant):
             self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        """A literal of the user's words becomes a variable."""
+        """Note that a literal of the user's words becomes a variable."""
         value: object = node.value
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             return
@@ -299,16 +299,18 @@ class _Finder(ast.NodeVisitor):
         self._hints.pop()
 
     def _text(self, node: ast.Constant, value: str) -> None:
-        if self._is_said(value) and not self._is_phrase(value):
+        if self._is_in_task(value) and not self._is_phrase(value):
             kind: ParameterType = "date" if _DATE.fullmatch(value) else "text"
             parameter = self._parameter(value, kind)
             if parameter is not None:
                 self._call_it(value)
                 self._replace(node, parameter.name)
             return
-        pieces = [match[0] for match in _DATE.finditer(value) if self._is_said(match[0])]
+        pieces = [match[0] for match in _DATE.finditer(value) if self._is_in_task(match[0])]
         pieces += [
-            match[1] for match in re.finditer(r"'([^'\n]{2,60})'", value) if self._is_said(match[1])
+            match[1]
+            for match in re.finditer(r"'([^'\n]{2,60})'", value)
+            if self._is_in_task(match[1])
         ]
         made: dict[str, str] = {}
         for match in _NUMBER_ALONE.finditer(value):
@@ -330,13 +332,13 @@ class _Finder(ast.NodeVisitor):
             self._replace(node, _f_string(value, made))
 
     def _is_phrase(self, value: str) -> bool:
-        """Say if a text is words around a date, which the task does not put in quotes."""
+        """Return whether a text is words around a date, which the task does not put in quotes."""
         has_date = _DATE.search(value) is not None and not _DATE.fullmatch(value)
         is_path = re.search(r"\s", value) is None
         return has_date and not is_path and not re.search(rf"['\"“]{re.escape(value)}", self._task)
 
-    def _is_said(self, text: str) -> bool:
-        """Say if a text is in the task, as words of its own, or is a date there."""
+    def _is_in_task(self, text: str) -> bool:
+        """Return whether a text occurs in the task as whole words, or as a date."""
         if text in self._spoken:
             return True
         words = " ".join(_WORD.findall(text)).casefold()
@@ -412,7 +414,7 @@ def _in_f_strings(script: str, tree: ast.AST, finder: _Finder) -> list[_Place]:
 
 
 def _is_one(segment: str) -> bool:
-    """Tell whether a piece of a script is one f-string, and no row of texts."""
+    """Return whether source code is one f-string, not adjacent strings."""
     if not _F_STRING.match(segment):
         return False
     kinds = {"STRING", "FSTRING_START"}
@@ -424,7 +426,7 @@ def _is_one(segment: str) -> bool:
 
 
 def _f_string(value: str, made: Mapping[str, str]) -> str:
-    """A text as an f-string in which some pieces are variables."""
+    """Return a text as an f-string in which some pieces are variables."""
     longest_first = sorted(made, key=len, reverse=True)
     pattern = re.compile("|".join(map(_alone, longest_first)))
     parts: list[str] = []
@@ -440,14 +442,17 @@ def _f_string(value: str, made: Mapping[str, str]) -> str:
 
 
 def _alone(piece: str) -> str:
-    """The pattern of a piece of a text: a number is no part of a date or of another number."""
+    """Return the pattern of a piece of a text.
+
+    A number is no part of a date or of another number.
+    """
     if _NUMBER_ALONE.fullmatch(piece):
         return rf"(?<![\w.-]){re.escape(piece)}(?![\w%-]|\.\d)"
     return rf"(?<!\w){re.escape(piece)}(?!\w)"
 
 
 def spoken_dates(task: str) -> set[str]:
-    """The dates and months that a task names in words, as 2026-10 for October 2026."""
+    """Return the dates and months that a task names in words, as 2026-10 for October 2026."""
     found: set[str] = set()
     for match in _SPOKEN.finditer(task):
         number = _MONTHS.index(match["month"][:3].casefold()) + 1
@@ -457,13 +462,13 @@ def spoken_dates(task: str) -> set[str]:
 
 
 def _literal(text: str) -> str:
-    """A piece of a text inside of an f-string in double quotes."""
+    """Return a piece of a text inside of an f-string in double quotes."""
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("{", "{{").replace("}", "}}")
     return text.replace("\r", "\\r").replace("\t", "\\t").replace("\x00", "\\0")
 
 
 def _replaced(script: str, places: Iterable[_Place]) -> str:
-    """A script in which some pieces are others; the last first, so that the rest stays."""
+    """Return a script in which some pieces are others; the last first, so that the rest stays."""
     lines = [line.encode() for line in script.split("\n")]
     for place in sorted(places, key=lambda item: (item.line, item.begin), reverse=True):
         first, last = place.line - 1, place.end_line - 1

@@ -32,7 +32,7 @@ class RoutineStore:
         self.trust = trust
 
     def names(self) -> list[str]:
-        """The names of all routines, sorted."""
+        """Return the names of all routines, sorted."""
         if not self.folder.is_dir():
             return []
         found = (path.stem for path in self.folder.glob("*.py") if path.is_file())
@@ -42,18 +42,18 @@ class RoutineStore:
         """Name, time and size of each file: another list where one has changed."""
         paths = (self.path(name) for name in self.names())
         found = ((path.name, path.stat()) for path in paths)
-        return [(name, told.st_mtime_ns, told.st_size) for name, told in found]
+        return [(name, status.st_mtime_ns, status.st_size) for name, status in found]
 
     def path(self, name: str) -> Path:
-        """The file of a routine."""
+        """Return the file of a routine."""
         return self.folder / f"{check_name(name)}.py"
 
     def case(self, name: str) -> Path:
-        """The file of its recorded run."""
+        """Return the file of its recorded run."""
         return self.folder / CASES / f"{check_name(name)}.json"
 
     def find(self, name: str) -> Routine:
-        """The routine of a name.
+        """Return the routine of a name.
 
         Raises:
             ConfigurationError: When there is none, or its file is wrong.
@@ -71,7 +71,7 @@ class RoutineStore:
         return Routine.of_text(name, _decoded(content, path), str(path))
 
     def readable(self) -> list[Routine]:
-        """All routines whose files can be read and are trusted."""
+        """Return all routines whose files can be read and are trusted."""
         found: list[Routine] = []
         for name in self.names():
             with contextlib.suppress(DelfError):
@@ -91,7 +91,10 @@ class RoutineStore:
         self._write(self._proposed(routine.name).with_suffix(".json"), case)
 
     def proposed(self, name: str) -> tuple[Routine, bytes] | None:
-        """A repaired routine and the run in which it was repaired; None where there is none."""
+        """Return a repaired routine and the run in which it was repaired.
+
+        None where there is none.
+        """
         path = self._proposed(name)
         content = read_file(path, self.root)
         case = read_file(path.with_suffix(".json"), self.root, _MOST_OF_A_CASE)
@@ -111,7 +114,10 @@ class RoutineStore:
     # -- recorded runs --------------------------------------------------------------------
 
     def cases(self, name: str) -> list[Path]:
-        """The files of its recorded runs: of the task that it came from, then of later ones."""
+        """Return the files of its recorded runs.
+
+        Of the task that it came from, then of later ones.
+        """
         later = sorted(self.case(name).parent.glob(f"{check_name(name)}.*.json"))
         return [self.case(name), *later]
 
@@ -128,7 +134,7 @@ class RoutineStore:
         return path
 
     def read_case(self, path: Path) -> bytes:
-        """The bytes of a recorded run.
+        """Return the bytes of a recorded run.
 
         Raises:
             ConfigurationError: When there is none.
@@ -188,7 +194,7 @@ class RoutineStore:
         self.drop_proposal(name)
 
     def rename(self, old: str, new: str) -> Path:
-        """Give a routine another name.
+        """Return a routine another name.
 
         Raises:
             ConfigurationError: When there is none, or one of the new name.

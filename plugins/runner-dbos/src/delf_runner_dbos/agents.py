@@ -1,4 +1,4 @@
-"""The agents of a runner: one for each way in which tasks were submitted."""
+"""The agents of a runner: one for each configuration of submitted tasks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Agents:
         self._busy: dict[str, int] = {}
 
     async def lend(self, setup: Mapping[str, Any]) -> tuple[Agent, Callable[[], None]]:
-        """An agent as a task's options describe it, and what gives it back.
+        """Return an agent for a task's options, and its release function.
 
         Args:
             setup: The options of ``delf run``; the project's agent when empty.
@@ -85,6 +85,6 @@ class Agents:
         return Setup.of(state, options).agent(**self._more)
 
     async def aclose(self) -> None:
-        """Stop all of them; what they still do is interrupted, and free for other runners."""
+        """Stop all agents; interrupted tasks are free for other runners."""
         agents, self._agents = list(self._agents.values()), OrderedDict()
         await asyncio.gather(*(agent.astop(leave=True) for agent in agents))

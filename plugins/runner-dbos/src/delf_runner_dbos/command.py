@@ -97,7 +97,7 @@ def _url(project: Project, settings: RunnerSettings) -> str:
 
 
 def _journal(state: State, project: Project, lease: float) -> SharedJournal:
-    """The project's journal.
+    """Return the project's journal.
 
     Raises:
         ConfigurationError: When runners cannot share it.

@@ -1,4 +1,4 @@
-"""DBOS in a runner: its queues give it workflows, each of which does a task, and schedules fire.
+"""DBOS in a runner: its queues start workflows, each of which runs a task.
 
 Workflows are coroutines of DBOS's own loop that wait for the runner's: its asynchronous functions
 would put an executor of DBOS's in the place of the event loop's own, and shut it down at the end.
@@ -22,14 +22,14 @@ from delf_runner_dbos.queue import APPLICATION, SCHEDULED, TASK, Ticket, keyed
 _VERSION: Final = "1"
 
 Work = Callable[[str, Ticket], Awaitable[str]]
-"""Does the task of a workflow, by its id; what happened to it in a word."""
+"""Runs the task of a workflow, by its id; returns its outcome in a word."""
 
 Fire = Callable[[str, Mapping[str, Any]], Awaitable[str]]
-"""Submits the task of a schedule, by the workflow's id and what the schedule says; its id."""
+"""Submits a schedule's task by workflow id and input; returns the task's id."""
 
 
 def configuration(url: str) -> DBOSConfig:
-    """Configure DBOS with a name of this process's own, so that it recovers no other's."""
+    """Configure DBOS with a unique executor, so that it recovers no other's workflows."""
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     return DBOSConfig(
         name=APPLICATION,
@@ -43,7 +43,7 @@ def configuration(url: str) -> DBOSConfig:
 
 
 class Workflows:
-    """DBOS in this process, of which there is one.
+    """DBOS in this process, as a singleton.
 
     Args:
         url: Where it keeps its workflows.
@@ -57,9 +57,9 @@ class Workflows:
         self._fire = fire
 
     async def start(self, queues: Collection[str]) -> None:
-        """Get workflows from queues, and let schedules fire, from now on.
+        """Start workflows and schedules.
 
-        What fails, as a database that goes away, leaves nothing behind.
+        A failure, such as a lost database, leaves nothing behind.
         """
         self._register(asyncio.get_running_loop())
         DBOS.listen_queues([name for queue in queues for name in (queue, keyed(queue))])
@@ -97,7 +97,7 @@ class Workflows:
 
 
 async def _on(loop: asyncio.AbstractEventLoop, work: Awaitable[str]) -> str:
-    """Work on the loop on which agents live, from DBOS's own; whose end does not cancel it."""
+    """Run work on the agents' loop from DBOS's loop, whose end does not cancel the work."""
 
     async def main() -> str:
         return await work

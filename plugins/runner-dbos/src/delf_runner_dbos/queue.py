@@ -1,4 +1,4 @@
-"""The queue: a task is a workflow of DBOS, which whoever has a task enqueues by its client."""
+"""The queue: a task is a DBOS workflow, enqueued by DBOS's client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TASK: Final = "delf.task"
 SCHEDULED: Final = "delf.scheduled"
 _POLLING_SECONDS: Final = 0.2
 _USUAL: Final = 2**30
-"""The priority 0 of delf in DBOS, whose priorities begin with 1; each has two, see `_priority`."""
+"""Priority 0 of delf in DBOS, whose priorities begin with 1; each has two, see `_priority`."""
 _MOST_URGENT: Final = 2**29 - 1
 _AT_ONCE: Final = 500
 _ACTIVE: Final = ["ENQUEUED", "DELAYED", "PENDING"]
@@ -37,7 +37,7 @@ _OVER: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED
 
 @dataclass(frozen=True, kw_only=True)
 class Ticket:
-    """The input of a workflow: its task, and the queue in which it waits.
+    """The input of a workflow: its task and its queue.
 
     Args:
         task_id: The task.
@@ -55,7 +55,7 @@ class Ticket:
 
     @classmethod
     def of(cls, task: TaskQueued) -> Self:
-        """The ticket of a task that waits in a queue."""
+        """Return the ticket of a task that waits in a queue."""
         return cls(
             task_id=task.task_id,
             queue=task.queue or "",
@@ -65,11 +65,11 @@ class Ticket:
 
     @property
     def workflows(self) -> str:
-        """DBOS's queue: those with a key have one that is partitioned by it."""
+        """The DBOS queue: tasks with a key use a partitioned one."""
         return self.queue if self.key is None else keyed(self.queue)
 
     def rested(self) -> Self:
-        """The next one, after a rest."""
+        """Return the next ticket, after a rest."""
         return replace(self, rests=self.rests + 1)
 
 
@@ -79,12 +79,12 @@ def keyed(queue: str) -> str:
 
 
 def task_id_of(workflow_id: str) -> str:
-    """The task that a workflow does."""
+    """Return the task that a workflow does."""
     return workflow_id.partition(":")[0]
 
 
 def is_here(setup: Mapping[str, Any], former: Collection[str]) -> bool:
-    """Tell whether a task is of this folder, of none, or of one that the project had before.
+    """Return whether a task belongs to this folder, to none, or to an earlier one of the project.
 
     Args:
         setup: Of the task.
@@ -110,7 +110,7 @@ class DbosQueue:
         self._client: DBOSClient | None = None
 
     async def enqueue(self, task: TaskQueued) -> None:
-        """Let a runner do a task; the same task twice is one workflow.
+        """Enqueue a task; idempotent.
 
         Raises:
             ConfigurationError: When its priority is out of range.
@@ -119,15 +119,15 @@ class DbosQueue:
         await self._enqueue(Ticket.of(task), task.task_id, _delay(task))
 
     async def restore(self, task: TaskQueued) -> None:
-        """Let a runner do a task that no workflow does or will do, whatever the first one did."""
+        """Enqueue a task without a live workflow, whatever the first one did."""
         await self.enqueue(task)
         if await self.left_out([task.task_id]):
             await self.again(Ticket.of(task), _delay(task))
 
     async def again(self, ticket: Ticket, delay: float) -> None:
-        """Let a task be begun once more after some seconds, as a workflow of its own.
+        """Enqueue a task again after some seconds, as a new workflow.
 
-        It comes before those of its priority that were not begun yet.
+        It comes before tasks of its priority that were not begun yet.
         """
         await self._enqueue(ticket, f"{ticket.task_id}:{secrets.token_hex(6)}", delay, again=True)
 
@@ -151,7 +151,7 @@ class DbosQueue:
         await self.call(enqueue)
 
     async def register(self, queue: str, settings: QueueSettings, concurrency: int) -> None:
-        """Tell DBOS what holds for a queue.
+        """Register a queue's settings with DBOS.
 
         Args:
             queue: Its name.
@@ -179,7 +179,7 @@ class DbosQueue:
         await self.call(register)
 
     async def at_work(self, queues: Collection[str]) -> Sequence[WorkflowStatus]:
-        """The workflows of queues that some runner has begun."""
+        """Return the workflows of queues that some runner has begun."""
         names = [name for queue in queues for name in (queue, keyed(queue))]
         return await self.call(
             lambda client: client.list_workflows(
@@ -201,7 +201,7 @@ class DbosQueue:
             await self.call(lambda c, w=workflow_id, q=queue: c.resume_workflow(w, queue_name=q))
 
     async def left_out(self, task_ids: Sequence[str]) -> Sequence[str]:
-        """Those of some tasks that no workflow does or will do."""
+        """Return the tasks without a live workflow."""
         left: list[str] = []
         for start in range(0, len(task_ids), _AT_ONCE):
             some = list(task_ids[start : start + _AT_ONCE])
@@ -214,7 +214,7 @@ class DbosQueue:
         return left
 
     async def _active(self, **which: Any) -> set[str]:
-        """The tasks of workflows that are not over."""
+        """Return the tasks of workflows that are not over."""
         rows = await self.call(
             lambda client: client.list_workflows(
                 status=_ACTIVE, load_input=False, load_output=False, **which
@@ -223,7 +223,7 @@ class DbosQueue:
         return {task_id_of(row.workflow_id) for row in rows}
 
     async def forget(self, before: float) -> None:
-        """Remove workflows that were over at a Unix time; the journal says what they did."""
+        """Remove workflows that ended before a Unix time; the journal has their record."""
         at = _iso(before)
         while True:
             rows = await self.call(
@@ -293,9 +293,9 @@ class DbosQueue:
         except DelfError:
             raise
         except Exception as error:  # the drivers of databases differ
-            told = str(error).strip().partition("\n")[0]
+            message = str(error).strip().partition("\n")[0]
             raise ConnectionUnavailableError(
-                f"the queue's database failed: {told}",
+                f"the queue's database failed: {message}",
                 hint="database under [plugins.runner-dbos] in delf.toml says where it is",
             ) from None  # what SQLAlchemy tells more may hold the task's words
 
@@ -323,7 +323,7 @@ class DbosQueue:
 
 
 def _priority(given: int, *, again: bool) -> int:
-    """A priority as DBOS has it: the upper one of two for what was begun before.
+    """Return a priority in DBOS's form: the upper one of two for a resumed task.
 
     Raises:
         ConfigurationError: When it is out of range.
@@ -337,7 +337,7 @@ def _priority(given: int, *, again: bool) -> int:
 
 
 def _iso(at: float) -> str:
-    """A Unix time as DBOS has it."""
+    """Format a Unix time for DBOS."""
     return time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(at))
 
 
@@ -346,7 +346,7 @@ def _delay(task: TaskQueued) -> float:
 
 
 def _limiter(per_second: float | None) -> Any:
-    """A rate as DBOS has it: so many in so many seconds."""
+    """Return a rate limit in DBOS's form."""
     if per_second is None:
         return None
     count = max(1, int(per_second))

@@ -1,4 +1,4 @@
-"""A runner: does the tasks that DBOS's queues give it."""
+"""A runner: runs the tasks of DBOS's queues."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RunnerOptions:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A workflow at work, as a sweep sees it.
+    """A running workflow in a sweep's view.
 
     Args:
         begun: When it was begun, as DBOS says it.
@@ -73,7 +73,7 @@ class _Seen:
 
 
 class Runner:
-    """Does tasks until it is told to stop.
+    """Runs tasks until it is stopped.
 
     Args:
         journal: Says what happened to each task, and who works on it.
@@ -90,18 +90,18 @@ class Runner:
         self._agents = agents
         self._options = options
         self._permits = asyncio.Semaphore(options.concurrency)
-        self._in_hand: dict[object, tuple[str, str]] = {}
+        self._working: dict[object, tuple[str, str]] = {}
         self._seen: dict[str, _Seen] = {}
         self._end = asyncio.Event()
         self._leaving = False
         self._away = Outage(_log, "tasks wait for their queue")
 
     def end(self) -> None:
-        """Let it take nothing more, and end in order."""
+        """Take no more tasks, and end in order."""
         self._end.set()
 
     async def run(self, workflows: Workflows) -> None:
-        """Work until it is told to end.
+        """Work until the end is requested.
 
         Args:
             workflows: Brings what DBOS's queues give.
@@ -121,7 +121,7 @@ class Runner:
             work.cancel()
         await asyncio.wait(beside)
         await workflows.stop(self._options.grace)
-        left = dict(self._in_hand.values())  # others need not wait for the lease
+        left = dict(self._working.values())  # others need not wait for the lease
         self._leaving = True
         await self._agents.aclose()
         try:
@@ -130,7 +130,7 @@ class Runner:
             _log.warning("others go on with %d tasks after the lease: %s", len(left), error)
 
     async def _start(self, workflows: Workflows) -> bool:
-        """Get workflows as soon as DBOS's database answers; False when it is to end."""
+        """Start workflows once DBOS's database responds; return False at the end."""
         outage = Outage(_log, "a runner does not start yet")
         while not self._end.is_set():
             try:
@@ -146,7 +146,7 @@ class Runner:
         return False
 
     async def _pause(self, seconds: float) -> None:
-        """Wait for so long, or until it is to end."""
+        """Sleep, or wake at the end."""
         try:
             async with asyncio.timeout(seconds):
                 await self._end.wait()
@@ -154,7 +154,7 @@ class Runner:
             return
 
     async def _each(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something again and again until it is to end, soon again where it failed."""
+        """Repeat work until the end, sooner after a failure."""
         outage = Outage(_log, "a runner looks again later", self._journal.place)
         while not self._end.is_set():
             wait = seconds
@@ -167,13 +167,13 @@ class Runner:
     # -- one workflow -------------------------------------------------------------------
 
     async def work(self, workflow_id: str, ticket: Ticket) -> str:
-        """Do a task, or go on with it.
+        """Run or resume a task.
 
         Returns:
             Its state then; ``rests`` where it is begun again later, by this or another runner.
         """
         place = object()  # one that was handed on may be back before it is let go
-        self._in_hand[place] = workflow_id, ticket.workflows
+        self._working[place] = workflow_id, ticket.workflows
         try:
             async with self._permit() as free:
                 if free:
@@ -182,11 +182,11 @@ class Runner:
                 lambda: self._queue.hand_on({workflow_id: ticket.workflows})
             )
         finally:
-            del self._in_hand[place]
+            del self._working[place]
 
     @asynccontextmanager
     async def _permit(self) -> AsyncGenerator[bool]:
-        """A place among the tasks that this runner does at once, if there is one soon."""
+        """Acquire a place among this runner's concurrent tasks, with a timeout."""
         try:
             async with asyncio.timeout(PERMIT_SECONDS):
                 await self._permits.acquire()
@@ -219,7 +219,7 @@ class Runner:
         return await self._rest(replace(ticket, rests=0), wait)
 
     async def _record(self, ticket: Ticket) -> TaskRecord | None:
-        """Return the journal's record of a task; None when it never came there."""
+        """Return the journal's record of a task; None if it never arrived."""
         for pause in SOON:
             try:
                 return await self._journal.task(ticket.task_id)
@@ -235,7 +235,7 @@ class Runner:
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]
         if record.state is TaskState.INTERRUPTED and record.losses >= queue.losses:
-            await self._give_up(task_id, _lost(record.losses + 1))
+            await self._fail(task_id, _lost(record.losses + 1))
         else:
             agent, give_back = await self._agents.lend(queued.setup)
             try:
@@ -276,8 +276,8 @@ class Runner:
             await asyncio.sleep(AWAY_SECONDS)
         return await asyncio.get_running_loop().create_future()  # others go on with it: see run
 
-    async def _give_up(self, task_id: str, error: DelfError) -> None:
-        """End a task as failed that nobody works on."""
+    async def _fail(self, task_id: str, error: DelfError) -> None:
+        """End an unowned task as failed."""
         await self._journal.claim(task_id)
         events = await self._journal.read(task_id)
         if not isinstance(events[-1], TaskFinished):
@@ -326,13 +326,13 @@ class Runner:
     # -- what dead processes left -------------------------------------------------------
 
     async def sweep(self) -> None:
-        """Let other runners go on with workflows on which nobody works who lives.
+        """Release workflows without a live owner to other runners.
 
         The claim of a task says who works on it. A workflow that was begun and whose task
         nobody claims belongs to a runner that died, too, once a lease is over.
         """
         at_work = await self._queue.at_work(self._options.queues)
-        own = dict(self._in_hand.values())
+        own = dict(self._working.values())
         seen = {
             row.workflow_id: _Seen(row.dequeued_at, monotonic())
             for row in at_work
@@ -360,7 +360,7 @@ class Runner:
         return state is TaskState.INTERRUPTED or silent > self._options.lease
 
     async def restore(self) -> None:
-        """Enqueue what no workflow does any more, as after a loss of DBOS's database."""
+        """Enqueue tasks without a live workflow, as after a loss of DBOS's database."""
         gone: Counter[str] = Counter()
         for state in (TaskState.INTERRUPTED, TaskState.QUEUED):
             waiting: list[str] = []
@@ -385,7 +385,7 @@ class Runner:
             )
 
     async def _forget(self) -> None:
-        """Remove what has been over for longer than the journal keeps it."""
+        """Remove workflows older than the journal's retention."""
         before = time.time() - _REMEMBER_SECONDS
         await self._queue.forget(before)
         if ages := self._journal.keep:
@@ -395,7 +395,7 @@ class Runner:
         await self._queue.abandon(self._options.queues, before, self._is_unknown)
 
     async def _is_unknown(self, task_id: str) -> bool:
-        """Tell whether the journal does not have a task, or not any more."""
+        """Return whether the journal does not have a task, or not any more."""
         try:
             await self._journal.task(task_id)
         except UnknownTaskError:

@@ -76,10 +76,10 @@ class RunnerSettings(PluginSettings, QueueSettings):
     )
 
     def of(self, queue: str) -> QueueSettings:
-        """Return the settings of a queue: its own, and else those of all."""
-        said = self.queues.get(queue)
+        """Return the settings of a queue, falling back to the general ones."""
+        queue_settings = self.queues.get(queue)
         names = QueueSettings.model_fields
-        own = {} if said is None else said.model_dump(exclude_unset=True)
+        own = {} if queue_settings is None else queue_settings.model_dump(exclude_unset=True)
         return QueueSettings(**{name: getattr(self, name) for name in names} | own)
 
     def url(self, data_dir: Path, folder: Path) -> str:

@@ -26,7 +26,7 @@ from delf_sandbox_docker.container import (
     make_folder,
     program_arguments,
 )
-from delf_sandbox_docker.engine import Engine, owner, owner_lives
+from delf_sandbox_docker.engine import Engine, is_owner_alive, owner
 from delf_sandbox_docker.failures import FailedBuilds
 from delf_sandbox_docker.image import Recipe, build, built_from, is_built, volumes
 
@@ -38,7 +38,7 @@ _LOOK_SECONDS = 10.0
 _FOLDER = "delf-docker-"
 _OWNED = re.compile(rf"{_FOLDER}(\d+-\d+)-[a-z0-9_]+")
 Kind = tuple[Limits, tuple[str, ...]]
-"""The options with which a container is started; only equal sessions can use it."""
+"""The container options that sessions must share to be interchangeable."""
 
 
 class DockerBackend:
@@ -89,12 +89,12 @@ class DockerBackend:
 
     @property
     def language(self) -> str:
-        """The Python of the base image, as far as its name says."""
+        """The Python of the base image, judged by its name."""
         named = _PYTHON_IMAGE.search(self._base_image)
         return f"Python {named[1]}" if named else "Python 3.11 or newer"
 
     async def available(self) -> Availability:
-        """Tell whether an engine answers."""
+        """Check whether an engine responds."""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
                 version = await self.engine.run(self._look)
@@ -122,7 +122,7 @@ class DockerBackend:
         await self._prepare(libraries)
 
     async def open(self, spec: SessionSpec) -> ContainerSession:
-        """A session in a container that no other task has used."""
+        """Return a session in a container that no other task has used."""
         kind = (spec.limits, spec.libraries)
         session = await self.pool.take(kind)
         try:
@@ -140,7 +140,7 @@ class DockerBackend:
         self.pool.fill((spec.limits, spec.libraries))
 
     def visible_path(self, path: str) -> str:
-        """Below ``/workspace``, by the file's own name; files of one name get numbers.
+        """Return the path below ``/workspace``, numbering duplicate names.
 
         Args:
             path: Its absolute path on the host.
@@ -221,7 +221,7 @@ class DockerBackend:
         self.engine.client().start(container)
 
     async def _prepare(self, libraries: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-        """Sweep up after dead hosts and build the image, once each; its tag and volumes."""
+        """Clean up after dead hosts and build the image once; return its tag and volumes."""
         recipe = self._recipe(libraries)
         tag = recipe.tag
         async with self._preparing:
@@ -232,13 +232,13 @@ class DockerBackend:
             return tag, self._prepared[tag]
 
     def _begin(self) -> None:
-        """Remove what dead hosts left."""
+        """Remove leftovers of dead hosts."""
         self.engine.sweep()
         for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
             named = _OWNED.fullmatch(folder.name)
             with suppress(OSError):
                 own = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
-                if named and own and not owner_lives(named[1]):
+                if named and own and not is_owner_alive(named[1]):
                     remove_folder(str(folder))
 
     def _ensure_image(self, recipe: Recipe) -> tuple[str, ...]:
@@ -255,7 +255,7 @@ class DockerBackend:
     # -- files --------------------------------------------------------------------------
 
     def _make_folder(self) -> Path | None:
-        """A folder shared with a container; none with an engine elsewhere."""
+        """Return a folder shared with a container; none with an engine elsewhere."""
         if not self.engine.local:
             return None
         if self._folder is None:
@@ -275,7 +275,7 @@ class DockerBackend:
 
 
 def _processors(limit: float | str) -> float:
-    """A number of processors.
+    """Return a number of processors.
 
     Raises:
         ConfigurationError: For what is none.

@@ -72,12 +72,12 @@ class _Time:
         self._most = seconds + self._before
 
     def wait(self) -> float | None:
-        """Milliseconds until it can be over at the earliest, none where nobody counts."""
+        """Return the milliseconds until the earliest timeout, None without a limit."""
         used = _used_time()
         return None if used is None else 1000 * (self._most - used) / self._processors
 
     def used(self) -> float:
-        """Seconds until now."""
+        """Return seconds until now."""
         return (_used_time() or self._before) - self._before
 
 
@@ -167,7 +167,7 @@ def _be_guest(memory: int) -> NoReturn:
 
 
 def _supervise(child: int, time: _Time) -> NoReturn:
-    """Wait for the guest's end or the host's, whichever is first; both end the container."""
+    """Wait for the end of the guest or the host, which ends the container."""
     for number in (signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
@@ -199,7 +199,7 @@ def _say(code: int, time: _Time, *, starved: bool = False) -> None:
 
 
 def _reap(child: int, time: _Time) -> None:
-    """Take the ends of all children; with the guest's own, end as it did."""
+    """Reap all children; exit like the guest."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -225,7 +225,7 @@ def _offer_to_be_killed_first() -> None:
 
 
 def _out_of_memory() -> bool:
-    """Tell whether the kernel killed something here for want of memory."""
+    """Return whether the kernel killed something here for want of memory."""
     for name in _OOM_COUNTERS:
         lines = _read(name).splitlines()
         counts = dict(line.split(maxsplit=1) for line in lines if " " in line)

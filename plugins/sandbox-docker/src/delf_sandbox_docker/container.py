@@ -1,4 +1,4 @@
-"""One container: how it is made, started, watched and ended."""
+"""One container: creation, start, supervision and end."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from delf_sandbox_docker.engine import LABEL, LABEL_HOST, LABEL_OWNER, Engine, m
 from delf_sandbox_docker.image import PROGRAM
 
 _USERS = (1879048192, 2147352575)
-"""Numbers that systemd's table of users leaves to nobody."""
+"""User ids that systemd's table leaves unused."""
 _USERS_OF_FEW = (10_000, 65_000)
-"""The same for an engine that has 65,536 of its own."""
+"""The range for an engine with only 65,536 ids."""
 SCRATCH = "/tmp"  # noqa: S108 - the container's own, a tmpfs
 _MB = 1024 * 1024
 _TMPFS = "rw,noexec,nosuid,nodev,mode=1777,size={size}"
@@ -53,7 +53,7 @@ class Confinement:
     def host_config(
         self, client: Any, limits: Limits, folder: Path | None, volumes: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """The engine's settings for a container.
+        """Return the engine's settings for a container.
 
         Args:
             client: The SDK's client.
@@ -136,7 +136,7 @@ def create(
 
 
 def _some_user(engine: Engine) -> str:
-    """A user that no other container has: the kernel counts some things for each user."""
+    """Return a user that no other container has: the kernel counts some things for each user."""
     first, last = _USERS_OF_FEW if engine.maps_users() else _USERS
     number = first + secrets.randbelow(last - first + 1)
     return f"{number}:{number}"
@@ -171,12 +171,12 @@ class ContainerProcess:
         self._removed: asyncio.Task[None] | None = None
 
     def say(self, words: bytes) -> None:
-        """The container wrote to standard error."""
+        """Note that the container wrote to standard error."""
         self._words = (self._words + words)[-_MAX_WORDS:]
 
     @property
     def cpu_seconds(self) -> float:
-        """The time that process 1 reported at the guest's end; nothing where the host ended it."""
+        """The time reported by process 1 at the guest's end; zero if the host ended it."""
         used = self._last_words().get("cpu")
         return float(used) if isinstance(used, (int, float)) else 0.0
 
@@ -191,10 +191,10 @@ class ContainerProcess:
             return  # it is gone already
 
     async def how_it_ended(self) -> Outcome:
-        """The last words of process 1, put into a sentence."""
-        said = self._last_words()
-        status = said.get("exit")
-        if said.get("oom") is True:
+        """Return the last words of process 1, put into a sentence."""
+        reason = self._last_words()
+        status = reason.get("exit")
+        if reason.get("oom") is True:
             message = f"the script needed more memory than {self._limits.memory_bytes:,} bytes"
             return LimitReached(limit="memory", message=message)
         if status == -24:  # SIGXCPU
@@ -215,13 +215,13 @@ class ContainerProcess:
     def _last_words(self) -> dict[str, Any]:
         lines = self._words.decode("utf-8", "replace").strip().splitlines()
         try:
-            said: Any = json.loads(lines[-1]) if lines else {}
+            report: Any = json.loads(lines[-1]) if lines else {}
         except ValueError:
             return {}
-        return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+        return cast("dict[str, Any]", report) if isinstance(report, dict) else {}
 
     async def aclose(self) -> None:
-        """Kill, wait until the engine has removed it, remove its folder."""
+        """Kill the container, wait for its removal, and remove its folder."""
         self.kill()
         if self._removed is None:
             self._removed = asyncio.get_running_loop().create_task(self._remove())
@@ -239,7 +239,7 @@ class ContainerProcess:
             self._free()
 
     def abandon(self) -> None:
-        """End it where nothing can be awaited any more."""
+        """Kill the container without awaiting."""
         self.kill()
         self._free()
 
@@ -272,7 +272,7 @@ class ContainerSession(WireSession):
         self._piece = b""
 
     async def aclose(self) -> None:
-        """Kill the container and wait until it is gone. Safe to call twice."""
+        """Kill the container and wait until it is gone. Idempotent."""
         self._forget(self)
         await super().aclose()
 
@@ -296,7 +296,7 @@ class ContainerSession(WireSession):
 
 
 def make_folder(parent: str) -> Path:
-    """A folder for one container, which only the engine can look into from outside.
+    """Make a private folder for one container, readable by the engine only.
 
     Args:
         parent: A folder that nobody else may enter.

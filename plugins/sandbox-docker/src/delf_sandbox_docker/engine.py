@@ -1,4 +1,4 @@
-"""The Docker engine: its blocking client in threads, and its failures in words for people."""
+"""The Docker engine: its blocking client in threads, and clear errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 8
 """Requests that are made at once; the others wait."""
-_PATIENCE: Final = 2.0
+_SILENCE: Final = 2.0
 _SILENT_SECONDS: Final = 10.0
 _REMOVE_SECONDS = 15
 _MAPPING = ("userns", "rootless")
@@ -40,20 +40,20 @@ class Engine:
         url: Where it is: ``unix://…``, ``tcp://…``, ``ssh://…``; by default as ``DOCKER_HOST``
             and the Docker context's socket say.
         seconds: How long one request may take; building an image has no limit.
-        patience: Seconds in which an engine that works answers a question about nothing.
+        silence_seconds: Seconds in which an engine that works answers a question about nothing.
     """
 
     def __init__(
-        self, url: str | None = None, seconds: int = 60, patience: float = _PATIENCE
+        self, url: str | None = None, seconds: int = 60, silence_seconds: float = _SILENCE
     ) -> None:
         self.url = url or os.environ.get("DOCKER_HOST") or _default_url()
         self._seconds = seconds
-        self._patience = patience
+        self._silence_seconds = silence_seconds
         self._client: Any = None
-        self._said: dict[str, Any] | None = None
+        self._info: dict[str, Any] | None = None
         self._silent_until = 0.0
         self.left = Outage(_log, "containers are left for the next process to remove")
-        """Tells of containers that cannot be removed."""
+        """Reports containers that cannot be removed."""
         self._places: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property
@@ -62,7 +62,7 @@ class Engine:
         return self.url.startswith(("unix://", "npipe://"))
 
     def client(self) -> Any:
-        """The SDK's low-level client. Blocks on its first use.
+        """Return the SDK's low-level client. Blocks on its first use.
 
         Raises:
             SandboxUnavailableError: When there is no engine, or it does not answer.
@@ -82,19 +82,19 @@ class Engine:
         return self._client
 
     def maps_users(self) -> bool:
-        """Tell whether users in containers are other users than those with their numbers here."""
-        said = self._about().get("SecurityOptions") or ()
-        return any(kind in option for option in said for kind in _MAPPING)
+        """Return whether container users are mapped to other users of the host."""
+        options = self._about().get("SecurityOptions") or ()
+        return any(kind in option for option in options for kind in _MAPPING)
 
     def identity(self) -> str:
-        """Return the engine's own name, which no other has; its URL where it tells none."""
+        """Return the engine's unique id, or its URL."""
         return str(self._about().get("ID") or self.url)
 
     def _about(self) -> dict[str, Any]:
-        """Return the engine's facts about itself; it starts programs for them."""
-        if self._said is None:
-            self._said = cast("dict[str, Any]", self.client().info())
-        return self._said
+        """Return the engine's info, cached because it is slow."""
+        if self._info is None:
+            self._info = cast("dict[str, Any]", self.client().info())
+        return self._info
 
     async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
         """Call a blocking function in a thread, which keeps nothing from ending.
@@ -131,20 +131,22 @@ class Engine:
     async def finish(self, work: Collection[asyncio.Future[Any]]) -> bool:
         """Wait for requests as long as the engine answers at all; whether they are over."""
         while True:
-            _, left = await asyncio.wait(work, timeout=0 if self._is_silent() else self._patience)
+            _, left = await asyncio.wait(
+                work, timeout=0 if self._is_silent() else self._silence_seconds
+            )
             if not left:
                 return True
             if self._is_silent() or not await self._answers():
                 return False
 
     def _is_silent(self) -> bool:
-        """Tell whether it has just failed to answer: others that wait for it need not try again."""
+        """Return whether the engine has just failed to respond, so that others need not retry."""
         return time.monotonic() < self._silent_until
 
     async def _answers(self) -> bool:
-        """Tell whether it says anything, by a connection and a thread of their own."""
+        """Return whether the engine responds, over a separate connection and thread."""
         asking = in_own_thread(self._greet, "delf-docker")
-        done, _ = await asyncio.wait({asking}, timeout=self._patience)
+        done, _ = await asyncio.wait({asking}, timeout=self._silence_seconds)
         if done and asking.exception() is None:
             return True
         self._silent_until = time.monotonic() + _SILENT_SECONDS
@@ -157,10 +159,10 @@ class Engine:
         )
 
     def _greet(self) -> None:
-        _connect(self.url, self._patience).close()
+        _connect(self.url, self._silence_seconds).close()
 
     def attach(self, container: str) -> socket.socket:
-        """The container's standard streams as one socket of our own. Call before the start."""
+        """Return the container's standard streams as a socket. Call before the start."""
         client = self.client()
         wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
         stream = client.attach_socket(container, params=wanted)
@@ -178,7 +180,7 @@ class Engine:
         return own
 
     def remove(self, container: str) -> None:
-        """Kill a container and wait until it is gone; one that is gone already is no error."""
+        """Kill a container and wait for its removal; idempotent."""
         from docker.errors import APIError, NotFound
 
         client = self.client()
@@ -195,11 +197,11 @@ class Engine:
                     client.remove_container(container, force=True, v=True)
 
     def sweep(self) -> None:
-        """Remove containers of this machine whose host process is dead."""
+        """Remove this machine's containers of dead host processes."""
         wanted = {"label": [f"{LABEL_HOST}={machine()}"]}
         found: list[Any] = self.client().containers(all=True, filters=wanted)
         for container in found:
-            if not owner_lives(container["Labels"].get(LABEL_OWNER, "")):
+            if not is_owner_alive(container["Labels"].get(LABEL_OWNER, "")):
                 self.remove(container["Id"])
 
     def explain(self, error: BaseException) -> SandboxUnavailableError:
@@ -232,14 +234,14 @@ class Engine:
         )
 
     def close(self) -> None:
-        """Let go of the client. It can be used again."""
+        """Release the client; a later use makes another."""
         if self._client is not None:
             self._client.close()
-            self._client = self._said = None
+            self._client = self._info = None
 
 
 def _knock(url: str) -> None:
-    """Connect to a Unix socket and leave: the client would keep one that it cannot connect.
+    """Test a Unix socket, because the client would cache a failed connection.
 
     Raises:
         OSError: When nobody answers, or not to this user.
@@ -250,7 +252,7 @@ def _knock(url: str) -> None:
 
 
 def _connect(url: str, seconds: float) -> Any:
-    """A client that speaks the engine's version, for which it asks the engine."""
+    """Return a client in the engine's API version, negotiated first."""
     from docker import APIClient
     from docker.errors import DockerException
     from requests import JSONDecodeError
@@ -275,7 +277,7 @@ def _default_url() -> str:
 
 
 def _innermost(error: BaseException) -> str:
-    """The text of an error of the engine; or of the system, behind the client's wrapping."""
+    """Return the text of an error of the engine; or of the system, behind the client's wrapping."""
     explanation = getattr(error, "explanation", None)
     if explanation:
         return str(explanation)
@@ -288,7 +290,7 @@ def _innermost(error: BaseException) -> str:
 
 
 def machine() -> str:
-    """This machine and its current start, as containers are labelled with it."""
+    """Return this machine and boot, for labels of containers."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
@@ -297,13 +299,13 @@ def machine() -> str:
 
 
 def owner(pid: int | None = None) -> str:
-    """A process by its number and its start: ``1234-567890``; this one when omitted."""
+    """Return a process as pid and start time: ``1234-567890``; this process when omitted."""
     number = os.getpid() if pid is None else pid
     return f"{number}-{_start_of(number)}"
 
 
-def owner_lives(name: str) -> bool:
-    """Tell whether the process of that name still runs.
+def is_owner_alive(name: str) -> bool:
+    """Return whether the process of that name still runs.
 
     Args:
         name: As :func:`owner` gave it.

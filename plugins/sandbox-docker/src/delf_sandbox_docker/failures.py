@@ -39,9 +39,9 @@ class FailedBuilds:
         """
         path = self._path(about)
         try:
-            told: Any = json.loads(path.read_text(encoding="utf-8"))
-            left = float(told["at"]) + _SECONDS - self._clock()
-            message, hint = str(told["message"]), str(told["hint"])
+            stored: Any = json.loads(path.read_text(encoding="utf-8"))
+            left = float(stored["at"]) + _SECONDS - self._clock()
+            message, hint = str(stored["message"]), str(stored["hint"])
         except (OSError, ValueError, TypeError, KeyError):
             return  # none failed, or nothing can be read here: it is built
         if not 0 < left <= _SECONDS:
@@ -58,9 +58,9 @@ class FailedBuilds:
             about: As of :meth:`check`.
             error: Why.
         """
-        told = {"at": self._clock(), "message": error.message, "hint": error.hint or ""}
+        stored = {"at": self._clock(), "message": error.message, "hint": error.hint or ""}
         with suppress(OSError):
-            write_private(self._path(about), json.dumps(told).encode())
+            write_private(self._path(about), json.dumps(stored).encode())
 
     def _path(self, about: Sequence[str]) -> Path:
         if self._folder is None:

@@ -1,4 +1,4 @@
-"""The image of the sandbox: built on first use, and again when what it is made of changes."""
+"""The image of the sandbox: built on first use, and rebuilt after changes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Recipe:
 
     @property
     def tag(self) -> str:
-        """The image's name: delf's version, and a digest of all that goes into it."""
+        """The image's name: delf's version, and a digest of all inputs."""
         parts = [guest_digest(), _BOOT.read_text("utf-8"), self.dockerfile(), *self._sorted]
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return f"{REPOSITORY}:{__version__}-{digest[:16]}"
@@ -72,10 +72,10 @@ class Recipe:
         return sorted({library.strip() for library in self.libraries})
 
     def dockerfile(self) -> str:
-        """The build's instructions. Libraries come first, so that their layer is kept.
+        """Return the build's instructions. Libraries come first, so that their layer is cached.
 
-        Each instruction costs the engine a layer; what can be said at a container's start is
-        said there.
+        Each instruction costs the engine a layer; settings of a container's
+        start are passed there.
         """
         lines = [f"FROM {self.base}", "USER 0:0"]
         if self.libraries:
@@ -90,7 +90,7 @@ class Recipe:
         return "\n".join(lines) + "\n"
 
     def context(self) -> bytes:
-        """The build's files as a tar archive, the same for the same sources."""
+        """Return the build context as a reproducible tar archive."""
         out = io.BytesIO()
         with tarfile.open(fileobj=out, mode="w") as archive:
             for name, data in self._files():
@@ -109,7 +109,7 @@ class Recipe:
 
 
 def is_built(engine: Engine, recipe: Recipe) -> bool:
-    """Tell whether the engine has the image."""
+    """Return whether the engine has the image."""
     from docker.errors import NotFound
 
     try:
@@ -120,9 +120,9 @@ def is_built(engine: Engine, recipe: Recipe) -> bool:
 
 
 def built_from(engine: Engine, recipe: Recipe) -> tuple[str, ...]:
-    """The image's name, its network, and the base as the engine has it, if it does. Blocks.
+    """Return the inputs of a build: name, network, and the local base image. Blocks.
 
-    Whoever fixes a build by pulling its base, or gives it another network, changes one of them.
+    Pulling the base, or changing the network, changes one of them.
     """
     from docker.errors import NotFound
 
@@ -134,7 +134,7 @@ def built_from(engine: Engine, recipe: Recipe) -> tuple[str, ...]:
 
 
 def volumes(engine: Engine, tag: str, mounted: Collection[str] = ()) -> tuple[str, ...]:
-    """The folders that an image wants to be volumes, and that nothing is mounted on. Blocks.
+    """Return the folders that an image wants to be volumes, and that nothing is mounted on. Blocks.
 
     Args:
         engine: Where it is.
@@ -176,22 +176,22 @@ def build(engine: Engine, recipe: Recipe) -> None:
         decode=True,
         timeout=None,
     )
-    said: list[str] = []
+    output: list[str] = []
     problem: str | None = None
     for step in steps:  # to the end, for the client keeps the connection of what is not read
         problem = str(step["error"]) if "error" in step else problem
-        said += [line for line in str(step.get("stream", "")).splitlines() if line.strip()]
+        output += [line for line in str(step.get("stream", "")).splitlines() if line.strip()]
     if problem is not None:
-        raise _build_failed(engine, recipe, problem, said)
+        raise _build_failed(engine, recipe, problem, output)
 
 
 def _build_failed(
-    engine: Engine, recipe: Recipe, problem: str, said: Sequence[str]
+    engine: Engine, recipe: Recipe, problem: str, output: Sequence[str]
 ) -> SandboxUnavailableError:
-    lowered = f"{problem} {' '.join(said[-5:])}".lower()
+    lowered = f"{problem} {' '.join(output[-5:])}".lower()
     if "no space left on device" in lowered:
         return engine.explain(OSError("no space left on device"))
-    last = next((line for line in reversed(said) if "error" in line.lower()), "")
+    last = next((line for line in reversed(output) if "error" in line.lower()), "")
     detail = f"{problem.strip()}; {last.strip()}" if last else problem.strip()
     if "pip" in problem:
         hint = "check allowed_libs; installing needs a network while the image is built"

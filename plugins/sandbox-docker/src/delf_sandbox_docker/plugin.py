@@ -10,7 +10,7 @@ from delf.specs import SandboxSpec
 
 @hookimpl
 def delf_sandbox_backends() -> Iterable[SandboxSpec]:
-    """The backend ``docker``."""
+    """Yield the backend ``docker``."""
     yield SandboxSpec(
         name="docker",
         summary="A disposable Docker container without network for each task.",

@@ -45,7 +45,7 @@ _HINT = (
     "accepts it"
 )
 Kind = tuple[Limits, bool, tuple[str, ...]]
-"""The options with which a process is started; only equal sessions can use it."""
+"""The options that sessions must share to be interchangeable."""
 
 
 class _Guest(WireSession):
@@ -104,9 +104,9 @@ class LocalBackend:
         return None if self._server is None else self._server.pid
 
     async def available(self) -> Availability:
-        """Tell whether scripts get mounts of their own here, or the user does without.
+        """Check whether mount namespaces work here, or the user accepts running without.
 
-        Where the system's settings say that they do, that is found out with the first session.
+        If the system's settings allow them, the first session finds out for sure.
         """
         if os.name != "posix":
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")
@@ -125,7 +125,7 @@ class LocalBackend:
         return Available(", ".join(measures))
 
     async def _check(self) -> ForkServer | None:
-        """A template that gives what sessions need; none is started where they need little.
+        """Return a suitable template, or none if sessions need little.
 
         Raises:
             SandboxUnavailableError: When they would lack mounts of their own.
@@ -157,7 +157,7 @@ class LocalBackend:
         }
 
     async def open(self, spec: SessionSpec) -> WireSession:
-        """A session in a process that no other task has used."""
+        """Return a session in a process that no other task has used."""
         kind = _kind(spec)
         guest = await self.pool.take(kind)
         try:
@@ -174,7 +174,7 @@ class LocalBackend:
         self.pool.fill(_kind(spec))
 
     def visible_path(self, path: str) -> str:
-        """The same path: the process shares the host's file system."""
+        """Return the same path: the process shares the host's file system."""
         return path
 
     async def aclose(self) -> None:
@@ -185,7 +185,7 @@ class LocalBackend:
             self._server = None
 
     def _abandon(self, _guests: Collection[_Guest]) -> None:
-        """Free the template of a closed event loop, and its guests with it."""
+        """Free the template of a closed event loop, with its guests."""
         if self._server is not None:
             self._server.abandon()
             self._server = None
@@ -216,7 +216,7 @@ def _kind(spec: SessionSpec) -> Kind:
 
 
 def _is_ours(path: Path) -> bool:
-    """Tell whether nobody else can put a program there, which the template would run."""
+    """Return whether only this user can write there, because the template runs programs from it."""
     about = path.lstat()
     kind = stat.S_IFMT(about.st_mode)
     ours = about.st_uid == os.getuid() and not about.st_mode & 0o022
@@ -224,9 +224,9 @@ def _is_ours(path: Path) -> bool:
 
 
 def guest_archive() -> Path:
-    """The guest's archive on disk, written once for each version of it and of Python.
+    """Return the guest's archive on disk, written atomically once per version.
 
-    One that is there is taken unread, as Python takes its compiled modules: it came there whole.
+    An existing archive is trusted unread, as Python trusts its compiled modules.
     """
     from platformdirs import user_cache_path
 

@@ -35,13 +35,13 @@ _LIBRARY_THREADS = 64
 
 
 ENVIRON = {"PYTHONHASHSEED": "0"}
-"""Nothing of the host's; sets of text have one order, so that a resumed script finds it again."""
+"""The template's environment: empty, except a fixed hash seed for resumed scripts."""
 
 
 def _tasks_of_user() -> int:
-    """Count this user's processes and threads: the kernel's limit is for all of them.
+    """Count this user's processes and threads, because the kernel's limit covers all.
 
-    Of root it counts none. Guests see an empty ``/proc``.
+    For root the count is zero. Guests see an empty ``/proc``.
     """
     if os.getuid() == 0:
         return 0
@@ -114,7 +114,7 @@ class ForkServer:
         return self._control.fileno() >= 0
 
     async def ready(self) -> None:
-        """Wait until it has started; its namespaces are known then.
+        """Wait until it has started and its namespaces are known.
 
         Raises:
             SandboxUnavailableError: When it did not start.
@@ -130,7 +130,7 @@ class ForkServer:
     async def fork(
         self, limits: Limits, *, libraries: bool, files: tuple[str, ...] = ()
     ) -> tuple[LocalProcess, socket.socket]:
-        """A fresh guest.
+        """Return a fresh guest.
 
         Args:
             limits: What it may use.
@@ -173,7 +173,7 @@ class ForkServer:
         return self._watch(process), host_end
 
     async def _ask(self, request: dict[str, Any], wire: socket.socket) -> int:
-        """The new guest's process id. One request is under way at a time."""
+        """Request a guest; return its pid. Requests are sequential."""
         payload = json.dumps(request).encode()
         async with self._turn:
             if not self.alive:
@@ -248,20 +248,20 @@ class ForkServer:
             self._answer.set_result(message)
 
     def _lost(self) -> None:
-        """The template is gone, and its guests with it."""
+        """Handle the end of the template, which ends its guests."""
         if not self.alive:
             return
         self._loop.remove_reader(self._control)
         self._loop.remove_writer(self._control)
         self._control.close()
-        said = self._last_words()
+        last_words = self._last_words()
         if not self._ready.done():
             self._ready.set_exception(
-                SandboxUnavailableError(f"the sandbox's template process did not start{said}")
+                SandboxUnavailableError(f"the sandbox's template process did not start{last_words}")
             )
             self._ready.exception()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_result({"error": f"the template process ended{said}"})
+            self._answer.set_result({"error": f"the template process ended{last_words}"})
         for guest in self._guests.values():
             guest.ended(-9)
         self._guests.clear()
@@ -292,7 +292,7 @@ class ForkServer:
         self._scratch.remove()
 
     async def aclose(self) -> None:
-        """Kill everything and wait until it is gone. Safe to call twice."""
+        """Kill everything and wait until it is gone. Idempotent."""
         self.kill()
         if self._process.returncode is None:
             await asyncio.to_thread(self._process.wait)
@@ -303,7 +303,7 @@ class ForkServer:
 
 
 def _free(process: subprocess.Popen[bytes], control: socket.socket) -> None:
-    """End a template that nobody closed: its event loop was closed under it."""
+    """Kill a template whose event loop was closed."""
     control.close()
     if process.returncode is None:
         process.kill()

@@ -36,7 +36,7 @@ _SYSTEM_FILES = (
 
 
 def die_with_parent(parent: int) -> None:
-    """End when the parent does; one that ended already is noticed, too.
+    """Die with the parent, even if it is already dead.
 
     Args:
         parent: Its process id.
@@ -48,7 +48,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def prepare() -> None:
-    """Set the template's confinement once; all its guests inherit it.
+    """Confine the template once; all its guests inherit that.
 
     When memory runs out, the kernel ends a guest rather than the host. Memory that is locked,
     queues of messages and of signals are stores that all processes of a user share. A process
@@ -89,9 +89,9 @@ def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, tasks:
 
 
 def _leave_times(scratch: str) -> None:
-    """Let ``os.utime`` pass in the scratch folder, where it does nothing: the filter refuses it.
+    """Make ``os.utime`` a no-op in the scratch folder, because the filter refuses it.
 
-    Libraries set the time of what they put into an archive, and need no more.
+    Libraries set the times of archived files, and need no more.
     """
     change = os.utime
 

@@ -46,9 +46,9 @@ _CAPABILITY_VERSION_3: Final = 0x20080522
 
 
 def likely() -> bool:
-    """Tell whether the system's settings say that a process can have mounts of its own.
+    """Return whether the system's settings allow mount namespaces.
 
-    Only to try it tells for sure, which takes a process.
+    Only an attempt proves it, which costs a process.
     """
     try:
         status = dict(
@@ -66,7 +66,7 @@ def likely() -> bool:
 
 
 def _setting(name: str) -> str:
-    """Tell whether a setting of the system is on: ``1`` or ``0``; nothing where there is none."""
+    """Return a boolean system setting; None if missing."""
     try:
         return str(min(1, int(Path(f"/proc/sys/{name}").read_text(encoding="ascii"))))
     except (OSError, ValueError):
@@ -74,7 +74,7 @@ def _setting(name: str) -> str:
 
 
 def enter() -> list[str]:
-    """Move this process into namespaces of its own, as many as the system lets it.
+    """Move this process into its own namespaces, as far as allowed.
 
     Must be called while the process has a single thread. It keeps the privileges in them until
     :func:`drop_capabilities`.
@@ -115,10 +115,9 @@ def _map_ids(user: int, group: int) -> None:
 
 
 def hide_system() -> None:
-    """Lay nothing over what tells of the host's processes and devices.
+    """Hide the host's processes and devices under empty mounts.
 
-    Landlock keeps files from being opened, but not their names, sizes and owners from being
-    looked up.
+    Landlock denies opening files, but not looking up names, sizes and owners.
     """
     flags = _READ_ONLY | _NOSUID | _NODEV | _NOEXEC
     for place in _SYSTEM:
@@ -147,7 +146,7 @@ def mount_scratch(folder: str, size: int) -> None:
 
 
 def bound_capabilities() -> None:
-    """Let nothing that this process becomes have a privilege that it has not now."""
+    """Prevent this process from gaining privileges."""
     if sys.platform != "linux":
         return
     libc = system.libc()

@@ -10,7 +10,7 @@ from delf.specs import SandboxSpec
 
 @hookimpl
 def delf_sandbox_backends() -> Iterable[SandboxSpec]:
-    """The backend ``local``."""
+    """Yield the backend ``local``."""
     yield SandboxSpec(
         name="local",
         summary="A confined process of this machine's Python for each task.",

@@ -11,7 +11,7 @@ from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
 from delf_sandbox.folders import remove_folder
 
 _GRACE_SECONDS = 2.0
-"""A process lets its wire go before the kernel calls it dead; busy machines take longer."""
+"""A process closes its wire before the kernel reports its death; busy machines take longer."""
 
 
 class LocalProcess:
@@ -44,11 +44,11 @@ class LocalProcess:
 
     @property
     def running(self) -> bool:
-        """True if it has not ended yet."""
+        """True until the process ends."""
         return not self._ended.done()
 
     def ended(self, status: int, cpu_seconds: float = 0.0) -> None:
-        """The template reports its end.
+        """Note that the template reports its end.
 
         Args:
             status: The exit code, or the negative number of the signal.
@@ -60,7 +60,7 @@ class LocalProcess:
         self._close_handle()
 
     def when_ended(self, function: Callable[[], None]) -> None:
-        """Have a function called once it has ended."""
+        """Call a function once the process has ended."""
         self._ended.add_done_callback(lambda _: function())
 
     def kill(self) -> None:
@@ -78,7 +78,7 @@ class LocalProcess:
             self._kill_leader()
 
     def _kill_leader(self) -> None:
-        """Just after the fork it leads no group yet."""
+        """Kill the process itself: just after the fork it leads no group yet."""
         try:
             if self._handle is not None:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
@@ -89,7 +89,7 @@ class LocalProcess:
             return
 
     async def how_it_ended(self) -> Outcome:
-        """The exit status in words; a process that only closed the wire is ended."""
+        """Return the exit status in words; a process that only closed the wire is ended."""
         try:
             async with asyncio.timeout(_GRACE_SECONDS):
                 status = await asyncio.shield(self._ended)
@@ -102,8 +102,10 @@ class LocalProcess:
 
     def _explain(self, status: int) -> Outcome:
         seconds = self._limits.cpu_seconds
-        is_spent = self.cpu_seconds >= seconds
-        if -status in (signal.SIGXCPU, signal.SIGPROF) or (status == -signal.SIGKILL and is_spent):
+        is_exhausted = self.cpu_seconds >= seconds
+        if -status in (signal.SIGXCPU, signal.SIGPROF) or (
+            status == -signal.SIGKILL and is_exhausted
+        ):
             return LimitReached(limit="cpu", message=f"the script used {seconds:g} s of CPU time")
         if status == -signal.SIGKILL:
             reason = "it was stopped" if self._killed else "killed by the system, out of memory?"
@@ -128,7 +130,7 @@ class LocalProcess:
             self._free()
 
     def abandon(self) -> None:
-        """Free what is held where nothing can be awaited any more; the process is dead."""
+        """Free the rest without awaiting; the process is dead."""
         self._freed = True
         self._close_handle()
         self._free()

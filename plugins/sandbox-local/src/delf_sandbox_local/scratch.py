@@ -1,4 +1,4 @@
-"""Working folders of guests: below one folder of this process, which is always removed."""
+"""Working folders of guests, below one folder that is always removed."""
 
 from __future__ import annotations
 
@@ -27,15 +27,11 @@ class ScratchFolders:
         self._finalizer = weakref.finalize(self, remove_folders, self._base)
 
     def make(self) -> str:
-        """A new folder."""
+        """Return a new folder."""
         return _folder(dir=self._base)
 
     def place(self) -> str:
-        """The one folder over which each process with mounts of its own lays its scratch space.
-
-        It stays empty itself. One for all is cheaper: the kernel takes a millisecond to remove
-        a folder over which something was mounted.
-        """
+        """Return the common mount point of each process's scratch space."""
         if self._place is None:
             self._place = self.make()
         return self._place
@@ -46,7 +42,7 @@ class ScratchFolders:
 
 
 def _folder(**where: str) -> str:
-    """Make a folder that its owner can use, whatever the umask."""
+    """Make a folder for its owner, whatever the umask."""
     made = tempfile.mkdtemp(**where)
     Path(made).chmod(0o700)
     return made

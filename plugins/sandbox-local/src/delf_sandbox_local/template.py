@@ -124,7 +124,7 @@ class _Template:
                     return
 
     def _answer(self) -> bool:
-        """Handle one request; False when there will be no more."""
+        """Handle one request; return False at the end."""
         header, descriptors, _, _ = socket.recv_fds(self._control, _HEADER.size, 1)
         if not header:
             return False
@@ -174,7 +174,7 @@ class _Template:
             _see_libraries(request["libraries"])
             tasks = request["tasks"]
             confine(limits, request["readable"], scratch, tasks=tasks)
-            os.dup2(nothing, 2)  # last: until here, errors are said to the host
+            os.dup2(nothing, 2)  # last: until here, errors reach the host
             os.close(nothing)
             self._server.serve(wire, wire, threads=tasks > 0)
         except BaseException as error:  # the template's own code must not go on in a child
@@ -203,7 +203,7 @@ class _Template:
 
 
 def _see_libraries(folders: list[str]) -> None:
-    """Let imports find libraries; those that calculate keep to one thread."""
+    """Make libraries importable, limiting numeric ones to one thread."""
     sys.path += folders
     if folders:
         for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -211,4 +211,4 @@ def _see_libraries(folders: list[str]) -> None:
 
 
 def _nothing(_number: int, _frame: object) -> None:
-    """A handler, so that SIGCHLD wakes the loop."""
+    """Handle a handler, so that SIGCHLD wakes the loop."""

@@ -11,8 +11,9 @@ ALIASES: Final = {
     "ToolNotAllowed": "Rounded",
     "ApprovalRejected": "Inexact",
 }
-"""Monty has no exceptions of one's own. These built-in ones are in the same family tree, and no
-script raises or catches them otherwise."""
+"""Substitutes for script-defined exceptions, which Monty lacks: built-in ones of the same family
+that scripts otherwise do not use.
+"""
 
 PREAMBLE: Final = "import decimal as _decimal\n" + "\n".join(
     f"{name} = _decimal.{alias}" for name, alias in ALIASES.items()

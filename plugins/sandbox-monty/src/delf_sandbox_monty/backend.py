@@ -35,7 +35,7 @@ class MontyBackend:
         self._reset()
 
     def _reset(self) -> None:
-        """Reset the parts that belong to one event loop."""
+        """Reset state bound to an event loop."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pool: Any = None
         self._open: set[MontySession] = set()
@@ -50,7 +50,7 @@ class MontyBackend:
         return Available(f"Monty {pydantic_monty.__version__}, a subset of Python")
 
     async def open(self, spec: SessionSpec) -> MontySession:
-        """A session in a worker of its own."""
+        """Return a session with a new worker."""
         pool = await self._started()
         folder = await self._new_folder(spec)
         mounts: list[Any] = []
@@ -78,7 +78,7 @@ class MontyBackend:
         return session
 
     async def _new_folder(self, spec: SessionSpec) -> Path:
-        """Make a session's folder in a thread; one whose caller is gone meanwhile is removed."""
+        """Make a session's folder in a thread; remove it if the caller is gone."""
         making = asyncio.ensure_future(asyncio.to_thread(self._make_folder, spec))
         try:
             return await asyncio.shield(making)
@@ -93,7 +93,7 @@ class MontyBackend:
         await self._started()
 
     def visible_path(self, path: str) -> str:
-        """Below ``/workspace``, by the file's own name; files of one name get numbers.
+        """Return the path below ``/workspace``, numbering duplicate names.
 
         Args:
             path: Its absolute path on the host.
@@ -111,7 +111,7 @@ class MontyBackend:
             await pool.__aexit__(None, None, None)
 
     async def _started(self) -> Any:
-        """The pool of the running event loop."""
+        """Return the pool of the running event loop."""
         from pydantic_monty import AsyncMonty
 
         loop = asyncio.get_running_loop()
@@ -125,7 +125,7 @@ class MontyBackend:
         return self._pool
 
     def _make_folder(self, spec: SessionSpec) -> Path:
-        """The session's folders: ``scratch``, and ``workspace`` with the input files."""
+        """Return the session's folders: ``scratch``, and ``workspace`` with the input files."""
         folder = Path(tempfile.mkdtemp(prefix="delf-monty-"))
         try:
             for name in ("scratch", "workspace"):
@@ -146,7 +146,7 @@ async def _entered(manager: Any) -> Any:
 
 
 def _zone(zone: Zone) -> Any:
-    """A zone as Monty takes it; one without a name is the machine's, as it is today."""
+    """Return a zone in Monty's form; an unnamed zone uses today's offset."""
     if zone.name:
         return zone.name
     now = time.localtime()
@@ -154,7 +154,7 @@ def _zone(zone: Zone) -> Any:
 
 
 def _mounts(folder: Path, spec: SessionSpec) -> list[Any]:
-    """The folders that scripts can open; the first is where relative names are."""
+    """Return the folders that scripts can open; the first is where relative names are."""
     from pydantic_monty import MountDir
 
     limit = spec.limits.scratch_bytes
@@ -169,7 +169,7 @@ def _mounts(folder: Path, spec: SessionSpec) -> list[Any]:
 
 
 def _limits(spec: SessionSpec) -> Any:
-    """The session's limits as Monty takes them; how often a script calls is not one."""
+    """Return the session's limits in Monty's form, except the number of calls."""
     return {
         "max_memory": spec.limits.memory_bytes,
         "max_feed_duration_secs": max(spec.limits.cpu_seconds, 0.001),

@@ -1,4 +1,4 @@
-"""Generators and their like: Monty makes the whole at once, Python bit by bit.
+"""Generators in Monty, which evaluates them eagerly, where Python is lazy.
 
 That is the same where all of it is used. Where less may be used, what changes something is refused:
 it would be changed for every item.
@@ -25,7 +25,7 @@ _ENDS: Final = (ast.Break, ast.Return, ast.Raise, ast.Try)
 
 
 def check_lazy(tree: ast.Module, functions: Functions) -> None:
-    """Refuse what would change more than the script means.
+    """Refuse generators whose eager evaluation would cause extra changes.
 
     Args:
         tree: The script.
@@ -56,7 +56,7 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
 
 
 def _named_in(node: ast.AST) -> str | None:
-    """A name that a generator leaves to what comes after it."""
+    """Return a name that leaks from a generator."""
     if not isinstance(node, ast.GeneratorExp):
         return None
     named = (part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
@@ -75,7 +75,7 @@ def _printed_in(function: ast.AST) -> str | None:
 
 
 def _is_used_up(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
-    """Tell whether all of what is made bit by bit is used, and nothing happens in between."""
+    """Return whether a lazy value is consumed completely and immediately."""
     match parents[id(node)]:
         case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) as outer:
             return word in _TAKES_ALL and outer.func is not node
@@ -92,7 +92,7 @@ def _is_used_up(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
 
 
 def lower_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    """Have a generator give an iterator over all that it yields, in place."""
+    """Convert a generator to an eager iterator, in place."""
     yields = [part for part in _own(node) if isinstance(part, (ast.Yield, ast.YieldFrom))]
     if not yields or node.decorator_list:
         return
@@ -107,7 +107,7 @@ def lower_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
 
 
 def _own(function: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a function without those of functions in it."""
+    """Yield the nodes of a function, without nested functions."""
     for part in ast.iter_child_nodes(function):
         yield part
         if not isinstance(part, _INNER):
@@ -120,14 +120,14 @@ def _given_back(node: Any) -> ast.Return:
 
 
 class _Yields(ast.NodeTransformer):
-    """Writes what a function yields to a list."""
+    """Collects a function's yields in a list."""
 
     def visit(self, node: ast.AST) -> Any:
-        """Visit what is the function's own."""
+        """Visit the function's own nodes."""
         return node if isinstance(node, _INNER) else super().visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> Any:
-        """Append what is yielded."""
+        """Append the yielded value."""
         match node.value:
             case ast.Yield(value=value):
                 method, given = "append", value or ast.Constant(value=None, **at(node))
@@ -141,5 +141,5 @@ class _Yields(ast.NodeTransformer):
         return node
 
     def visit_Return(self, node: ast.Return) -> Any:
-        """Give back what was yielded until there."""
+        """Return the collected values."""
         return _given_back(node)

@@ -1,4 +1,4 @@
-"""Puts what Monty lacks into what it has."""
+"""Lowers Python that Monty lacks to supported Python."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FUNCTIONS: Final = {
     ("functools", "wraps"): "__delf_wraps__",
     ("collections", "OrderedDict"): "dict",
 }
-"""Functions in whose place the prelude, or Monty, has another."""
+"""Functions replaced by the prelude or by Monty's own."""
 _TYPES: Final = frozenset(
     {"Annotated", "Any", "Callable", "ClassVar", "Dict", "Final", "FrozenSet", "Generator"}
     | {"Generic", "Iterable", "Iterator", "List", "Literal", "Mapping", "Never", "NoReturn"}
@@ -51,7 +51,7 @@ _INSTEAD: Final = {
     "io": "__delf_io_module__",
     "operator": "__delf_operator_module__",
 }
-"""Modules in whose place the prelude has another object."""
+"""Modules replaced by objects of the prelude."""
 SHIMS: Final = frozenset(_INSTEAD) | {"nest_asyncio"}
 _RENAMED: Final = {
     "getattr": "__delf_getattr__",
@@ -76,12 +76,12 @@ _ORDERED: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def method_name(connection: str, method: str) -> str:
-    """The name of a method as a function of its own: Monty's cannot be handed over."""
+    """Return the name of a method as a separate function: Monty's methods are no values."""
     return f"__delf_{connection}__{method}"
 
 
 class MontyRewriting(Rewriting):
-    """The rewriting for Monty, where an ``await`` can stand anywhere."""
+    """The await rewriting for Monty, where ``await`` is allowed anywhere."""
 
     everywhere = True
 
@@ -110,7 +110,7 @@ class MontyRewriting(Rewriting):
                 pass
 
     def make_later(self, place: CallPlace, *, is_awaited: bool) -> None:
-        """Have a tool's call give something to be awaited; what is awaited there does."""
+        """Make a tool's call return an awaitable, awaited later."""
         if is_awaited:
             return
         node = place.node
@@ -135,18 +135,18 @@ class MontyRewriting(Rewriting):
             place.put(call_of(name(node, LATER), [text, name(node, function)]))
 
     def may_give_coroutines(self) -> bool:
-        """Tell whether a call of which nothing is known can give something to be awaited."""
+        """Return whether a call of which nothing is known can give something to be awaited."""
         words = {*self._known.tools, TOOLS}
         return super().may_give_coroutines() or any(
             place.node.id in words and not is_called for place, is_called in self._seen.loads
         )
 
     def later_of(self, function: Any) -> Any:
-        """A function of which nothing is known; it is called as it is."""
+        """Return an unknown function unchanged."""
         return function
 
     def write_taken_functions(self, place: CallPlace) -> None:
-        """``sorted(names, key=fetch)``, where what is called may have to wait."""
+        """Rewrite ``sorted(names, key=fetch)`` if the called function may wait."""
         node = place.node
         match node.func:
             case ast.Name(id=word) if word in _TAKING:
@@ -159,7 +159,7 @@ class MontyRewriting(Rewriting):
                 pass
 
     def _may_wait(self, given: Any) -> bool:
-        """Tell whether a function that is handed over is one that may have to wait."""
+        """Return whether a passed function may wait."""
         match given:
             case ast.Lambda():
                 return any(isinstance(part, (ast.Await, ast.Call)) for part in ast.walk(given.body))
@@ -182,7 +182,7 @@ class Lowering(ast.NodeTransformer):
         self._tools = tools
         self._modules: set[str] = set()
         self._wrapped: set[str] = set()
-        """The functions that ``functools.wraps`` is given; its result has another's name here."""
+        """The functions passed to ``functools.wraps``; the result has another name here."""
         self._number = 0
 
     def lower(self, tree: ast.Module) -> None:
@@ -200,7 +200,7 @@ class Lowering(ast.NodeTransformer):
     # -- modules ------------------------------------------------------------------------
 
     def visit_Import(self, node: ast.Import) -> Any:
-        """Give names of modules to what the prelude has in their place."""
+        """Replace imported modules by the prelude's."""
         kept = [item for item in node.names if item.name not in SHIMS]
         if len(kept) == len(node.names):
             return node
@@ -222,7 +222,7 @@ class Lowering(ast.NodeTransformer):
         return name(node, _INSTEAD[word])
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
-        """Give names out of modules to what the prelude has in their place."""
+        """Replace imported names by the prelude's."""
         source = node.module or ""
         new: list[ast.stmt] = []
         for item in list(node.names):
@@ -246,7 +246,7 @@ class Lowering(ast.NodeTransformer):
     # -- classes ------------------------------------------------------------------------
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
-        """A ``TypedDict`` is a dict; what Monty would not call of a class is refused."""
+        """Convert a ``TypedDict`` to dict; refuse unsupported class features."""
         if [label_of(base) for base in node.bases] in (["TypedDict"], ["typing.TypedDict"]):
             return assigned(node, node.name, name(node, "dict"))
         _check_methods(node)
@@ -256,7 +256,7 @@ class Lowering(ast.NodeTransformer):
     # -- loops, contexts and statements -------------------------------------------------
 
     def visit_FunctionDef(self, node: Any) -> Any:
-        """Generators are made whole at once."""
+        """Return generators are made whole at once."""
         lower_generator(node)
         self.generic_visit(node)
         return node
@@ -281,7 +281,7 @@ class Lowering(ast.NodeTransformer):
         return node
 
     def visit_AsyncFor(self, node: ast.AsyncFor) -> Any:
-        """Loop without waiting: what is looped over is there, once it was awaited."""
+        """Convert to a plain loop over an awaited iterable."""
         self.generic_visit(node)
         node.iter = awaited(call(SETTLE, node.iter))
         plain: Any = node
@@ -289,7 +289,7 @@ class Lowering(ast.NodeTransformer):
         return plain
 
     def visit_comprehension(self, node: ast.comprehension) -> Any:
-        """Loop without waiting: what is looped over is there."""
+        """Convert to a plain comprehension over an awaited iterable."""
         self.generic_visit(node)
         if node.is_async:
             node.iter = awaited(call(SETTLE, node.iter))
@@ -297,7 +297,7 @@ class Lowering(ast.NodeTransformer):
         return node
 
     def visit_AsyncWith(self, node: ast.AsyncWith) -> Any:
-        """An ``async with`` as the statements that it stands for."""
+        """Expand an ``async with`` to plain statements."""
         self.generic_visit(node)
         body = node.body
         for item in reversed(node.items):
@@ -385,7 +385,7 @@ class Lowering(ast.NodeTransformer):
     # -- expressions --------------------------------------------------------------------
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        """Compare days with text by what they show, as elsewhere."""
+        """Compare dates with text by their ISO form, as elsewhere."""
         self.generic_visit(node)
         match node:
             case ast.Compare(ops=[ast.Eq() | ast.NotEq() as how], comparators=[other]):
@@ -402,7 +402,7 @@ class Lowering(ast.NodeTransformer):
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        """A part of a day is one of what it shows."""
+        """Index dates by their ISO form."""
         self.generic_visit(node)
         if isinstance(node.slice, ast.Slice) and isinstance(node.ctx, ast.Load):
             node.value = _as_text(node.value)
@@ -417,7 +417,7 @@ class Lowering(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Call what the prelude has in place of what Monty lacks."""
+        """Call the prelude's replacements."""
         self.generic_visit(node)
         match node.func:
             case ast.Name(id=word) if word in _UNWRAPPED:
@@ -459,7 +459,7 @@ class Lowering(ast.NodeTransformer):
 
     @staticmethod
     def _prints(node: ast.Call) -> bool:
-        """Tell whether a print goes where every print goes."""
+        """Return whether a print goes where every print goes."""
         files = [item.value for item in node.keywords if item.arg == "file"]
         return all(isinstance(file, ast.Attribute) for file in files)
 
@@ -504,7 +504,10 @@ class Lowering(ast.NodeTransformer):
 
 
 def _unbound(node: ast.Attribute) -> ast.expr:
-    """A method of a type, as ``str.lower``, as a function: Monty has them only where called."""
+    """Return a method of a type, as ``str.lower``, as a function.
+
+    Monty has them only where called.
+    """
     given = ast.arg(arg="given", **at(node))
     takes = ast.arguments(posonlyargs=[], args=[given], kwonlyargs=[], kw_defaults=[], defaults=[])
     body = call_of(attribute(name(node, "given"), node.attr), [])
@@ -527,7 +530,7 @@ def _check_methods(node: ast.ClassDef) -> None:
 
 
 def _check_syntax(tree: ast.Module) -> None:
-    """Refuse syntax that Monty has not, and say what to write instead.
+    """Refuse unsupported syntax, with an alternative.
 
     Raises:
         AmbiguousError: For the first of it.
@@ -535,29 +538,31 @@ def _check_syntax(tree: ast.Module) -> None:
     for node in ast.walk(tree):
         match node:
             case ast.ClassDef(bases=[_, *_]) | ast.ClassDef(keywords=[_, *_]):
-                lacks = "base classes: write functions, dicts or a dataclass without a base"
+                unsupported = "base classes: write functions, dicts or a dataclass without a base"
             case ast.ClassDef(body=body) if any(getattr(n, "decorator_list", ()) for n in body):
-                lacks = "decorators of methods: write a plain method and call it"
+                unsupported = "decorators of methods: write a plain method and call it"
             case ast.Yield() | ast.YieldFrom():
-                lacks = "this yield: build a list and return it"
+                unsupported = "this yield: build a list and return it"
             case ast.Delete():
-                lacks = "this del: leave the name, or make a new list or dict without the item"
+                unsupported = (
+                    "this del: leave the name, or make a new list or dict without the item"
+                )
             case ast.TryStar():
-                lacks = "except*: write except"
+                unsupported = "except*: write except"
             case _:
                 continue
-        raise AmbiguousError.about(node, f"{SUBSET} without {lacks}")
+        raise AmbiguousError.about(node, f"{SUBSET} without {unsupported}")
 
 
 def mark_called(tree: ast.AST) -> None:
-    """Note which attributes are called: those are methods."""
+    """Record called attributes, which are methods."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node.func.is_called = True  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _is_day(node: Any) -> bool:
-    """Tell whether something is the text of a day."""
+    """Return whether something is the text of a day."""
     match node:
         case ast.Constant(value=str(text)):
             return text[:4].isdigit() and text[4:5] == "-"
@@ -566,18 +571,18 @@ def _is_day(node: Any) -> bool:
 
 
 def _is_template(node: Any) -> bool:
-    """Tell whether something is a text for certain."""
+    """Return whether something is a text for certain."""
     return isinstance(node, (ast.Constant, ast.JoinedStr, ast.BinOp))
 
 
 def _as_text(node: Any) -> Any:
-    """Return the text of a day, where the value is one."""
+    """Return the ISO text of a date; other values unchanged."""
     is_none = isinstance(node, (ast.Constant, ast.JoinedStr, ast.List))
     return node if is_none else call_of(name(node, "__delf_text__"), [node])
 
 
 def _may_be_day(node: Any) -> bool:
-    """Tell whether something may be a day, or the text of one."""
+    """Return whether an expression may be a date or its text."""
     match node:
         case ast.Constant(value=str()):
             return _is_day(node)
@@ -594,11 +599,11 @@ def _waits(function: Any) -> bool:
 
 
 def call_of(function: Any, given: list[Any]) -> ast.Call:
-    """A call of something, where it stands."""
+    """Return a call node at a node's position."""
     return ast.Call(func=function, args=given, keywords=[], **at(function))
 
 
 def assigned(node: Any, word: str, value: Any) -> ast.stmt:
-    """A name that is given a value, where a node stands."""
+    """Return an assignment target at a node's position."""
     target = ast.Name(id=word, ctx=_STORE, **at(node))
     return ast.Assign(targets=[target], value=value, **at(node))

@@ -10,14 +10,14 @@ from delf.specs import SandboxSpec
 
 @hookimpl
 def delf_sandbox_backends() -> Iterable[SandboxSpec]:
-    """The backend ``monty``."""
+    """Yield the backend ``monty``."""
     yield SandboxSpec(
         name="monty",
         summary="An interpreter of a Python subset, written in Rust, without CPython's inside.",
         factory="delf_sandbox_monty.backend:MontyBackend",
         isolation="interpreter",
         subset=True,
-        lacks=(
+        unsupported=(
             "yield where calls change something, classes with base classes (exceptions and enums "
             "of one's own, too), properties and decorators of methods, methods such as __len__, "
             "__bool__ or __lt__ of classes, asyncio.Queue, Event and timeout, and every module but "

@@ -1,4 +1,4 @@
-"""Makes of a script what Monty runs: await is optional, and what Monty lacks is put otherwise."""
+"""Prepares scripts for Monty: optional ``await``, and lowered syntax."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from delf_sandbox_monty.lowering import (
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A script as Monty gets it.
+    """A script for Monty.
 
     Args:
         code: Its text.
@@ -45,12 +45,12 @@ class Prepared:
 
     @property
     def puts_aside(self) -> bool:
-        """True if it may have made calls that are still to be awaited."""
+        """True if it may have unawaited calls."""
         return LATER in self.code or "create_task" in self.code or "ensure_future" in self.code
 
 
 def prepare(source: str, known: Known) -> Prepared | Failed:
-    """The script for Monty, or why it cannot be run at all.
+    """Return the prepared script, or the reason why it cannot run.
 
     Args:
         source: What the model wrote.
@@ -93,7 +93,7 @@ def _prepared(source: str, known: Known) -> Prepared:
 
 
 def line_of(source: str, number: int | None) -> str | None:
-    """A line's text.
+    """Return a line's text.
 
     Args:
         source: The script.
@@ -118,7 +118,7 @@ def _keep_value(tree: ast.Module) -> None:
 
 
 def _let_main_outlive(tree: ast.Module) -> None:
-    """Have the variables of ``main()`` outlive it: to the model they are the script's."""
+    """Keep the variables of ``main()``, which the model takes for the script's."""
     for main in tree.body:
         if not isinstance(main, (ast.FunctionDef, ast.AsyncFunctionDef)) or main.name != "main":
             continue
@@ -163,7 +163,7 @@ def _format_of(node: ast.JoinedStr, given: list[ast.expr]) -> str:
 
 
 def _lines(tree: ast.Module, written: ast.Module) -> list[int]:
-    """The model's line for each line of the text that was written from a tree, from 1."""
+    """Return the model's line for each line of the text that was written from a tree, from 1."""
     found: dict[int, int] = {}
 
     def follow(one: ast.AST, other: ast.AST) -> None:
@@ -198,7 +198,7 @@ def prelude() -> str:
 def known_of(
     tools: Sequence[ToolNames], modules: frozenset[str]
 ) -> tuple[Known, set[str], set[str]]:
-    """Return the names that scripts of a session find, with those that earlier scripts left.
+    """Return the known names of a session, including earlier scripts' names.
 
     Args:
         tools: What they can call.

@@ -1,4 +1,4 @@
-"""A session with Monty's interpreter: one worker process, whose variables live on."""
+"""A session with Monty's interpreter: one worker process with persistent variables."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 SCRATCH = "/scratch"
 """The scripts' name of their own folder."""
 _MOST_AFTER_END = 500
-"""Calls that tasks may make once their script has come to its end."""
+"""The most calls of tasks after their script's end."""
 _LOOK_SECONDS = 0.25
 _VARIABLES = """{n: (type(v).__name__, len(v) if type(v).__name__ in
 ("list", "dict", "str", "tuple", "set", "bytes") else -1)
@@ -123,7 +123,7 @@ class MontySession:
         return self._checkout.worker_pid
 
     async def begin(self) -> None:
-        """Give the interpreter delf's exceptions, and what rewritten scripts call."""
+        """Define delf's exceptions, and the helpers of rewritten scripts."""
         tools = ", ".join(f"{name!r}: {name}" for name in self._tools)
         methods = {type_name(name): list(listed) for name, listed in self._tools.items() if listed}
         names = f"__delf_methods__ = {methods!r}\n__delf_tools__ = {{{tools}}}"
@@ -164,13 +164,13 @@ class MontySession:
         return outcome
 
     async def _give_names_back(self) -> None:
-        """Names that earlier scripts used for something else are those of tools again."""
+        """Restore names of tools that earlier scripts rebound."""
         if self._taken:
             await self._feed("\n".join(f"{n} = __delf_tools__[{n!r}]" for n in self._taken))
             self._taken.clear()
 
     async def _run_to_the_end(self, prepared: Prepared) -> Outcome:
-        """Run a script, and what it put aside; hand over the files that it wrote."""
+        """Run a script with its remaining tasks; hand over its files."""
         outcome = await self._run(prepared.code)
         note = taken_note(prepared.taken)
         if isinstance(outcome, Failed) and note:
@@ -193,7 +193,7 @@ class MontySession:
         return outcome
 
     def _hand_over_written(self) -> Outcome | None:
-        """Hand over what the script wrote to its own folder. Runs in a thread."""
+        """Hand over files from the script's folder. Runs in a thread."""
         try:
             self._files.hand_over_written()
         except LimitReachedError as error:
@@ -259,7 +259,7 @@ class MontySession:
         )
 
     async def _with_variables(self, outcome: Done | Failed | Rerun) -> Outcome:
-        """The outcome with the variables alive, where the interpreter can tell."""
+        """Add the variables to the outcome, if available."""
         from pydantic_monty import MontyError
 
         try:
@@ -321,7 +321,7 @@ class MontySession:
     async def _call(
         self, connection: str, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Make a call on the host; what it raises is raised in the script."""
+        """Make a call on the host; its exception is raised in the script."""
         host = self._host
         if host is None:
             raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
@@ -356,7 +356,7 @@ class MontySession:
     def _checked(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any], int]:
-        """The arguments as plain values, if they may be passed, and what memory they take."""
+        """Return valid plain arguments, and their size in memory."""
         limit = self._spec.limits.frame_bytes
         looked_at = 0
         try:
@@ -401,7 +401,7 @@ class MontySession:
     # -- what scripts say ---------------------------------------------------------------
 
     def _take_print(self, _stream: str, text: str) -> None:
-        """The script printed. Called in a thread of the pool."""
+        """Note that the script printed. Called in a thread of the pool."""
         host = self._host
         if host is None or self._limit is not None:
             return
@@ -442,7 +442,7 @@ class MontySession:
         raise KeyboardInterrupt("the script asked for another pass")
 
     def _over(self, limit: str, message: str) -> None:
-        """End the script at a limit, whatever it would catch."""
+        """End the script at a limit, uncatchably."""
         self._limit = LimitReached(limit=limit, message=message)
         running = self._running
         if running is not None:
@@ -450,12 +450,12 @@ class MontySession:
 
 
 def _path(value: Any) -> Any:
-    """A path of Monty as one of Python."""
+    """Convert a path of Monty."""
     return Path(value) if isinstance(value, PurePath) else value
 
 
 async def _apart(work: Callable[..., T], *values: Any) -> T:
-    """Do something with values, in a thread where it would hold the event loop."""
+    """Process values, in a thread if they are large."""
     if is_large(values):
         return await asyncio.to_thread(work, *values)
     return work(*values)
@@ -474,7 +474,7 @@ def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _described(found: Any, tools: Collection[str]) -> dict[str, str]:
-    """The variables in words. The interpreter's answer is the script's word, to be checked."""
+    """Describe the variables; the interpreter's answer is untrusted."""
     if not isinstance(found, dict):
         return {}
     names: dict[str, str] = {}

@@ -19,17 +19,17 @@ _TYPE: Final = re.compile(r"__delf_tool_(\w+?)__")
 
 
 def type_name(connection: str) -> str:
-    """The name of a connection's type in Monty, which no text of a script holds by chance."""
+    """Return an unguessable name for a connection's type in Monty."""
     return f"__delf_tool_{connection}__"
 
 
 def with_names(text: str) -> str:
-    """A text of Monty's with connections under the names that scripts know."""
+    """Return a text of Monty's with connections under the names that scripts know."""
     return _TYPE.sub(r"\1", text) if _OURS in text else text
 
 
 class ToolUses:
-    """Finds actions and connections in what leaves a script.
+    """Finds actions and connections in a script's output.
 
     Args:
         tools: The methods by connection; none of a tool that is called itself.
@@ -66,7 +66,7 @@ class ToolUses:
             self.check(data.decode("utf-8", "replace"))
 
     def find(self, value: Any) -> str | None:
-        """Return what to write in place of an action that a value shows, if it shows one."""
+        """Return the suggestion for an action shown by a value, if any."""
         if self._pattern is None:
             return None
         for text in _texts(value):
@@ -76,7 +76,7 @@ class ToolUses:
 
 
 def _texts(value: Any) -> Iterable[str]:
-    """Yield the texts in a value, at any depth; those of what stands in many places once."""
+    """Yield the texts in a value at any depth, shared parts once."""
     waiting: list[Any] = [value]
     seen: set[int] = set()
     while waiting:

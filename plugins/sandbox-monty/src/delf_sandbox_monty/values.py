@@ -14,15 +14,15 @@ _FIRST: Final = frozenset("dr<")
 _SHOWN: Final = re.compile(
     r"dict_(values|keys|items)\(|range\(-?\d+, |<(function|bound method|\w+_iterator|re\.Match) "
 )
-"""The text that Monty passes for a value that it cannot pass."""
+"""The text that Monty substitutes for a value it cannot pass."""
 _LARGE: Final = 10_000
 _ESCAPED: Final = dict.fromkeys(code for code in range(32) if chr(code) not in "\b\t\n\f\r")
 
 
 def plain(value: Any, most: int) -> Any:
-    """A value of Monty as one of Python: objects of the script become dicts or text.
+    """Convert a value of Monty: objects of the script become dicts or text.
 
-    What is in several places is copied once.
+    Shared parts are converted once.
 
     Args:
         value: The script's value.
@@ -43,7 +43,7 @@ class _Copy:
         self._made: dict[int, Any] = {}
 
     def of(self, value: Any) -> Any:
-        """The copy of a value."""
+        """Return the copy of a value."""
         kind = cast("Any", type(value))
         if kind in PLAIN or kind is bytes:
             self._take(VALUE_BYTES + (_encoded_size(value) if kind in (str, bytes) else 0))
@@ -85,7 +85,7 @@ def _encoded_size(text: str | bytes) -> int:
 
 
 def shown(value: Any, most: int) -> Any:
-    """The same as :func:`plain`; one that is nested too deeply, or too large, as text."""
+    """Convert like :func:`plain`; too deep or large values become text."""
     try:
         return _Copy(most, refuses=False).of(value)
     except RecursionError:
@@ -95,7 +95,7 @@ def shown(value: Any, most: int) -> Any:
 
 
 def for_monty(value: Any) -> Any:
-    """A result as Monty can hold it: it has no UUIDs, and knows paths as text."""
+    """Convert a result for Monty, which lacks UUIDs and paths."""
     match value:
         case uuid.UUID() | PurePath():
             return str(value)
@@ -106,7 +106,7 @@ def for_monty(value: Any) -> Any:
 
 
 def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A collection of the same type whose members are changed."""
+    """Return a collection of the same type with converted members."""
     if isinstance(value, dict):
         items = cast("Iterable[tuple[Any, Any]]", value.items())
         return {change(key): change(item) for key, item in items}

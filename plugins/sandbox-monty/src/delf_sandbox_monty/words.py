@@ -46,7 +46,7 @@ MODULES: Final = frozenset(
         "unicodedata",
     }
 )
-"""The modules of Python's library that there are, except those about the machine."""
+"""The importable standard modules, except machine-related ones."""
 
 _REAL_NAMES: Final = {alias: name for name, alias in ALIASES.items()}
 
@@ -98,12 +98,12 @@ class Source:
     lines: Sequence[int] = ()
 
     def line(self, number: int) -> int:
-        """The model's line."""
+        """Return the model's line."""
         return self.lines[number - 1] if 0 < number <= len(self.lines) else number
 
 
 def ended_itself(error: Any) -> bool:
-    """Tell whether a script came to its end by ``sys.exit()`` or the like."""
+    """Return whether a script came to its end by ``sys.exit()`` or the like."""
     inner: BaseException = error.exception()
     return isinstance(inner, SystemExit) and str(inner) in ("", "0", "None")
 
@@ -144,7 +144,7 @@ def describe(
 
 
 def _place(error: Any, sources: Mapping[str, Source]) -> tuple[int | None, str | None]:
-    """The innermost line of a script."""
+    """Return the innermost line of a script."""
     for frame in reversed(error.traceback()):
         source = sources.get(frame.filename)
         if source is not None:
@@ -156,7 +156,7 @@ def _place(error: Any, sources: Mapping[str, Source]) -> tuple[int | None, str |
 def _explain(
     kind: str, text: str, tools: Mapping[str, Sequence[str]], modules: Sequence[str]
 ) -> tuple[str, str]:
-    """The exception's name and message, with what to do instead where Monty lacks something."""
+    """Return the exception's name and message, with an alternative for missing features."""
     if kind == "ModuleNotFoundError" and (found := _NO_MODULE.search(text)):
         have = sorted(name for name in modules if name in MODULES)
         if found[1].partition(".")[0] in modules:

@@ -22,16 +22,16 @@ def note(
     """Log a request that was answered.
 
     Args:
-        scope: The request; of its address the path is told, and never the query.
+        scope: The request; only the path of its address is logged, never the query.
         client: Where it came from.
         key: The name of the key that was shown, if a known one was.
-        status: What was answered; None where the client went before.
+        status: The status of the answer; None if the client left before.
         began: When it began, by :func:`time.perf_counter`.
         name: The id of the request.
     """
     if not _log.isEnabledFor(logging.INFO):
         return
-    told = {
+    fields = {
         "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "client": client,
         "key": key,
@@ -41,7 +41,7 @@ def note(
         "ms": round((time.perf_counter() - began) * 1000, 1),
         "request_id": name,
     }
-    _log.info("%s", json.dumps(told), extra={"access": told})
+    _log.info("%s", json.dumps(fields), extra={"access": fields})
 
 
 @contextmanager

@@ -54,8 +54,8 @@ class Application:
     has no lifespan for it, the first request starts it.
 
     Args:
-        agent: Does the tasks. One that was not started keeps its journal in a database, unless it
-            was told to keep it elsewhere.
+        agent: Runs the tasks. An agent that is not started keeps its journal in a database, unless
+            configured otherwise.
         settings: The server's.
         environ: Where ``DELF_API_KEY`` is looked up.
 
@@ -89,12 +89,12 @@ class Application:
             start=secrets.token_hex(8),
         )
         self.first_tasks: tuple[str, ...] = ()
-        """Submitted when it starts."""
+        """Tasks to submit at the start."""
         self._lock = asyncio.Lock()
         self._started = False
         self._grace_from: float | None = None
         self._is_ending = False
-        """True once the server was told to end: no request starts the agent again."""
+        """True once the server ends: no request starts the agent again."""
         self._work: set[asyncio.Task[None]] = set()
         self._end: _End | None = None
         self._was_started = agent.started
@@ -125,7 +125,7 @@ class Application:
         await self._outermost(scope, receive, send)
 
     async def start(self) -> None:
-        """Start the agent and what watches its journal. May be called twice."""
+        """Start the agent and the watchers of its journal. Idempotent."""
         async with self._lock:
             if not self._started:
                 await self.agent.astart()
@@ -154,7 +154,7 @@ class Application:
         self.tasks.end_waits()
 
     async def stop(self) -> None:
-        """End streams, let tasks end or leave them to whoever comes next."""
+        """End streams; let tasks end, or leave them resumable."""
         self.begin_stop()
         if self._end is not None:
             self._end.is_known = True
@@ -185,7 +185,7 @@ class Application:
             scope["delf.guard"] = self._guard
             if not self._started and path_of(scope) != "/health":  # /ready is not prepared
                 await self._start_for_request()
-        with self._ending_told():
+        with self._ending_reported():
             try:
                 await self._app(scope, receive, send)
             except HTTPException as error:
@@ -197,10 +197,10 @@ class Application:
         await self.start()
 
     @contextmanager
-    def _ending_told(self) -> Generator[None]:
-        """Tell a client that the server ends, where a request fails because of that.
+    def _ending_reported(self) -> Generator[None]:
+        """Answer a request that fails because the server ends.
 
-        What it needs is closed meanwhile, such as the journal's threads.
+        Parts that the request needs may be closed, such as the journal's threads.
         """
         try:
             yield
@@ -213,27 +213,27 @@ class Application:
             raise ending() from error
 
     async def _prepare(self) -> None:
-        """Know people as they are now; where it is mounted in another one, the agent starts."""
+        """Reload changed people; start the agent if the application is mounted."""
         if not self._started:
             await self._start_for_request()
-        with self._ending_told():
+        with self._ending_reported():
             await self.keys.look(self.tasks.journal)
 
 
 class _End(asyncio.Future[None]):
-    """Notes that the loop ends without a lifespan's word, as where delf is mounted elsewhere.
+    """Leaves tasks resumable when the loop ends without a lifespan, as in a mounted application.
 
-    All of the loop is cancelled then, before any of it goes on: tasks are left to be resumed.
+    The whole loop is cancelled then, before any task continues.
 
     Args:
-        agent: Whose tasks.
+        agent: The agent of the tasks.
     """
 
     def __init__(self, agent: Agent) -> None:
         super().__init__()
         self._agent = agent
         self.is_known = False
-        """True if it was stopped in order, so that there is nothing to note."""
+        """True if the application was stopped in order, so that nothing is left to do."""
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Leave the tasks, at once."""
@@ -248,10 +248,10 @@ class _End(asyncio.Future[None]):
 
 
 class _Endpoint:
-    """An operation as an ASGI application; the guard before it answers what it raises.
+    """An operation as an ASGI application; the guard answers its exceptions.
 
     Args:
-        operation: What is done.
+        operation: The operation.
         service: With what.
     """
 
@@ -260,7 +260,7 @@ class _Endpoint:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Do it, and send its result."""
+        """Run the operation, and send its result."""
         operation, key = self._operation, scope.get("delf.key") or _NOBODY
         if operation.right is not None and operation.right not in key.rights:
             raise ProblemError(403, f"this key has no right to {operation.right}")
@@ -274,7 +274,7 @@ class _Endpoint:
 
 
 async def _sent(operation: Operation, call: Call) -> dict[str, BaseModel]:
-    """The query and the body of a request, validated, as far as the operation takes them."""
+    """Return the query and the body of a request, validated, as far as the operation takes them."""
     sent: dict[str, BaseModel] = {}
     if not operation.any_query:
         query = call.query(operation.query)
@@ -332,5 +332,5 @@ def _files_folder(settings: ServeSettings) -> Path:
 
 
 def make_app(agent: Agent, options: Mapping[str, Any], environ: Mapping[str, str]) -> Application:
-    """An application from options as ``agent.asgi_app()`` takes them."""
+    """Return an application from options as ``agent.asgi_app()`` takes them."""
     return Application(agent, settings_of(options), environ)

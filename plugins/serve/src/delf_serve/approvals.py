@@ -32,6 +32,7 @@ from delf_cli.answering import (
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import (
+    AlreadyDoneAnswer,
     Approval,
     DecidedView,
     DecisionRequest,
@@ -40,7 +41,6 @@ from delf_serve.schemas import (
     Remembered,
     Request,
     RequestList,
-    Settlement,
     WaitingCount,
 )
 from delf_serve.tasks import Tasks, may_decide
@@ -67,7 +67,7 @@ class Approvals:
     async def list(
         self, key: Key, *, waiting: bool, mine: bool, rejectable: bool, limit: int, offset: int
     ) -> RequestList:
-        """Questions that somebody sees, the oldest first."""
+        """Return the requests that a person sees, the oldest first."""
         every = await self._tasks.journal.find_requests(waiting=waiting, limit=_MOST)
         found = [record for record in every if key.sees(record.task.key)]
         if mine:
@@ -91,22 +91,22 @@ class Approvals:
         )
 
     async def detail(self, text: str, key: Key) -> Request:
-        """A question with all that helps to answer it."""
+        """Return a request with all that helps to answer it."""
         return _request(await self._find(text, key), key)
 
     async def decide(
         self, request_id: str, given: DecisionRequest, key: Key, via: str
     ) -> DecidedView:
-        """Answer a question, named by its whole id; whoever was first counts.
+        """Answer a request, named by its whole id; the first answer counts.
 
         Args:
             request_id: The question.
             given: The answer.
-            key: Who gives it.
+            key: The key of the person.
             via: From where.
 
         Raises:
-            UnknownRequestError: When somebody was quicker, or it does not wait any more.
+            UnknownRequestError: If the request is not pending.
             DelfError: When the answer does not fit.
         """
         record = await self._find(request_id, key, whole=True)
@@ -130,12 +130,12 @@ class Approvals:
             raise ProblemError(422, error.message, param="arguments") from None
 
     async def remembered(self, key: Key) -> list[Remembered]:
-        """The decisions that let calls pass until they are revoked, the oldest first."""
+        """Return the decisions that let calls pass until they are revoked, the oldest first."""
         found = await remembered(self._tasks.journal)
         return [_remembered(decision) for decision in found if key.sees(decision.key)]
 
     async def revoke(self, request_id: str, key: Key) -> Remembered:
-        """Make a remembered decision void; it is named by its whole id."""
+        """Revoke a remembered decision, named by its whole id."""
         journal = self._tasks.journal
         known = [d.request_id for d in await remembered(journal) if key.sees(d.key)]
         if request_id not in known:
@@ -143,7 +143,7 @@ class Approvals:
         return _remembered(await revoke(journal, request_id, key.name))
 
     async def _find(self, text: str, key: Key, *, whole: bool = False) -> RequestRecord:
-        """A question by its id, or to look at it by the beginning of it."""
+        """Return a request by its id, or for reading by the beginning of the id."""
         try:
             record = await find_request(self._tasks.journal, text, key.sees)
         except UnknownRequestError as error:
@@ -155,7 +155,7 @@ class Approvals:
         return record
 
     async def _action(self, record: RequestRecord) -> Action | None:
-        """The action that is asked about, if this process has it."""
+        """Return the action of a request, if this process has it."""
         owner, _, method = record.requested.action.partition(".")
         for connection in self._agent.tools:
             if connection.name == owner:
@@ -166,7 +166,7 @@ class Approvals:
 
 
 def _may_reject(record: RequestRecord, key: Key) -> bool:
-    """Tell whether somebody may reject a request that waits."""
+    """Return whether somebody may reject a request that waits."""
     if not record.waits or "decide" not in key.rights:
         return False
     return why_not(record, key.decider(""), Rejected()) is None
@@ -185,7 +185,7 @@ def _request(record: RequestRecord, key: Key) -> Request:
 
 
 def _remembered(decision: RememberedDecision) -> Remembered:
-    """A decision as others may see it: of a key its name alone."""
+    """Return a decision for others; of a key only the name."""
     name = None if decision.key is None else decision.key.partition(":")[0]
     data: dict[str, Any] = {**remembered_data(decision), "key": name}
     return Remembered(**data)
@@ -197,7 +197,7 @@ def _decision(given: DecisionRequest) -> Decision:
             return Approved(remember=remember, covers=covers, reason=reason)
         case Edit(arguments=arguments):
             return Edited(arguments=arguments)
-        case Settlement(result=result, reason=reason):
+        case AlreadyDoneAnswer(result=result, reason=reason):
             return AlreadyDone(result=result, reason=reason)
         case Rejection(reason=reason):
             return Rejected(reason=reason or NO_REASON)

@@ -19,7 +19,7 @@ _FOLDER: Final = "page"
 
 
 def page_file(name: str) -> Response:
-    """A file of the page as an answer.
+    """Return a file of the page as an answer.
 
     Raises:
         ProblemError: When the page has none of this name.
@@ -33,7 +33,7 @@ def page_file(name: str) -> Response:
 
 @cache
 def _files() -> dict[str, tuple[str, bytes]]:
-    """The files by their names, with their types."""
+    """Return the files by their names, with their types."""
     found: dict[str, tuple[str, bytes]] = {}
     for file in files("delf_serve").joinpath(_FOLDER).iterdir():
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
@@ -45,7 +45,7 @@ def _files() -> dict[str, tuple[str, bytes]]:
 
 
 def _effects() -> str:
-    """The words of effects, as the core has them, as a module of the page."""
+    """Return the words of effects, as the core has them, as a module of the page."""
     words = {name: [words.mark, words.text] for name, words in EFFECT_WORDS.items()}
     undoable = [name for name in EFFECT_WORDS if can_be_undone(name)]
     return (
@@ -55,7 +55,7 @@ def _effects() -> str:
 
 
 def _states() -> str:
-    """The states of tasks, as the core has them, as a module of the page."""
+    """Return the states of tasks, as the core has them, as a module of the page."""
     words = {state: [words.mark, words.text] for state, words in STATE_WORDS.items()}
     others = [OTHERS_WAIT_WORDS.mark, OTHERS_WAIT_WORDS.text]
     return "".join(

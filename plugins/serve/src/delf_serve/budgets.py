@@ -1,4 +1,4 @@
-"""Budgets of people, keys and teams: what each may spend in a calendar month."""
+"""Budgets of people, keys and teams for each calendar month."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from delf import Agent
 
 EVERYBODY: Final = "*"
-"""The name of the budget that each person or key has who is not named."""
+"""The name of the default budget of people and keys."""
 _INDEX_SECONDS: Final = 0.25
 
 
 class Budgets:
     """The budgets of a server, each with a ledger for the current month.
 
-    The journal says what all servers have spent; the ledgers add what is spent here meanwhile, so
-    that tasks that run at the same time cannot spend the same money twice.
+    The journal has the costs of all servers; the ledgers add this process's running costs, so that
+    concurrent tasks cannot use the same money twice.
 
     Args:
         agent: Its own budget covers all tasks.
@@ -51,12 +51,12 @@ class Budgets:
         self._month = ""
 
     async def ledger(self, key: Key, *, checked: bool = True) -> SharedLedger | None:
-        """Return the ledger for a task of somebody; None where no budget of theirs is set.
+        """Return the ledger for a person's task; None without a budget.
 
         Args:
-            key: Who asks for the task.
-            checked: Refuse a budget that is used up. A task that goes on by itself is not refused:
-                it ends at its next model call.
+            key: The owner of the task.
+            checked: Raise if the budget is exhausted. A task that continues by itself is not
+                refused: it ends at its next model call.
 
         Raises:
             ProblemError: When a budget is used up.
@@ -75,19 +75,19 @@ class Budgets:
         return SharedLedger(list(parts.values()), self._agent.ledger)
 
     async def shown(self, key: Key) -> list[OwnBudget]:
-        """Return the budgets that cover somebody's tasks, as the page shows them."""
+        """Return the budgets that cover a person's tasks, for the page."""
         return [
             OwnBudget(
                 name=name,
                 limit_usd=ledger.budget_usd or 0.0,
-                spent_usd=ledger.cost_usd,
+                cost_usd=ledger.cost_usd,
                 left_usd=ledger.remaining_usd or 0.0,
             )
             for name, ledger in (await self._parts(key)).items()
         ]
 
     async def _parts(self, key: Key) -> dict[str, Ledger]:
-        """The ledgers of somebody's budgets by their names, up to date."""
+        """Return the up-to-date ledgers of a person's budgets by name."""
         owners: dict[str, Collection[str]] = {}
         holder = key.holder
         if key.name in self._limits or EVERYBODY in self._limits:
@@ -104,12 +104,12 @@ class Budgets:
         limit = self._limits.get(name, self._limits.get(EVERYBODY, 0.0))
         allow = self._agent.config.allow_unpriced
         ledger = self._ledgers.setdefault(name, Ledger(limit, allow_unpriced=allow))
-        spent = await self._spent(begin.timestamp(), owners or None)
-        ledger.cost_usd = max(ledger.cost_usd, spent)
+        costs = await self._cost_of(begin.timestamp(), owners or None)
+        ledger.cost_usd = max(ledger.cost_usd, costs)
         return ledger
 
-    async def _spent(self, since: float, owners: Collection[str] | None) -> float:
-        """Add up what tasks of some owners have cost; None for all tasks."""
+    async def _cost_of(self, since: float, owners: Collection[str] | None) -> float:
+        """Add up the costs of some owners' tasks; None for all tasks."""
         journal = self._journal()
         try:
             await journal.index(_INDEX_SECONDS)

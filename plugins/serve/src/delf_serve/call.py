@@ -1,4 +1,4 @@
-"""One request with all that answers it: who asks, what was sent, and the server's objects."""
+"""One request with its context: the person, the body, and the server's objects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
 _SLOWEST: Final = 20_000
-"""Bytes of a body that give it one second more to arrive."""
+"""The bytes of a body that extend its deadline by one second."""
 
 
 @dataclass
@@ -45,13 +45,13 @@ class Service:
     Args:
         agent: Does the tasks.
         settings: The server's.
-        keys: Who may do what.
+        keys: The keys and their rights.
         tasks: The tasks.
         routines: The project's routines.
         streams: The open event streams.
         approvals: The questions.
         uploads: The files that were sent in.
-        sessions: Who is logged in.
+        sessions: The login sessions.
         oidc: The provider of logins, if there is one.
         readiness: Whether tasks can be taken in.
         start: The name of this start of the server.
@@ -73,7 +73,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Call:
-    """One request, with who asks."""
+    """One request, with its person."""
 
     http: HttpRequest
     service: Service
@@ -81,26 +81,26 @@ class Call:
 
     @property
     def client(self) -> str:
-        """The address from where it is asked."""
+        """The address of the client."""
         return client_of(self.http.scope.get("client"))
 
     @property
     def via(self) -> str:
-        """From where it is decided: the page or the API, and the address."""
+        """The way of a decision: the page or the API, and the address."""
         is_page = self.cookie is not None or self.http.scope.get("delf.proxy")
         return f"{'page' if is_page else 'API'}, {self.client}"
 
     @property
     def cookie(self) -> str | None:
-        """The cookie of the session that was shown, if one was."""
+        """The cookie of the session, if any."""
         return self.http.scope.get("delf.cookie")
 
     def part(self, name: str) -> str:
-        """A part of the path."""
+        """Return a part of the path."""
         return str(self.http.path_params[name])
 
     def query(self, kind: type[ModelT]) -> ModelT:
-        """The parameters of the query, validated; each may come once.
+        """Return the parameters of the query, validated; each may come once.
 
         Raises:
             ProblemError: Naming the parameter.
@@ -115,7 +115,7 @@ class Call:
         return _validated(lambda: kind.model_validate_strings(given))
 
     async def body(self, kind: type[ModelT]) -> ModelT:
-        """The JSON that was sent, validated.
+        """Return the JSON that was sent, validated.
 
         Raises:
             ProblemError: Naming the field.
@@ -141,7 +141,7 @@ class Call:
             raise ProblemError(422, "the body must be empty", "GET /openapi.json")
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes; one that is too slow or too large is given up."""
+        """Yield the body as it comes; raise if it is too slow or too large."""
         most, began, size, more = self.http.scope["delf.most"], time.monotonic(), 0, True
         while more:
             end = began + self.service.settings.body_seconds + size / _SLOWEST
@@ -166,12 +166,12 @@ def _validated(make: Callable[[], ModelT]) -> ModelT:
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
         named = [(_field(item), item["msg"].removeprefix("Value error, ")) for item in found]
-        told = "; ".join(f"{name or 'the body'}: {text}" for name, text in named[:5])
-        raise ProblemError(422, told[:1000], "GET /openapi.json", param=named[0][0]) from None
+        details = "; ".join(f"{name or 'the body'}: {text}" for name, text in named[:5])
+        raise ProblemError(422, details[:1000], "GET /openapi.json", param=named[0][0]) from None
 
 
 def _field(problem: ErrorDetails) -> str | None:
-    """The name of a field in a body, or of a parameter, without the kind of the body."""
+    """Return the name of a field in a body, or of a parameter, without the kind of the body."""
     if problem["type"].startswith("union_tag"):
         return str(problem["ctx"]["discriminator"]).strip("'")  # pyright: ignore[reportTypedDictNotRequiredAccess]
     place = [str(part) for part in problem["loc"]]
@@ -179,12 +179,12 @@ def _field(problem: ErrorDetails) -> str | None:
 
 
 def shown(model: BaseModel, status: int = 200, **headers: str) -> Response:
-    """A model as an answer."""
+    """Return a model as an answer."""
     data = json_bytes(model.model_dump(mode="json"))
     return Response(data, status, headers=headers or None, media_type=JSON)
 
 
 def page_of(found: Sequence[T], query: s.PageQuery | s.FiguresQuery) -> tuple[list[T], bool]:
-    """The part of a list that is asked for, and whether there is more after it."""
+    """Return the requested part of a list, and whether more follows."""
     end = query.offset + query.limit
     return list(found[query.offset : end]), len(found) > end

@@ -1,4 +1,4 @@
-"""The channel ``web``: it decides nothing, and tells people that something waits on the page."""
+"""The channel ``web``: notifies people of requests, which they decide on the page."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _MOST_OF_A_FACT: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something that people are told.
+    """A notification for people.
 
     Args:
         name: Of the message; the same for each try.
-        content: What the webhook is sent.
+        content: The body for the webhook.
         subject: Of the mail.
         text: Of the mail.
     """
@@ -64,7 +64,7 @@ class Notice:
 
 
 def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
-    """The notice that a request waits."""
+    """Return the notice that a request waits."""
     message, url = visible(request.message[:_LONGEST]), link(settings, request)
     found = [_cut(fact) for fact in facts(request)]
     content = {
@@ -86,7 +86,7 @@ def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
 
 
 def _cut(fact: Fact) -> Fact:
-    """A fact of bounded length: nobody decides with a notice, and the page has all of it."""
+    """Return a fact of bounded length: the page has the whole text."""
     left = len(fact.text) - _MOST_OF_A_FACT
     if left <= 0:
         return fact
@@ -94,20 +94,20 @@ def _cut(fact: Fact) -> Fact:
 
 
 def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Notice:
-    """The notice that a task is over."""
+    """Return the notice that a task is over."""
     words, url = visible(task[:_LONGEST]), f"{settings.public_url}/#/{end.task_id}"
-    told = visible((end.text if end.status else end.error or "")[:_LONGEST])
+    shown = visible((end.text if end.status else end.error or "")[:_LONGEST])
     content = {
         "event": "task_finished",
         "task_id": end.task_id,
         "task": words,
         "state": end.state,
-        "message": told,
+        "message": shown,
         "cost_usd": end.cost_usd,
         "url": url,
     }
     subject = f"delf: {end.state}: {_one_line(task)}"
-    text = f"{told}\n\nTask: {words}\n\n{url}\n"
+    text = f"{shown}\n\nTask: {words}\n\n{url}\n"
     return Notice(name=f"{end.task_id}-end", content=content, subject=subject, text=text)
 
 
@@ -117,7 +117,7 @@ Sent = Callable[[], Awaitable[None]]
 
 
 class Notices:
-    """Tells people by the ways that are set.
+    """Notifies people by the configured ways.
 
     Args:
         settings: The ways.
@@ -128,7 +128,7 @@ class Notices:
         self._sending: set[asyncio.Task[None]] = set()
 
     async def aclose(self) -> None:
-        """Give up what was not sent yet."""
+        """Drop unsent notices."""
         for work in self._sending:
             work.cancel()
         if self._sending:
@@ -161,7 +161,7 @@ class Notices:
             await sent()
 
     async def _send(self, way: Way, notice: Notice) -> bool:
-        """Send in a thread; that nobody could be told is a warning, for it waits anyway."""
+        """Send in a thread; return False, with a warning, if the notice did not arrive."""
         for pause in (*PAUSES, None):
             try:
                 await asyncio.to_thread(way, self._settings, notice)
@@ -169,7 +169,7 @@ class Notices:
                 if pause is None:
                     name, what = notice.name, _in_words(error)
                     by = "post" if way is post else "mail"
-                    _log.warning("nobody was told by %s that %s waits: %s", by, name, what)
+                    _log.warning("no notice by %s that %s waits: %s", by, name, what)
                     return False
                 await asyncio.sleep(pause)
             else:
@@ -180,7 +180,7 @@ class Notices:
 class WebChannel:
     """Implements :class:`delf.protocols.approval.ApprovalChannel`.
 
-    A request is told once, also if its task is resumed after a restart: the journal notes it.
+    A request is announced once, also if its task is resumed after a restart: the journal notes it.
 
     Args:
         options: Fields of :class:`delf_serve.settings.ServeSettings`.
@@ -218,7 +218,7 @@ class WebChannel:
                     return
                 await self._once(request, reminder_of(notice, minutes), "reminded")
         except DelfError as error:
-            _log.warning("people are not told of %s: %s", request.request_id, error.message)
+            _log.warning("people get no notice of %s: %s", request.request_id, error.message)
 
     async def _once(self, request: ApprovalRequest, notice: Notice, choice: NoticeChoice) -> None:
         """Send a notice unless it was sent before, by whatever process."""
@@ -244,7 +244,7 @@ class WebChannel:
     async def _chosen(
         self, journal: SharedJournal, request: ApprovalRequest, choice: NoticeChoice
     ) -> list[str]:
-        """The mail addresses of people who may decide a request and want to be told."""
+        """Return the mail addresses of people who may decide a request and want notices."""
         try:
             people = [one for one in await journal.people() if one.revoked_at is None]
         except ConfigurationError:
@@ -271,12 +271,12 @@ class WebChannel:
 
 
 def decider_of(person: Person) -> Decider:
-    """A person as one who decides."""
+    """Return a person as one who decides."""
     return Decider(name=person.name, key=person.holder, teams=person.teams)
 
 
 def reminder_of(notice: Notice, minutes: float) -> Notice:
-    """The notice that a request still waits after some minutes."""
+    """Return the notice that a request still waits after some minutes."""
     return Notice(
         name=f"{notice.name}-{minutes:g}",
         content={**notice.content, "event": "approval_reminder", "minutes": minutes},
@@ -303,7 +303,7 @@ def link(settings: ServeSettings, request: ApprovalRequest) -> str:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """An answer that points elsewhere is a refusal: what is told is for one address."""
+    """Treats a redirect as a refusal: a notice is meant for one address."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         """Follow nothing."""
@@ -331,7 +331,7 @@ def post(settings: ServeSettings, notice: Notice) -> None:
 
 
 def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
-    """The headers by which a receiver knows that a message is genuine and new.
+    """Return the headers by which a receiver verifies a message and its age.
 
     They are those of https://www.standardwebhooks.com, for which there are libraries.
 
@@ -339,7 +339,7 @@ def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
         secret: Any text, or ``whsec_`` and base64.
         name: Of the message; the same for each try.
         at: Unix time in seconds.
-        body: What is sent.
+        body: The body.
     """
     coded = secret.removeprefix("whsec_")
     key = secret.encode() if coded == secret else base64.b64decode(coded)

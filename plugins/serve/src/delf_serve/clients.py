@@ -9,13 +9,13 @@ from typing import Any, Final
 
 _LONGEST: Final = 100
 _NETWORK: Final = 64
-"""Bits of an IPv6 address that one customer of a provider cannot choose."""
+"""Bits of an IPv6 address that a provider's customer cannot choose."""
 TEST_CLIENT: Final = "testclient"
-"""The host from which Starlette's TestClient asks: no address, so no network has it."""
+"""The client host of Starlette's TestClient: not an address, so no network has it."""
 
 
 def client_of(address: Sequence[Any] | None) -> str:
-    """Return the client at an address: it alone, or the network that one customer has of IPv6.
+    """Return the client at an address: the address, or for IPv6 the customer's network.
 
     Args:
         address: Host and port; None for a socket of this machine.
@@ -34,7 +34,7 @@ def client_of(address: Sequence[Any] | None) -> str:
 
 @functools.lru_cache(1000)
 def is_loopback(host: str) -> bool:
-    """Tell whether an address is this machine's own."""
+    """Return whether an address is this machine's own."""
     try:
         found = ipaddress.ip_address(host)
     except ValueError:
@@ -46,7 +46,7 @@ def is_loopback(host: str) -> bool:
 
 @functools.lru_cache(1000)
 def is_address(name: str) -> bool:
-    """Tell whether a name is an address, which nobody can let point elsewhere."""
+    """Return whether a name is an IP address, which cannot be rebound by DNS."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -30,8 +30,8 @@ class HttpServer:
 
         app = self.asgi_app(agent, **options)
         with bind(host, port) as listener:
-            said = f"delf serves on {address_of(listener)}"
-            serve(app, listener, lambda: click.echo(said, err=True))
+            message = f"delf serves on {address_of(listener)}"
+            serve(app, listener, lambda: click.echo(message, err=True))
 
     def asgi_app(self, agent: Agent[Any], **options: Any) -> Application:
         """Return the ASGI application of an agent."""

@@ -1,4 +1,4 @@
-"""Server-sent events as an answer, until they end or whoever looks on is gone."""
+"""Server-sent events as an answer, until they end or the reader leaves."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class EventStreamResponse(Response):
     Sent without a task group for each client.
 
     Args:
-        call: Who looks on.
-        frames: What there is to see.
+        call: The reader's call.
+        frames: The frames.
     """
 
     media_type = "text/event-stream"

@@ -25,17 +25,17 @@ _ID: Final = re.compile(r"file_[0-9a-f]{32}")
 _COMING: Final = "coming_"
 _MOST_BYTES: Final = 255
 _LEAST_BYTES: Final = 4096
-"""The bytes that the smallest file counts: an empty one takes room, too."""
+"""The least bytes that a file counts, because an empty file uses space, too."""
 _LOOK_SECONDS: Final = 3600.0
 _SILENT_SECONDS: Final = 3600.0
-"""After which a file does not come any more: its server was killed."""
+"""Seconds of silence after which an upload counts as dead: its server was killed."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Uploads:
     """A folder with one for each key, in which each file has a folder of its own.
 
-    What a key has sent in is its own: no other key's task can name it.
+    A key's uploads are private: no other key's task can name them.
 
     Args:
         folder: Where; made when the first file comes.
@@ -50,11 +50,11 @@ class Uploads:
         self._coming = 0
 
     async def store(self, key: Key, name: str, chunks: AsyncIterator[bytes]) -> Stored:
-        """Keep a file; nothing stays of one that is too large or breaks off.
+        """Store a file; a file that is too large or breaks off leaves nothing behind.
 
         Args:
-            key: Whose it is.
-            name: What it is called.
+            key: The owner.
+            name: The file's name.
             chunks: Its bytes; a failure while they come goes through.
 
         Raises:
@@ -120,18 +120,18 @@ class Uploads:
         await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
 
     async def paths(self, key: Key, files: Sequence[FileReference]) -> list[str] | None:
-        """The paths of a task's input files; None when it has none of its own.
+        """Return the paths of a task's input files; None without own files.
 
         Args:
-            key: Who hands the task in.
-            files: Those that it names.
+            key: The owner of the task.
+            files: The named files.
         """
         if not files:
             return None
         return await asyncio.to_thread(lambda: [str(self._path(key, file.id)) for file in files])
 
     async def forget(self, paths: Collection[str]) -> None:
-        """Remove files that no task needs any more; those that nobody sent in are passed over."""
+        """Remove files that no task needs; other files are ignored."""
 
         def work() -> None:
             for path in map(Path, paths):
@@ -141,7 +141,7 @@ class Uploads:
         await asyncio.to_thread(work)
 
     async def keep_forgetting(self) -> None:
-        """Remove what was sent in long ago, or never came to its end, from time to time."""
+        """Remove old and incomplete uploads from time to time."""
         while True:
             await asyncio.to_thread(self._forget_old)
             await asyncio.sleep(_LOOK_SECONDS)
@@ -168,7 +168,7 @@ class Uploads:
             raise ProblemError(507, "the server has no room for further files")
 
     def _count(self) -> Counter[str]:
-        """Count the bytes that each key has sent in, by the folder: other processes use it, too."""
+        """Count each key's bytes from the folder, which other processes use, too."""
         used: Counter[str] = Counter()
         for file in self._folder.glob("*/*/*"):
             try:
@@ -190,11 +190,11 @@ class Uploads:
 
 
 def _owner(key: Key) -> str:
-    """The name of a person's folder. A later one of their name, or a later key, has another."""
+    """Return the name of a person's folder, unique over time."""
     return f"key_{hashlib.sha256((key.holder or key.name).encode()).hexdigest()[:32]}"
 
 
 def _check_length(name: str) -> None:
-    """Refuse a name that file systems do not take: its form is right, but they count bytes."""
+    """Raise for a name that is too long in bytes for file systems."""
     if len(os.fsencode(name)) > _MOST_BYTES:
         raise ProblemError(409, f"the name of the file is longer than {_MOST_BYTES} bytes")

@@ -39,7 +39,7 @@ CSRF_HEADER: Final = "x-csrf-token"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS: Final = "GET, POST, DELETE, OPTIONS"
 _PROBES: Final = ("/health", "/ready")
-"""The addresses that load balancers ask, by whatever name."""
+"""The paths of health checks by load balancers."""
 _OPEN: Final = ("/", "/login", "/login/oidc", "/login/callback", "/session", "/favicon.ico")
 PROXY_TOKEN: Final = "proxy"  # noqa: S105 - no other site can send the header at all
 _FOLDER: Final = "/page/"
@@ -59,13 +59,13 @@ _ONCE: Final = frozenset(
         b"access-control-request-method",
     }
 )
-"""Headers of which two would leave open which one counts."""
+"""Headers that must not occur twice, because it would be ambiguous which one counts."""
 _SHOWN: Final = frozenset({b"authorization", b"x-api-key"})
 """Headers in which programs show a key; the page has its session."""
 _FORWARDED: Final = (b"x-forwarded-for", b"forwarded", b"x-real-ip")
 _HOST: Final = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _MOST_WRONG: Final = 30
-"""Wrong keys from one client, and tries with one wrong key, in a minute."""
+"""Wrong keys from one client, and attempts with one wrong key, per minute."""
 _MOST_COUNTED: Final = 10_000
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
@@ -82,14 +82,14 @@ _HEADERS: Final = (
 
 
 class Guard:
-    """An ASGI application around another: checks each request before that sees it.
+    """An ASGI middleware that checks each request before the application sees it.
 
     Args:
-        app: What is guarded.
-        settings: What is allowed.
-        keys: Who is.
+        app: The application.
+        settings: The limits and allowed origins.
+        keys: The keys.
         key_of_session: Finds the key that the cookie of a session stands for.
-        prepare: Brings what is known of people up to date.
+        prepare: Reloads changed people.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Guard:
                 )
 
     async def _check(self, scope: Scope, answer: _Answer) -> None:
-        """Find out who asks, or refuse."""
+        """Authenticate the caller, or refuse."""
         headers = _headers(scope, self._once)
         path, method = path_of(scope), scope["method"]
         if path not in _PROBES:  # a probe has to be answered while the journal is away
@@ -184,7 +184,7 @@ class Guard:
             self._count(key)
 
     def _check_local(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        """Answer this machine alone where nobody needs a key."""
+        """Answer only this machine if no key is needed."""
         if self._keys:
             return
         is_local = is_loopback(_host(scope)) or _host(scope) == TEST_CLIENT
@@ -227,8 +227,8 @@ class Guard:
             if key is None:
                 raise self.wrong_key(scope, shown)
             return key
-        if (told := self._told_by_proxy(scope, headers)) is not None:
-            key = self._keys.person(told, by_mail=True)
+        if (name := self._user_of_proxy(scope, headers)) is not None:
+            key = self._keys.person(name, by_mail=True)
             if key is not None:
                 scope["delf.proxy"] = True
                 if method not in _SAFE and headers.get(CSRF_HEADER.encode()) is None:
@@ -256,8 +256,8 @@ class Guard:
             )
         return key
 
-    def _told_by_proxy(self, scope: Scope, headers: dict[bytes, bytes]) -> str | None:
-        """The name that a trusted proxy tells; nobody else is believed."""
+    def _user_of_proxy(self, scope: Scope, headers: dict[bytes, bytes]) -> str | None:
+        """Return the user name from a trusted proxy's header, ignoring other clients."""
         name = self._settings.user_header.lower().encode()
         peer = str((scope.get("delf.peer") or ("",))[0])
         if not name or name not in headers or not is_address(peer):
@@ -269,7 +269,7 @@ class Guard:
         return headers[name].decode("utf-8", "replace").strip()
 
     def wrong_key(self, scope: Scope, shown: bytes) -> ProblemError:
-        """Count a wrong key, log that there was one, and say how it is refused.
+        """Count and log a wrong key, and return the refusal.
 
         Args:
             scope: The request that showed it.
@@ -288,7 +288,7 @@ class Guard:
         return ProblemError(401, "the API key is not known", headers={"www-authenticate": "Bearer"})
 
     def _count_wrong(self, name: str) -> int:
-        """Count the failures of this minute, this one included."""
+        """Count the failures of this minute, including this one."""
         now = time.monotonic()
         count, since = self._wrong.pop(name, (0, now))
         if now - since >= 60:
@@ -301,7 +301,7 @@ class Guard:
     # -- the rest -------------------------------------------------------------------------
 
     def _is_own(self, given: bytes, scope: Scope) -> bool:
-        """Tell whether the server is meant: a site that lets its name point here is not let in."""
+        """Return whether the Host header names this server, against DNS rebinding."""
         if "*" in self._hosts:
             return True
         found = _HOST.fullmatch(given.decode("latin-1"))
@@ -312,7 +312,7 @@ class Guard:
         return is_test or is_address(name) or name in self._hosts or name.endswith(".localhost")
 
     def _count(self, key: Key | None) -> None:
-        """Take one of the requests that a key has in this second."""
+        """Take one of the key's requests of this second."""
         name, rate, now = key.counted if key else "", self._settings.rate, time.monotonic()
         left, at = self._buckets.get(name, (rate, now))
         left = min(max(rate, 1.0), left + (now - at) * rate)
@@ -353,7 +353,7 @@ class _Answer:
         await self._send(message)
 
     async def problem(self, problem: ProblemError) -> None:
-        """Answer with a refusal; one that comes too late ends the connection."""
+        """Answer with a problem; after the start of another answer, abort the connection."""
         if self.status:
             raise problem
         body = problem.body(self.request_id)
@@ -365,7 +365,7 @@ class _Answer:
         await self({"type": "http.response.body", "body": body})
 
     async def preflight(self) -> None:
-        """Answer what browsers ask before a page of another origin may ask."""
+        """Answer a CORS preflight request."""
         await self._start(
             204,
             {
@@ -383,7 +383,7 @@ class _Answer:
 
 
 def session_of(headers: dict[bytes, bytes]) -> str | None:
-    """The value of the session's cookie, if there is one."""
+    """Return the value of the session's cookie, if any."""
     text = headers.get(b"cookie")
     if text is None:
         return None
@@ -395,7 +395,7 @@ def session_of(headers: dict[bytes, bytes]) -> str | None:
 
 
 def _headers(scope: Scope, once: frozenset[bytes] = _ONCE) -> dict[bytes, bytes]:
-    """The headers by their names; of those that count, each comes once."""
+    """Return the headers by name; security headers must be unique."""
     found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         if name in found and name in once:
@@ -406,7 +406,7 @@ def _headers(scope: Scope, once: frozenset[bytes] = _ONCE) -> dict[bytes, bytes]
 
 
 def path_of(scope: Scope) -> str:
-    """The path of a request, without what the application is mounted at."""
+    """Return the path of a request, without the mount point."""
     return scope["path"][len(scope.get("root_path", "")) :] or "/"
 
 
@@ -419,7 +419,7 @@ def _is_open(path: str) -> bool:
 
 
 def _is_same_site(scope: Scope, origin: str) -> bool:
-    """Tell whether the request is from a page of this server, or from no page at all."""
+    """Return whether the request is from a page of this server, or from no page at all."""
     if not origin:
         return True
     found = urlsplit(origin)

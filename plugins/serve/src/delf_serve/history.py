@@ -24,11 +24,11 @@ from delf_serve.tasks import Tasks, task_view
 _log = logging.getLogger(__name__)
 
 _INDEX_SECONDS: Final = 1.0
-"""The seconds between two looks for what is new, and the longest that one takes."""
+"""The seconds between two updates of the index, and the time limit of one."""
 
 
 async def keep_indexing(journal: SharedJournal) -> None:
-    """Bring the journal's index up to date, again and again, where it has one."""
+    """Update the journal's index periodically, if it has one."""
     outage = Outage(_log, "new events are not found by search", journal.place)
     while True:
         left = 0
@@ -41,7 +41,7 @@ async def keep_indexing(journal: SharedJournal) -> None:
 
 
 async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
-    """The newest tasks that somebody sees and that meet a filter.
+    """Return the newest tasks that a person sees and that meet a filter.
 
     Raises:
         ProblemError: When the journal has no search.
@@ -65,7 +65,7 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
 
 
 async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Figures]:
-    """The figures of the tasks that somebody sees and that meet a filter, by group.
+    """Return the figures of the tasks that a person sees and that meet a filter, by group.
 
     Raises:
         ProblemError: When the journal has no search.
@@ -76,12 +76,12 @@ async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Fig
 
 
 def figure_list(found: Sequence[Figures], *, more: bool) -> s.FigureList:
-    """A part of the figures as the interface shows them."""
+    """Return a part of the figures as the interface shows them."""
     return s.FigureList(figures=[s.Figures(**asdict(one)) for one in found], more=more)
 
 
 async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:
-    """Two tasks side by side.
+    """Return two tasks side by side.
 
     Raises:
         UnknownTaskError: When one of them is not known to who asks.
@@ -90,7 +90,9 @@ async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:
     events = [await tasks.journal.read(record.task_id) for record in records]
 
     def make() -> s.Comparison:
-        a, b = (compared(task, told) for task, told in zip(records, events, strict=True))
+        a, b = (
+            compared(task, task_events) for task, task_events in zip(records, events, strict=True)
+        )
         return s.Comparison(
             a=s.ComparedTask(**a.figures),
             b=s.ComparedTask(**b.figures),
@@ -101,7 +103,7 @@ async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:
 
 
 def _beside(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
-    """Lines of two texts, those that are alike in one row."""
+    """Align the lines of two texts."""
     rows: list[s.ComparedLine] = []
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
     for tag, start, end, from_, to in matcher.get_opcodes():
@@ -111,7 +113,7 @@ def _beside(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
 
 
 async def _searched(tasks: Tasks) -> SharedJournal:
-    """The journal, with what has just happened in its index."""
+    """Return the journal with an up-to-date index."""
     try:
         await tasks.journal.index(_INDEX_SECONDS / 4)
     except ConfigurationError:

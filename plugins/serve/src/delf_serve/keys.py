@@ -1,4 +1,4 @@
-"""People and their keys: those of the settings and of the journal, as one kind."""
+"""People and their keys, from settings and journal alike."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _LOOK_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A person as a request shows them: by one of their keys, by a session, or by a proxy.
+    """A person as authenticated by a key, a session or a proxy.
 
     Args:
-        name: Whose it is; decisions are told by it.
-        rights: What it may do.
+        name: The person's name, shown with decisions.
+        rights: The rights.
         digest: Of the key itself, which is not kept; empty for a person without it.
-        scope: Whose tasks it sees.
+        scope: The visible tasks.
         uid: The person's in the journal; empty for a key of the settings.
-        label: The name of the key among those of its person.
+        label: The name of the key among the person's keys.
         teams: The person's.
         mates: The owners of tasks of people who share a team with them.
     """
@@ -51,10 +51,10 @@ class Key:
 
     @property
     def holder(self) -> str | None:
-        """The owner of their tasks, as the journal has it.
+        """The owner name of the person's tasks in the journal.
 
-        A key of the settings with another secret has another one. None on a server without keys:
-        the local user's.
+        A key of the settings with another secret has another owner name. None on a server without
+        keys: the local user's.
         """
         if self.uid:
             return f"{self.name}:{self.uid}"
@@ -62,11 +62,11 @@ class Key:
 
     @property
     def counted(self) -> str:
-        """The name by which limits count: a person by whatever key, a key of the settings alone."""
+        """The name for rate limits: the person, or a key of the settings."""
         return self.holder or ""
 
     def decider(self, via: str) -> Decider:
-        """The person as one who decides.
+        """Return the person as a decider.
 
         Args:
             via: From where.
@@ -80,23 +80,23 @@ class Key:
 
     @property
     def owners(self) -> frozenset[str] | None:
-        """The owners whose tasks are seen; None for all."""
+        """The owners whose tasks are visible; None for all."""
         holder = self.holder
         if self.scope == "all" or holder is None:
             return None
         return frozenset((holder, *(self.mates if self.scope == "team" else ())))
 
     def sees(self, owner: str | None) -> bool:
-        """Tell whether what belongs to an owner is seen; None is the local user."""
+        """Return whether an owner's data is visible; None is the local user."""
         owners = self.owners
         return owners is None or owner in owners
 
 
 @functools.lru_cache(1000)
 def _holder(name: str, digest: bytes) -> str:
-    """A name for a key in journals, which those may read who do not have it: guessing is slow."""
-    told = hashlib.pbkdf2_hmac("sha256", digest, f"delf holder {name}".encode(), 100_000, 6)
-    return f"{name}:{told.hex()}"
+    """Derive a key's owner name, slowly, because readers of journals could guess the key."""
+    derived = hashlib.pbkdf2_hmac("sha256", digest, f"delf holder {name}".encode(), 100_000, 6)
+    return f"{name}:{derived.hex()}"
 
 
 ANYBODY: Final = Key("local", frozenset(RIGHTS), b"")
@@ -106,14 +106,14 @@ ANYBODY: Final = Key("local", frozenset(RIGHTS), b"")
 class Keys:
     """The people of a server, and their keys.
 
-    Those of the journal are read again at least once a second.
+    Keys of the journal are reloaded at least once a second.
 
     Args:
         texts: Keys as they are written.
-        needed: Whether somebody has to be known, also where there is no key yet.
+        needed: Whether authentication is required, even without any key.
 
     Raises:
-        ConfigurationError: For one that cannot be read, by its number and never its text.
+        ConfigurationError: For an invalid key, by its number and never its text.
     """
 
     def __init__(self, texts: Sequence[str] = (), *, needed: bool = False) -> None:
@@ -126,10 +126,10 @@ class Keys:
 
     @classmethod
     def of(cls, settings: ServeSettings, environ: Mapping[str, str]) -> Keys:
-        """The keys of the settings, or else of ``DELF_API_KEY``.
+        """Return the keys of the settings, or else of ``DELF_API_KEY``.
 
         Raises:
-            ConfigurationError: For one that cannot be read, by its number and never its text.
+            ConfigurationError: For an invalid key, by its number and never its text.
         """
         given = "" if settings.api_key is None else settings.api_key.get_secret_value()
         given = given or environ.get(VARIABLE, "")
@@ -139,11 +139,11 @@ class Keys:
         return cls(texts, needed=settings.has_login)
 
     def __bool__(self) -> bool:
-        """Tell whether a key is needed. That stays so when all people are revoked."""
+        """Return whether a key is needed, even if all people are revoked."""
         return self._needed
 
     def find(self, secret: bytes) -> Key | None:
-        """The key that a caller shows; how long that takes tells nothing of those there are."""
+        """Return the key of a caller in constant time."""
         # All keys are compared: to stop at the first would tell by time where it stands.
         digest = hashlib.sha256(secret).digest()
         found: Key | None = None
@@ -153,7 +153,7 @@ class Keys:
         return found
 
     def of_session(self, session: SessionRecord) -> Key | None:
-        """The person for whom a session stands, unless they are gone, or its key is."""
+        """Return the person of a session, unless the person or the key is revoked."""
         if session.key:
             digest = bytes.fromhex(session.key)
             known = next((key for key in self._keys if key.digest == digest), None)
@@ -163,7 +163,7 @@ class Keys:
         return found if found is not None and found.holder == session.holder else None
 
     def person(self, name: str, *, by_mail: bool) -> Key | None:
-        """A person of the journal, as who needs no key of their own.
+        """Return a person of the journal, without a key.
 
         Args:
             name: Their name, or their mail.
@@ -187,11 +187,11 @@ class Keys:
         return next((person for person in self._known if person.holder == holder), None)
 
     def of_team(self, team: str) -> frozenset[str]:
-        """Return the owners of tasks of a team's people, also of those who were removed."""
+        """Return the owners of tasks of a team's people, including removed people."""
         return frozenset(person.holder for person in self._known if team in person.teams)
 
     def holds(self, key: Key) -> bool:
-        """Tell whether a key is still one, with the same secret and the same rights."""
+        """Return whether a key is still valid, with the same secret and rights."""
         if not self._needed or key in self._keys:
             return True
         return key in (self._of_people.get(key.digest), self._people.get(key.holder or ""))
@@ -216,7 +216,7 @@ class Keys:
             _log.error("people and their keys stay as they were: %s", error.message)
 
     def _take(self, people: list[Person]) -> None:
-        """Take people as they are now. That keys are needed stays so when all are revoked."""
+        """Replace the people; keys stay required even if all are revoked."""
         self._known = people
         # A server whose last person was revoked must not be open to everybody.
         self._needed = self._needed or bool(people)
@@ -240,7 +240,7 @@ def _lower(mail: str) -> bytes:
 
 
 def _keys(texts: Sequence[str]) -> tuple[Key, ...]:
-    """Keys as they are written; each has a name and a secret of its own."""
+    """Parse keys as they are written; names and secrets must be unique."""
     keys = tuple(_key(text, number) for number, text in enumerate(texts, 1))
     names = [key.name for key in keys]
     double = next((name for name in names if names.count(name) > 1), None)
@@ -252,7 +252,7 @@ def _keys(texts: Sequence[str]) -> tuple[Key, ...]:
 
 
 def _whole(person: Person, people: Sequence[Person]) -> Key:
-    """A person with all rights that they have."""
+    """Return a person with all rights that they have."""
     teams = frozenset(person.teams)
     return Key(
         name=person.name,
@@ -266,7 +266,7 @@ def _whole(person: Person, people: Sequence[Person]) -> Key:
 
 
 def _narrowed(whole: Key, key: PersonKey) -> Key:
-    """The same by one key, which may have less than its person."""
+    """Return a person restricted to the rights of one key."""
     rights = whole.rights if key.rights is None else whole.rights & frozenset(key.rights)
     scope = min(whole.scope, key.scope or whole.scope, key=SCOPES.index)
     digest = bytes.fromhex(key.digest)

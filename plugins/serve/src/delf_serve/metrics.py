@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def metrics_text(agent: Agent, tasks: Tasks, streams: Streams) -> str:
-    """The figures now."""
+    """Return the figures now."""
     waiting = await tasks.waiting()
     states = Counter(await tasks.journal.count())
     states[TaskState.RUNNING] -= len(waiting)

@@ -28,12 +28,12 @@ _SECONDS: Final = 10.0
 _KNOWN_SECONDS: Final = 3600.0
 _LEEWAY_SECONDS: Final = 60
 _ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Signatures with a provider's own key; none that a client's secret, or nobody, could make."""
+"""Signatures with a provider's own key, not with a client's secret or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A login that has gone to the provider, as the browser's cookie keeps it.
+    """A login in progress at the provider, kept in the browser's cookie.
 
     Args:
         state: Comes back in the address.
@@ -50,7 +50,7 @@ class OpenIdConnect:
     """One provider.
 
     Args:
-        settings: Where it is, and by what it knows this server.
+        settings: The address of the provider, and this server's credentials there.
     """
 
     def __init__(self, settings: ServeSettings) -> None:
@@ -117,7 +117,7 @@ class OpenIdConnect:
         return name
 
     def _claims(self, token: str, keys: Mapping[str, Any], issuer: str) -> Mapping[str, Any]:
-        """The content of a token, once its signature and its audience are checked."""
+        """Return the content of a token, once its signature and its audience are checked."""
         from joserfc import errors, jwk, jwt
 
         try:
@@ -139,7 +139,7 @@ class OpenIdConnect:
         return found.claims
 
     def _check_party(self, claims: Mapping[str, Any]) -> None:
-        """Refuse a token that was issued to another client and names this one as an audience."""
+        """Raise for a token of another client that names this one as an audience."""
         party, audience = claims.get("azp"), claims.get("aud")
         has_several = isinstance(audience, list) and len(cast("list[Any]", audience)) > 1
         if party is None and not has_several:
@@ -148,7 +148,7 @@ class OpenIdConnect:
             raise ProblemError(403, "the provider's token was issued to another client")
 
     async def fetch_token(self, url: str, code: str, verifier: str) -> str:
-        """The token that the provider gives for a code."""
+        """Return the token that the provider gives for a code."""
         try:
             answer: Any = await self._authlib().fetch_token(url, code=code, code_verifier=verifier)
         except Exception as error:  # Authlib's own, or one of the HTTP library that it uses
@@ -157,7 +157,7 @@ class OpenIdConnect:
         return str(answer.get("id_token", ""))
 
     async def provider(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """The metadata of the provider, and its keys."""
+        """Return the metadata of the provider, and its keys."""
         import httpx
 
         if self._known is not None and time.monotonic() - self._known[0] < _KNOWN_SECONDS:
@@ -165,8 +165,8 @@ class OpenIdConnect:
         issuer = self._settings.oidc_issuer.rstrip("/")
         try:
             async with httpx.AsyncClient(transport=_transport(), timeout=_SECONDS) as client:
-                told = await client.get(f"{issuer}/.well-known/openid-configuration")
-                about: Mapping[str, Any] = told.raise_for_status().json()
+                message = await client.get(f"{issuer}/.well-known/openid-configuration")
+                about: Mapping[str, Any] = message.raise_for_status().json()
                 if str(about["issuer"]).rstrip("/") != issuer:
                     raise ProblemError(502, "the provider calls itself by another name")
                 keys = (await client.get(about["jwks_uri"])).raise_for_status().json()

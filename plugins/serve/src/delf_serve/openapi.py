@@ -44,10 +44,10 @@ _BY_TYPE: Final = {200: "TaskDetail"}
 
 
 def document(operations: Iterable[Operation], *, server: str, keyed: bool) -> dict[str, Any]:
-    """The document.
+    """Return the document.
 
     Args:
-        operations: What it tells of.
+        operations: The operations to describe.
         server: Where they are.
         keyed: Whether a key is needed.
     """
@@ -90,7 +90,7 @@ def _schemas(operations: Iterable[Operation]) -> dict[str, Any]:
 
 
 def _simple(node: Any) -> Any:
-    """The same with ``type: [T, "null"]`` for a choice of T and null, which generators read."""
+    """Simplify a choice of T and null to ``type: [T, "null"]``, which generators read."""
     if isinstance(node, list):
         return [_simple(item) for item in cast("list[Any]", node)]
     if not isinstance(node, dict):
@@ -107,7 +107,7 @@ def _simple(node: Any) -> Any:
 
 
 class _Data(GenerateJsonSchema):
-    """Schemas of data: a field that holds a function is left out, as it is in the journal."""
+    """Schemas of data: function fields are omitted, as in the journal."""
 
     def callable_schema(self, schema: Any) -> NoReturn:
         """Leave the field out."""
@@ -124,7 +124,7 @@ _FACTS: Final = {
 
 @cache
 def _events() -> dict[str, Any]:
-    """The schemas of a task's events: one of them, and each with its data."""
+    """Return the schemas of a task's events: their union, and each with its data."""
     found: dict[str, Any] = {}
     for event in get_args(Event):
         own = TypeAdapter(event).json_schema(ref_template=_PLACE, schema_generator=_Data)
@@ -188,12 +188,12 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
     ]
     query = operation.query.model_json_schema(ref_template=_PLACE)
     for name, schema in query.get("properties", {}).items():
-        told = {key: value for key, value in schema.items() if key not in ("title", "description")}
-        variants = [item for item in told.get("anyOf", ()) if item != {"type": "null"}]
+        plain = {key: value for key, value in schema.items() if key not in ("title", "description")}
+        variants = [item for item in plain.get("anyOf", ()) if item != {"type": "null"}]
         if len(variants) == 1:
-            told = variants[0]
+            plain = variants[0]
         needed = name in query.get("required", ())
-        item = {"name": name, "in": "query", "required": needed, "schema": told}
+        item = {"name": name, "in": "query", "required": needed, "schema": plain}
         if "description" in schema:
             item["description"] = schema["description"]
         found.append(item)

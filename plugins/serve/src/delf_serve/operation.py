@@ -15,7 +15,7 @@ from delf_serve import schemas as s
 
 JSON: Final = "application/json"
 Handler = Callable[..., Awaitable[BaseModel | Response | None]]
-"""Takes a :class:`delf_serve.call.Call`, and what was sent as ``query`` and as ``body``."""
+"""Takes a :class:`delf_serve.call.Call`, and the request's data as ``query`` and ``body``."""
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
@@ -26,15 +26,15 @@ class Operation:
     Args:
         method: Of HTTP.
         path: With its parts in braces.
-        name: What programs call it.
-        summary: What it does.
-        right: What a key needs; None where none is needed.
+        name: The name for programs.
+        summary: The effect.
+        right: The right that a key needs; None for none.
         handler: Does it.
-        body: What is sent.
+        body: The type of the body.
         query: The parameters of the query.
-        answer: What is answered.
+        answer: The type of the answer.
         status: The usual status.
-        other: Further statuses by what they mean.
+        other: Further statuses with their meanings.
         media: The type of the answer where it is not JSON.
         also: A further type of the answer, as a text, where the query asks for it.
         frames: Of a stream of events, the schema of each one's data.
@@ -63,7 +63,7 @@ class Operation:
 
 
 class Operations(list[Operation]):
-    """Operations in the order in which they are told."""
+    """Operations in display order."""
 
     def add(
         self,
@@ -75,13 +75,13 @@ class Operations(list[Operation]):
         status: int | None = None,
         **more: Any,
     ) -> Callable[[HandlerT], HandlerT]:
-        """Make an operation of a handler: its types are those of query, body and answer.
+        """Make an operation of a handler, with the types of query, body and answer.
 
         Args:
             method: Of HTTP.
             path: With its parts in braces.
-            right: What a key needs.
-            answer: What is answered, where the handler's own type does not say it.
+            right: The right that a key needs.
+            answer: The type of the answer, if the handler's annotation does not have it.
             status: The usual status; 204 for a handler that gives None, and 200 for others.
             more: Further fields of :class:`Operation`.
         """

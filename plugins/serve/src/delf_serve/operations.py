@@ -70,7 +70,7 @@ async def run(call: Call, body: s.RunRequest) -> Response:
 
 @OPERATIONS.add("GET", "/routines", "read")
 async def list_routines(call: Call, query: s.PageQuery) -> s.RoutineList:
-    """The routines of the project, with their parameters."""
+    """Return the routines of the project, with their parameters."""
     found = await call.service.routines.list(call.key)
     part, more = page_of(found.routines, query)
     return found.model_copy(update={"routines": part, "more": more})
@@ -80,7 +80,7 @@ async def list_routines(call: Call, query: s.PageQuery) -> s.RoutineList:
     "POST", "/routines", "decide", other=(*_UNKNOWN, (409, "The task cannot become a routine."))
 )
 async def save_routine(call: Call, body: s.RoutineSaveRequest) -> s.RoutineDraft:
-    """Show a task as a routine; keep it once just that was seen."""
+    """Show a task as a routine; save it if the shown version is confirmed."""
     return await call.service.routines.save(body, call.key)
 
 
@@ -109,7 +109,7 @@ async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
 
 
 async def _handed_in(call: Call, order: s.RunRequest, strategy: str | None = None) -> Response:
-    """Take a task in, and wait for it as long as that is wanted."""
+    """Submit a task, and wait as long as requested."""
     same = call.http.headers.get("idempotency-key")
     if same is not None and not 0 < len(same) <= 200:
         raise ProblemError(422, f"{_KEY} has 1 to 200 characters", param=_KEY)
@@ -120,7 +120,7 @@ async def _handed_in(call: Call, order: s.RunRequest, strategy: str | None = Non
 
 
 async def _accepted(call: Call, given: Submitted, wait: float) -> Response:
-    """Answer for a task that was taken in, after waiting for it as long as that is wanted."""
+    """Answer for a submitted task, after waiting as long as requested."""
     headers = {} if given.is_new else {"idempotent-replayed": "true"}
     state, asked = TaskState.QUEUED, list[str]()
     if wait or not given.is_new:
@@ -140,7 +140,7 @@ async def _accepted(call: Call, given: Submitted, wait: float) -> Response:
 
 
 async def _waited(call: Call, task_id: str, seconds: float) -> s.TaskDetail:
-    """A task once it is over or asks a person, or after some seconds."""
+    """Return a task once it is over or asks a person, or after a timeout."""
     if seconds:
         with call.service.sessions.seat(call.key, call.cookie):
             await call.service.tasks.wait(task_id, seconds)
@@ -149,7 +149,7 @@ async def _waited(call: Call, task_id: str, seconds: float) -> s.TaskDetail:
 
 @OPERATIONS.add("GET", "/tasks", "read")
 async def list_tasks(call: Call, query: s.TaskQuery) -> s.TaskList:
-    """Tasks, the newest first."""
+    """Return tasks, the newest first."""
     tasks, last = await call.service.tasks.find(**query.model_dump(), key=call.key)
     return s.TaskList(tasks=tasks, more=last is not None, next=last)
 
@@ -169,7 +169,7 @@ async def search(call: Call, query: s.SearchQuery) -> s.FoundList:
     other=((409, "The time zone is unknown."), _NO_SEARCH),
 )
 async def figures(call: Call, query: s.FiguresQuery) -> s.FigureList | Response:
-    """Tasks, tokens, cost and waiting time by day, person, tool or model."""
+    """Return tasks, tokens, cost and waiting time by day, person, tool or model."""
     found = await history.figures(call.service.tasks, query, call.key)
     if query.format == "json":
         part, more = page_of(found, query)
@@ -184,7 +184,7 @@ async def figures(call: Call, query: s.FiguresQuery) -> s.FigureList | Response:
 
 @OPERATIONS.add("GET", "/tasks/{task_id}", "read", other=_UNKNOWN)
 async def get_task(call: Call, query: s.WaitQuery) -> s.TaskDetail:
-    """A task with its result."""
+    """Return a task with its result."""
     task = await call.service.tasks.record(call.part("task_id"), call.key)
     return await _waited(call, task.task_id, query.wait)
 
@@ -205,7 +205,7 @@ async def delete_task(call: Call) -> None:
     headers=("Last-Event-ID",),
 )
 async def task_events(call: Call, query: s.EventQuery) -> Response:
-    """A task's events, as server-sent events whose ids are their numbers."""
+    """Return a task's events, as server-sent events whose ids are their numbers."""
     after, given = query.after, call.http.headers.get("last-event-id", "").strip()
     if given:
         if not given.isascii() or not given.isdigit() or len(given) > 15:
@@ -219,7 +219,7 @@ async def task_events(call: Call, query: s.EventQuery) -> Response:
 
 @OPERATIONS.add("GET", "/tasks/{task_id}/prompts", "read", other=_UNKNOWN)
 async def list_prompts(call: Call, query: s.PageQuery) -> s.PromptList:
-    """A task's model calls: what each was sent, answered, and cost."""
+    """List a task's model calls: messages, answer and cost of each."""
     name = call.part("task_id")
     return await call.service.tasks.prompts(name, call.key, query.limit, query.offset)
 
@@ -239,7 +239,7 @@ async def cancel_task(call: Call) -> s.Cancelled:
     other=(*_UNKNOWN, _LATE, _NO_MONEY),
 )
 async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
-    """Go on with a task whose process is gone, or that ended at its timeout or budget."""
+    """Resume a task whose process is gone, or that ended at its timeout or budget."""
     task_id = await call.service.tasks.resume(call.part("task_id"), call.key, body.timeout)
     return await call.service.tasks.view(task_id, call.key)
 
@@ -266,7 +266,7 @@ async def run_again(call: Call, body: s.AgainRequest) -> Response:
     other=(*_UNKNOWN, _NO_MODEL, _NO_MONEY),
 )
 async def fork_task(call: Call, body: s.ForkRequest) -> s.Task:
-    """Do a task again from one of its events on, as a new task."""
+    """Run a task again from one of its events on, as a new task."""
     tasks = call.service.tasks
     name = await tasks.fork(call.part("task_id"), body, call.key, call.client)
     return await tasks.view(name, call.key)
@@ -274,14 +274,14 @@ async def fork_task(call: Call, body: s.ForkRequest) -> s.Task:
 
 @OPERATIONS.add("GET", "/tasks/{task_id}/compare/{other_id}", "read", other=_UNKNOWN)
 async def compare_tasks(call: Call) -> s.Comparison:
-    """Two tasks side by side: figures, scripts, calls, answers."""
+    """Return two tasks side by side: figures, scripts, calls, answers."""
     one, other = call.part("task_id"), call.part("other_id")
     return await history.compare(call.service.tasks, one, other, call.key)
 
 
 @OPERATIONS.add("GET", "/events", "read", media=_EVENTS, frames="Task", other=(_FULL,))
 async def changes(call: Call) -> Response:
-    """Tasks as lists show them, as they change: server-sent events."""
+    """Return tasks as lists show them, as they change: server-sent events."""
     return EventStreamResponse(call, call.service.streams.changes(call.key))
 
 
@@ -296,7 +296,7 @@ async def changes(call: Call) -> Response:
     other=(*_UNKNOWN, (410, "It is not on this machine any more.")),
 )
 async def get_file(call: Call) -> Response:
-    """A file that a task made."""
+    """Return a file that a task made."""
     files = await call.service.tasks.output_files(call.part("task_id"), call.key)
     name = call.part("name")
     path = files.get(name)  # one that its journal names, whatever the request says
@@ -316,13 +316,13 @@ async def get_file(call: Call) -> Response:
 
 @OPERATIONS.add("POST", "/files", "run", status=201, sent=_FILE, other=(_LONG_NAME,))
 async def send_file(call: Call, query: s.FileQuery) -> s.Stored:
-    """Send a file in, for the tasks that name it."""
+    """Upload a file, for tasks that name it."""
     return await call.service.uploads.store(call.key, query.name, call.chunks())
 
 
 @OPERATIONS.add("GET", "/files", "run")
 async def list_files(call: Call, query: s.PageQuery) -> s.StoredList:
-    """Files that this key has sent in, the newest first."""
+    """Return files that this key has sent in, the newest first."""
     files, more = page_of(await call.service.uploads.list(call.key), query)
     return s.StoredList(files=files, more=more)
 
@@ -338,19 +338,19 @@ async def delete_file(call: Call) -> None:
 
 @OPERATIONS.add("GET", "/approvals", "read")
 async def list_approvals(call: Call, query: s.RequestQuery) -> s.RequestList:
-    """Questions that wait for a person."""
+    """Return questions that wait for a person."""
     return await call.service.approvals.list(call.key, **query.model_dump())
 
 
 @OPERATIONS.add("GET", "/waiting", "read")
 async def count_waiting(call: Call) -> s.WaitingCount:
-    """The number of approval requests that wait for the caller."""
+    """Return the number of approval requests that wait for the caller."""
     return await call.service.approvals.waiting(call.key)
 
 
 @OPERATIONS.add("GET", "/approvals/{request_id}", "read", other=_UNKNOWN)
 async def get_approval(call: Call) -> s.Request:
-    """A question with all that helps to answer it."""
+    """Return a request with all that helps to answer it."""
     return await call.service.approvals.detail(call.part("request_id"), call.key)
 
 
@@ -362,7 +362,7 @@ async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
 
 @OPERATIONS.add("GET", "/remembered", "read")
 async def list_remembered(call: Call, query: s.PageQuery) -> s.RememberedList:
-    """Decisions that let calls pass without a question until they are revoked."""
+    """Return decisions that let calls pass without a question until they are revoked."""
     found, more = page_of(await call.service.approvals.remembered(call.key), query)
     return s.RememberedList(remembered=found, more=more)
 
@@ -378,7 +378,7 @@ async def revoke(call: Call) -> s.Remembered:
 
 @OPERATIONS.add("GET", "/notices", "read", other=_NOBODY)
 async def get_notices(call: Call) -> s.NoticesView:
-    """The mails that the caller gets."""
+    """Return the mails that the caller gets."""
     return _notices_of(call, _own_person(call))
 
 
@@ -415,7 +415,7 @@ def _notices_of(call: Call, person: Person) -> s.NoticesView:
 
 @OPERATIONS.add("GET", "/conversations", "read")
 async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationList:
-    """Conversations, the newest first."""
+    """Return conversations, the newest first."""
     chat: Any = call.service.agent.chat
     found: list[ConversationRecord] = []
     if chat is not None:
@@ -437,7 +437,7 @@ async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationLi
 
 @OPERATIONS.add("GET", "/conversations/{conversation_id}", "read", other=_UNKNOWN)
 async def get_conversation(call: Call, query: s.MessageQuery) -> s.ConversationDetail:
-    """The messages of a conversation."""
+    """Return the messages of a conversation."""
     name = await _conversation(call)
     lines = await _messages(call, name, query.after, query.limit + 1)
     messages = [s.ChatLine(**asdict(line)) for line in lines[: query.limit]]
@@ -457,7 +457,7 @@ async def delete_conversation(call: Call) -> None:
 
 
 async def _conversation(call: Call) -> str:
-    """The name in the journal of the conversation that is meant: one's own first."""
+    """Return the journal's name of the conversation: the caller's own first."""
     given = call.part("conversation_id")
     for name in dict.fromkeys((kept_name(given, call.key) or given, given)):
         if call.key.sees(owner_of(name)) and await _messages(call, name, 0, 1):
@@ -518,7 +518,7 @@ async def ready(call: Call) -> s.Health:
 
 @OPERATIONS.add("GET", "/budget", "read", other=((404, "The agent has no budget."),))
 async def budget(call: Call) -> s.Budget:
-    """The rest of the agent's budget, and the tasks that took the most recent part."""
+    """Return the rest of the agent's budget, and the tasks that took the most recent part."""
     known = budget_of(call, call.key)
     if known is None:
         raise ProblemError(404, "the agent has no budget", "the setting budget_usd gives it one")
@@ -526,25 +526,25 @@ async def budget(call: Call) -> s.Budget:
 
 
 def budget_of(call: Call, key: Key) -> s.Budget | None:
-    """The agent's budget; who does not see all tasks gets what those that they see have spent."""
+    """Return the agent's budget, limited to the tasks that the caller sees."""
     known = call.service.agent.status()["budget"]
     if known["limit_usd"] is None:
         return None
-    spent: list[tuple[str, float]] = list(reversed(known["by_task"].items()))
-    limit, total, left = known["limit_usd"], known["spent_usd"], known["remaining_usd"]
+    costs: list[tuple[str, float]] = list(reversed(known["by_task"].items()))
+    limit, total, left = known["limit_usd"], known["cost_usd"], known["remaining_usd"]
     if key.owners is not None:
         tasks = call.service.tasks
-        spent = [(name, amount) for name, amount in spent if tasks.sees_here(key, name)]
-        limit, total, left = None, sum(amount for _, amount in spent), None
+        costs = [(name, amount) for name, amount in costs if tasks.sees_here(key, name)]
+        limit, total, left = None, sum(amount for _, amount in costs), None
     newest = [
-        s.TaskCost(task_id=name, spent_usd=amount) for name, amount in spent[:_TASKS_OF_A_BUDGET]
+        s.TaskCost(task_id=name, cost_usd=amount) for name, amount in costs[:_TASKS_OF_A_BUDGET]
     ]
-    return s.Budget(limit_usd=limit, spent_usd=total, left_usd=left, tasks=newest)
+    return s.Budget(limit_usd=limit, cost_usd=total, left_usd=left, tasks=newest)
 
 
 @OPERATIONS.add("GET", "/metrics", "read", media="text/plain")
 async def metrics(call: Call) -> Response:
-    """Figures for Prometheus."""
+    """Return figures for Prometheus."""
     if call.key.owners is not None:
         raise ProblemError(404, "figures of all tasks are for those who see all")
     text = await metrics_text(call.service.agent, call.service.tasks, call.service.streams)
@@ -553,7 +553,7 @@ async def metrics(call: Call) -> Response:
 
 @OPERATIONS.add("GET", "/openapi.json", "read")
 async def openapi(call: Call) -> Response:
-    """This document."""
+    """Return this document."""
     root = call.http.scope.get("root_path", "")
     data = json.dumps(document(OPERATIONS, server=root or "/", keyed=bool(call.service.keys)))
     return Response(data, media_type=JSON)

@@ -1,4 +1,4 @@
-"""The operations of the page alone: who is logged in, and the API for people."""
+"""The operations of the page only: login, and the API for people."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OF_THE_PAGE: Final = Operations()
 
 @OF_THE_PAGE.add("GET", "/docs", "read")
 async def docs(_call: Call) -> Response:
-    """The API for people."""
+    """Return the API for people."""
     return page_file("docs.html")
 
 
@@ -85,7 +85,7 @@ async def logout(call: Call) -> Response:
 
 @OF_THE_PAGE.add("GET", "/session", None)
 async def session(call: Call) -> s.Session:
-    """The session of the caller."""
+    """Return the session of the caller."""
     known: Key | None = call.http.scope.get("delf.key")
     if known is None:
         ways = "POST /login" if call.service.oidc is None else f"GET {oidc.BEGIN}"
@@ -94,7 +94,7 @@ async def session(call: Call) -> s.Session:
 
 
 async def _begin_session(call: Call, key: Key, way: str) -> str:
-    """Begin a session, and end the one that the browser had; the value of its cookie."""
+    """Begin a session, ending the browser's earlier one; return its cookie."""
     if call.cookie is not None:
         await call.service.sessions.end(call.cookie)
     browser = call.http.headers.get("user-agent", "")
@@ -121,16 +121,16 @@ def _oidc(call: Call) -> oidc.OpenIdConnect:
 
 
 async def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
-    service, is_told = call.service, bool(call.http.scope.get("delf.proxy"))
+    service, by_proxy = call.service, bool(call.http.scope.get("delf.proxy"))
     csrf = None if cookie is None or not service.keys else csrf_of(cookie)
-    way = "proxy" if is_told else "session" if cookie is not None else "key"
+    way = "proxy" if by_proxy else "session" if cookie is not None else "key"
     return s.Session(
         name=key.name,
         rights=sorted(key.rights),
         scope=key.scope,
         teams=sorted(key.teams),
         way=way if service.keys else "none",
-        csrf=PROXY_TOKEN if is_told else csrf,
+        csrf=PROXY_TOKEN if by_proxy else csrf,
         login=bool(service.keys),
         server=service.start,
         model=short_name(service.agent.config.main_llm.model).rpartition("/")[2],

@@ -1,4 +1,4 @@
-"""Changes of the people that a server knows; observers are told of each."""
+"""Changes of the people that a server knows, with notification of observers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Make = Callable[[Person], Person]
 
 @dataclass(frozen=True, slots=True)
 class Changer:
-    """A way to change people, with those who are told of it.
+    """A way to change people and notify observers.
 
     Args:
         by: The name of who changes them.
         via: From where.
-        tell: Is told of each change.
+        tell: Is notified of each change.
     """
 
     by: str
@@ -34,7 +34,7 @@ class Changer:
     async def change(
         self, keeper: SharedJournal, name: str, make: Callable[[Person | None], Person]
     ) -> Person:
-        """Change a person, as often as somebody else is quicker.
+        """Change a person, retrying on concurrent changes.
 
         Args:
             keeper: Where they are kept.
@@ -42,7 +42,7 @@ class Changer:
             make: Gives the person as they are from now on, from how they were known.
 
         Raises:
-            ConfigurationError: When they could be taken for somebody else.
+            ConfigurationError: If the person could be mistaken for another.
             DelfError: When others keep changing the same person.
         """
         for _ in range(_MOST_TRIES):
@@ -56,7 +56,7 @@ class Changer:
         raise DelfError("others keep changing the same person", hint="try it again")
 
     async def keep(self, keeper: SharedJournal, after: Person, before: Person | None) -> bool:
-        """Keep a person, and tell of it; False, and nothing changes, if somebody was quicker."""
+        """Store a person and notify; return False, unchanged, after a concurrent change."""
         if not await keeper.keep_person(after, before):
             return False
         if after != before:
@@ -66,7 +66,7 @@ class Changer:
 
 
 def present(person: Person | None, name: str) -> Person:
-    """A person who is known and was not revoked.
+    """Return a known person who is not revoked.
 
     Raises:
         ConfigurationError: When they are not.

@@ -13,7 +13,7 @@ _SIGNS: Final = (f'"{TAG}"', "NaN", "Infinity")
 
 
 def json_bytes(value: Any) -> bytes:
-    """Data as JSON; halves of characters become question marks.
+    """Return data as JSON; halves of characters become question marks.
 
     Args:
         value: JSON-ready data, in which values that JSON lacks may be tagged.

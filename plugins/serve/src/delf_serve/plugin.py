@@ -10,7 +10,7 @@ from delf.specs import ApprovalSpec, CommandSpec
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """The commands ``serve`` and ``users``."""
+    """Yield the commands ``serve`` and ``users``."""
     yield CommandSpec(
         name="serve",
         summary="Serve tasks over HTTP, with a page to watch them and to decide.",
@@ -26,7 +26,7 @@ def delf_commands() -> Iterable[CommandSpec]:
 
 @hookimpl
 def delf_approval_channels() -> Iterable[ApprovalSpec]:
-    """The channel ``web``."""
+    """Yield the channel ``web``."""
     yield ApprovalSpec(
         name="web",
         summary="Says by webhook or mail that something waits on the page.",

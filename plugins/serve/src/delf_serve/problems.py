@@ -1,4 +1,4 @@
-"""Failures as the API tells them: ``application/problem+json``, as RFC 9457 has it."""
+"""Failures of the API: ``application/problem+json`` by RFC 9457."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class ProblemError(Exception):
 
     Args:
         status: The HTTP status.
-        message: What was wrong with it.
-        hint: What to do about it, in terms of the API.
+        message: The fault.
+        hint: What to do next, in terms of the API.
         code: Names the kind of failure forever; made of the status when omitted.
         param: The field or parameter that was wrong.
         headers: Further headers of the answer.
@@ -67,7 +67,7 @@ class ProblemError(Exception):
         return HTTPStatus(self.status).phrase
 
     def body(self, request_id: str) -> bytes:
-        """The answer's JSON.
+        """Return the answer's JSON.
 
         Args:
             request_id: The id by which the logs know the request.
@@ -86,19 +86,19 @@ class ProblemError(Exception):
 
 
 def problem_of(error: DelfError) -> ProblemError:
-    """A failure of delf as an answer; its hint is for a terminal, and stays behind."""
+    """Convert an error to a problem, without its hint, which is for a terminal."""
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 409)
     return ProblemError(status, error.message, code=error.code)
 
 
 def ending() -> ProblemError:
-    """A request that comes too late for this process; another one may answer it."""
+    """Return the answer to a request that comes too late for this process."""
     headers = {"retry-after": "5"}
     return ProblemError(503, "the server ends", "send the request again", headers=headers)
 
 
 def inside() -> ProblemError:
-    """A failure that nobody foresaw; what it was is in the log alone."""
+    """Return the answer for an unexpected failure, with details in the log only."""
     return ProblemError(
         _INSIDE, "an unexpected failure", "the server's log has more under this request_id"
     )

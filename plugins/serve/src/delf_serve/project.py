@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _WAITS_SECONDS: Final = 7 * 86_400.0
-"""The seconds for which a question waits on a page, unless it says otherwise."""
+"""The default seconds for which a request waits on a page."""
 
 
 def serve_project(
@@ -32,7 +32,7 @@ def serve_project(
     port: int,
     tasks: Sequence[str] = (),
 ) -> None:
-    """Serve the project's agent until the process is told to end.
+    """Serve the project's agent until the process is asked to end.
 
     Args:
         state: The program's flags.
@@ -51,12 +51,12 @@ def serve_project(
     _warn_of_model(state, options)
     app.first_tasks = tuple(tasks)
     with bind(host, port) as listener:
-        said = f"delf serves on {address_of(listener)} - Ctrl-C ends it"
-        serve(app, listener, lambda: click.echo(said, err=True))
+        message = f"delf serves on {address_of(listener)} - Ctrl-C ends it"
+        serve(app, listener, lambda: click.echo(message, err=True))
 
 
 def _warn_of_model(state: State, options: Options) -> None:
-    """Say at the start that no task can run, as without a key: else the first task says it."""
+    """Warn at the start if no task can run, as without a key."""
     from delf.protocols.model import ModelContext
     from delf_cli.session import Setup
     from delf_engine.models.pool import ModelPool
@@ -85,7 +85,7 @@ def _warn_of_model(state: State, options: Options) -> None:
 
 
 def make_application(state: State, options: Options) -> Application:
-    """The application of the project's agent."""
+    """Return the application of the project's agent."""
     from delf_cli.session import Setup
     from delf_engine.journal.factory import need_durable_journal
 

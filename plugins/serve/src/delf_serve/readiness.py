@@ -1,4 +1,4 @@
-"""Readiness: tasks can be taken in. It is really tried, once in a few seconds at most."""
+"""Readiness: whether tasks can be submitted, tested for real every few seconds at most."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Readiness:
         self._problem: str | None = None
 
     async def check(self) -> None:
-        """Look, unless somebody did so just now.
+        """Test readiness, reusing a recent result.
 
         Raises:
             ProblemError: When a task could not begin. Why is in the log alone: anybody may ask.

@@ -1,4 +1,4 @@
-"""Routines over HTTP: what they did, and tasks that are kept as one once a person has seen it."""
+"""Routines over HTTP: their runs, and tasks saved as routines after review."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from delf_serve.tasks import Tasks
 
 _LAST: Final = 5
 _COUNTED: Final = 200
-"""Of how many of a routine's newest runs it is counted what they saved."""
+"""The newest runs of a routine whose savings are counted."""
 _MOST_DRAFTS: Final = 20
 
 
@@ -44,10 +44,10 @@ class Routines:
         return self._agent.plugins.service(ROUTINES)(self._agent)
 
     async def list(self, key: Key) -> s.RoutineList:
-        """The routines with what they did.
+        """Return the routines with their runs.
 
         Args:
-            key: Who looks; others' tasks are left out.
+            key: The reader; others' tasks are left out.
         """
         try:
             routines = self.of_agent()
@@ -81,7 +81,7 @@ class Routines:
         )
 
     async def _cost_of(self, task_id: str | None, key: Key) -> float | None:
-        """Return the cost of the task that a routine came from; None where it is not known."""
+        """Return the cost of the task that a routine came from; None if unknown."""
         if task_id is None:
             return None
         try:
@@ -90,11 +90,11 @@ class Routines:
             return None
 
     async def save(self, given: s.RoutineSaveRequest, key: Key) -> s.RoutineDraft:
-        """Show a task as a routine; save it where the caller has seen just that.
+        """Show a task as a routine; save it if the caller confirms the shown version.
 
         Args:
             given: The task, the name, and what was seen.
-            key: Who asks.
+            key: The caller.
 
         Raises:
             ProblemError: When it cannot be one.

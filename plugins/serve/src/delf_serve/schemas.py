@@ -45,7 +45,7 @@ FileName = Annotated[
 
 
 class Given(BaseModel):
-    """A body that is sent in; what it does not know is refused."""
+    """A request body; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -57,15 +57,15 @@ class Shown(BaseModel):
 
 
 def _as_body(kind: type[Any]) -> type[Shown]:
-    """Make a body of a dataclass: its fields, with their types and descriptions from there.
+    """Make a body model of a dataclass, with its fields, types and descriptions.
 
     Args:
         kind: The dataclass. Fields that do not count when two of it are compared are its own.
     """
     hints = get_type_hints(kind)
-    told = read_docstring((inspect.getdoc(kind) or "").replace("``", "`")).parameters
+    docs = read_docstring((inspect.getdoc(kind) or "").replace("``", "`")).parameters
     fields: dict[str, Any] = {
-        item.name: (hints[item.name], Field(description=told.get(item.name)))
+        item.name: (hints[item.name], Field(description=docs.get(item.name)))
         for item in dataclasses.fields(kind)
         if item.compare
     }
@@ -94,7 +94,7 @@ class FileReference(Given):
 
 
 VARIANTS = frozenset({"approve", "reject", "edit", "settle"})
-"""The kinds of a decision, which stand before the field in the place of an error."""
+"""The kinds of a decision, which precede the field in the place of an error."""
 
 
 TaskWords = Annotated[str, StringConstraints(min_length=1, max_length=100_000, pattern=r"\S")]
@@ -151,7 +151,7 @@ class RoutineParameter(Shown):
 
 
 class Task(Shown):
-    """A task as lists show it."""
+    """A task in lists."""
 
     task_id: str
     task: str = Field(description="What was asked.")
@@ -306,11 +306,11 @@ class ModelUsage(_as_body(Usage)):
 
 
 class OwnBudget(Shown):
-    """A budget for the current month that covers the tasks of whoever asks."""
+    """A budget of the caller for the current month."""
 
     name: str = Field(description="The person, key or team whose budget it is.")
     limit_usd: float
-    spent_usd: float
+    cost_usd: float
     left_usd: float
 
 
@@ -333,7 +333,7 @@ class NoticesView(Shown):
 
 
 class Prompt(_as_body(prompts.Prompt)):
-    """A model call, with what the model saw and what it answered."""
+    """A model call, with its messages and its answer."""
 
     messages: list[PromptMessage] | None = Field(
         description="Null where they are not kept, or not any more."
@@ -500,7 +500,7 @@ Reason = Annotated[str, StringConstraints(max_length=10_000)]
 
 
 class Approval(Given):
-    """A yes, for one call or for later ones, too."""
+    """An approval of one call, or of later ones, too."""
 
     decision: Literal["approve"]
     reason: Reason | None = Field(default=None, description="A note.")
@@ -531,7 +531,7 @@ class Edit(Given):
     arguments: dict[str, Any] = Field(min_length=1, description="Those that change.")
 
 
-class Settlement(Given):
+class AlreadyDoneAnswer(Given):
     """The statement that an interrupted call did happen."""
 
     decision: Literal["settle"]
@@ -539,14 +539,14 @@ class Settlement(Given):
     reason: Reason | None = Field(default=None, description="A note.")
 
 
-class DecisionRequest(RootModel[Approval | Rejection | Edit | Settlement]):
+class DecisionRequest(RootModel[Approval | Rejection | Edit | AlreadyDoneAnswer]):
     """An answer to a question."""
 
-    root: Approval | Rejection | Edit | Settlement = Field(discriminator="decision")
+    root: Approval | Rejection | Edit | AlreadyDoneAnswer = Field(discriminator="decision")
 
 
 def _whole(value: object) -> object:
-    """A number as JSON Schema has it: 3.0 is a whole one, too."""
+    """Return a number as JSON Schema compares it: 3.0 is an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -650,14 +650,14 @@ class TaskCost(Shown):
     """The cost of one task with its child tasks."""
 
     task_id: str
-    spent_usd: float
+    cost_usd: float
 
 
 class Budget(Shown):
-    """The money of the agent in the process that answers; of one's own tasks, by one's scope."""
+    """The agent's budget in this process, limited to the caller's scope."""
 
     limit_usd: float | None = Field(description="Null for who does not see all tasks.")
-    spent_usd: float = Field(description="What all the tasks that you see have spent.")
+    cost_usd: float = Field(description="What all the tasks that you see have spent.")
     left_usd: float | None = Field(description="Null for who does not see all tasks.")
     tasks: list[TaskCost] = Field(description="The newest tasks that spent, the newest first.")
 
@@ -710,7 +710,7 @@ class Health(Shown):
 
 
 class Query(BaseModel):
-    """Parameters of a query; those that are not known are refused."""
+    """Query parameters; unknown ones are refused."""
 
     model_config = ConfigDict(extra="forbid")
 

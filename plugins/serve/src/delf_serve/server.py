@@ -1,4 +1,4 @@
-"""The server: uvicorn on sockets that are bound first, with limits of its own for connections."""
+"""The server: uvicorn on pre-bound sockets, with connection limits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STALL_SECONDS: Final = 60.0
 """The seconds for which a client may take nothing of an answer."""
 _HEAD_BYTES: Final = 65_536
 _MOST_QUEUED: Final = 16
-"""Requests that a client may send on a connection before it has the answers."""
+"""The most pipelined requests of a client before their answers."""
 _BUFFER_BYTES: Final = 32_768
 """The bytes that wait on a connection before more of an answer is made."""
 _OWN_FILES: Final = 256
@@ -39,7 +39,7 @@ def check_bind(host: str, *, keyed: bool) -> None:
     """Refuse to be open to a network without a key.
 
     Raises:
-        ConfigurationError: When the address is beyond loopback, and nobody needs a key.
+        ConfigurationError: If the address is beyond loopback, and no key is needed.
     """
     if not keyed and host != "localhost" and not is_loopback(host):
         raise ConfigurationError(
@@ -49,7 +49,7 @@ def check_bind(host: str, *, keyed: bool) -> None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens.
+    """Return a socket that listens.
 
     Raises:
         ConfigurationError: When it cannot.
@@ -76,7 +76,7 @@ def address_of(listener: socket.socket) -> str:
 
 
 class Places:
-    """The connections of a server: once so many are open, a further one is closed at once.
+    """The connections of a server: above the limit a new one is closed at once.
 
     Args:
         most: How many.
@@ -87,21 +87,22 @@ class Places:
         self._held: set[Protocol] = set()
 
     def take(self, connection: Protocol) -> None:
-        """Give a new connection a place, or close it."""
+        """Admit a new connection, or close it."""
         if len(self._held) >= self._most:
             connection.abort()
         else:
             self._held.add(connection)
 
     def leave(self, connection: Protocol) -> None:
-        """A connection is gone."""
+        """Note that a connection is gone."""
         self._held.discard(connection)
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's protocol with limits for size and time of what no application sees.
+    """uvicorn's protocol with limits for size and time before the application.
 
-    The head of a request has a size and a time; so has everything between two pieces of a body.
+    The head of a request has limits of size and time; so has every pause between two pieces of a
+    body.
     """
 
     places: Places
@@ -124,7 +125,7 @@ class Protocol(HttpToolsProtocol):
         self._watch(self.head_seconds, self._close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for any more."""
+        """Cancel all timers of the connection."""
         self._is_gone = True
         self._unwatch()
         self.resume_writing()  # whoever waits to send would wait forever
@@ -132,17 +133,17 @@ class Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
         self._is_gone = True
         self.transport.abort()
 
     def pause_writing(self) -> None:
-        """The client takes nothing; it has some time to go on."""
+        """Start a timeout for a client that does not read."""
         super().pause_writing()
         self._stall = self.loop.call_later(_STALL_SECONDS, self.abort)
 
     def resume_writing(self) -> None:
-        """The client goes on."""
+        """Note that the client goes on."""
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
@@ -151,7 +152,7 @@ class Protocol(HttpToolsProtocol):
     # -- of requests ----------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Take what comes, unless it is too much without a head or a piece of a body."""
+        """Receive data, unless it exceeds the limit for heads and body pieces."""
         self._unread += len(data)
         super().data_received(data)
         if self._unread > _HEAD_BYTES and not self.transport.is_closing():
@@ -159,19 +160,19 @@ class Protocol(HttpToolsProtocol):
             self.send_400_response("")
 
     def on_message_begin(self) -> None:
-        """A request begins: its head has some time."""
+        """Start the timeout for the head of a request."""
         super().on_message_begin()
         self._in_head = True
         self._head_size = 0
         self._watch(self.head_seconds, self._is_late)
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the address."""
+        """Handle a piece of the address."""
         self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; those after a body would be taken for headers of the head."""
+        """Store a header, ignoring trailers, which would pass for headers."""
         if not self._in_head:
             self._refusal = ProblemError(400, "headers after the body are not taken")
             raise self._refusal
@@ -179,7 +180,7 @@ class Protocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """Handle the end of a request's head."""
         self._in_head = False
         self._unread = 0
         self._unwatch()
@@ -195,19 +196,19 @@ class Protocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """Handle a piece of the body."""
         self._unread = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The whole request is there."""
+        """Handle the end of a request."""
         self._unread = 0
         super().on_message_complete()
         if self.cycle.response_complete:
             self._watch(_IDLE_SECONDS, self._close)
 
     def on_response_complete(self) -> None:
-        """The answer was given: wait for the next request, or for what is missing of this one."""
+        """After an answer, wait for the next request, or for the rest of this one."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._watch(_CLOSE_SECONDS, self.abort)
@@ -215,7 +216,7 @@ class Protocol(HttpToolsProtocol):
             self._watch(REST_SECONDS if self.cycle.more_body else _IDLE_SECONDS, self._close)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what cannot be read, unless that would be in the midst of another answer."""
+        """Refuse an invalid request, unless that would corrupt an answer in progress."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete:
             self._write_refusal()
@@ -234,7 +235,7 @@ class Protocol(HttpToolsProtocol):
         )
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Nothing: other protocols are not spoken, and no package would change that."""
+        """Do nothing: other protocols are not supported, and no package would change that."""
 
     def _has_body(self) -> bool:
         headers = dict(self.headers)
@@ -274,13 +275,13 @@ class Protocol(HttpToolsProtocol):
 
 
 def _say_nothing() -> None:
-    """As a server that somebody else speaks for."""
+    """Suppress uvicorn's messages."""
 
 
 def make_server(
     app: Application, *, announce: Callable[[], None] = _say_nothing, log_level: str = "error"
 ) -> uvicorn.Server:
-    """A server of an application, to be given a socket that listens."""
+    """Return a server of an application, to be given a socket that listens."""
     settings = app.settings
     own = {"head_seconds": settings.header_seconds, "places": Places(_room(settings.connections))}
     config = uvicorn.Config(
@@ -311,7 +312,7 @@ def _room(most: int) -> int:
 
 
 def _raise_limit(most: int) -> None:
-    """Let this process have as many file descriptors as connections need, as far as it may."""
+    """Raise the limit of file descriptors towards the needed number."""
     try:
         import resource
     except ImportError:  # Windows
@@ -325,7 +326,7 @@ def _raise_limit(most: int) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends event streams and waits when it is told to end: it would wait for them."""
+    """Ends event streams and waits at shutdown, because the server would wait for them."""
 
     def __init__(
         self, config: uvicorn.Config, app: Application, announce: Callable[[], None]
@@ -349,7 +350,7 @@ class _Server(uvicorn.Server):
 def serve(
     app: Application, listener: socket.socket, announce: Callable[[], None] = _say_nothing
 ) -> None:
-    """Serve until the process is told to end.
+    """Serve until the process is asked to end.
 
     Args:
         app: The application.
@@ -363,7 +364,7 @@ def serve(
     server = make_server(app, announce=announce)
 
     async def main() -> None:
-        await app.start()  # what is wrong with the configuration is said as such
+        await app.start()  # reports faults of the configuration as such
         check_bind(listener.getsockname()[0], keyed=bool(app.keys))
         await server.serve(sockets=[listener])
 

@@ -30,10 +30,10 @@ _LONGEST: Final = 200
 
 @dataclass(eq=False)
 class Seat:
-    """A place that somebody holds for long.
+    """A long-lived stream of a person.
 
     Args:
-        key: Whose key was shown.
+        key: The key.
         session: The digest of the session, where one was shown instead.
         end: Ends it.
     """
@@ -44,7 +44,7 @@ class Seat:
 
 
 class Sessions:
-    """Sessions in the journal, so that each process knows of them, and what depends on them.
+    """Sessions in the journal, shared by all processes, and the streams that depend on them.
 
     Args:
         keys: The keys for which they stand.
@@ -64,10 +64,10 @@ class Sessions:
         """Begin a session; the value of its cookie.
 
         Args:
-            key: Who logs in.
+            key: The key of the person.
             way: How they showed who they are.
             client: From where.
-            browser: What their browser calls itself.
+            browser: The browser's description of itself.
         """
         # The journal has only the digest: who reads it cannot log in by what it says.
         now, cookie = time.time(), secrets.token_urlsafe(32)
@@ -86,12 +86,12 @@ class Sessions:
         return cookie
 
     async def key_of(self, cookie: str) -> Key | None:
-        """The key for which a session stands, unless it is over."""
+        """Return the key of a session, unless it is over."""
         found = await self._tasks.journal.logins([_digest(cookie)])
         return self._keys.of_session(found[0]) if found else None
 
     async def of(self, key: Key) -> list[SessionRecord]:
-        """The sessions of a person, the oldest first."""
+        """Return the sessions of a person, the oldest first."""
         holder = key.holder
         found = await self._tasks.journal.logins()
         return [session for session in found if holder and session.holder == holder]
@@ -109,7 +109,7 @@ class Sessions:
         raise ProblemError(404, "no such session is known", "GET /sessions")
 
     async def end(self, cookie: str) -> None:
-        """End a session, on all processes, with all streams that it has here."""
+        """End a session on all processes, with all its local streams."""
         await self._end_digest(_digest(cookie))
 
     async def _end_digest(self, digest: str) -> None:
@@ -144,7 +144,7 @@ class Sessions:
             self._seats.discard(seat)
 
     async def keep_looking(self) -> None:
-        """End what is held by keys and sessions that are none any more."""
+        """End streams of invalid keys and sessions periodically."""
         outage = Outage(_log, "sessions cannot be looked up", self._tasks.journal.place)
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
@@ -163,7 +163,7 @@ class Sessions:
             )
 
     def end_all(self) -> None:
-        """End all streams; clients come back to whoever is there then."""
+        """End all streams; clients reconnect to another process."""
         self._end(lambda _: True)
 
     def _end(self, is_over: Callable[[Seat], bool]) -> None:
@@ -178,7 +178,7 @@ def csrf_of(cookie: str) -> str:
 
 
 def id_of(digest: str) -> str:
-    """The name of a session for its person, who cannot log in with it."""
+    """Return the id of a session for its person, useless for a login."""
     return digest[:16]
 
 

@@ -127,7 +127,7 @@ class ServeSettings(PluginSettings):
     )
     remind_minutes: list[float] = Field(
         default_factory=list[float],
-        description="Minutes after which a request that still waits is told again, as [60, 1440].",
+        description="Minutes after which a waiting request is announced again, as [60, 1440].",
     )
     mail_to: list[str] = Field(default_factory=list, description="Who gets these mails.")
     mail_from: str = Field(default="delf@localhost", description="Whom they are from.")
@@ -185,7 +185,7 @@ class ServeSettings(PluginSettings):
 
 
 def settings_of(options: Mapping[str, Any]) -> ServeSettings:
-    """The settings from code or ``delf.toml``, then from the environment.
+    """Return the settings from code or ``delf.toml``, then from the environment.
 
     Raises:
         ConnectionConfigurationError: Naming the setting, never its value.

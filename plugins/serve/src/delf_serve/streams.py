@@ -1,4 +1,4 @@
-"""Events as they happen: those of a task to its end, and the list's for all who look at it."""
+"""Events as they happen: one task's to its end, and the list's for all its readers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ GATHER_SECONDS: Final = 0.2
 
 
 def frame(event: Event) -> bytes:
-    """An event as it is sent: its number is the id, so that a client goes on where it was."""
+    """Encode an event for a stream, with its number as the id, so that clients can reconnect."""
     if isinstance(event, ModelCalled) and event.prompt is not None:
         event = replace(event, prompt=None)  # GET /tasks/{id}/prompts has it
     sent = encode(event)
@@ -76,17 +76,17 @@ class Streams:
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
         self._readers: set[asyncio.Queue[Listed | None]] = set()
-        """Those who look at the list: one subscription to all events serves them."""
+        """The readers of the list, served by one subscription to all events."""
         self._watching: asyncio.Task[None] | None = None
         self.open = 0
 
     def stop(self) -> None:
-        """End the streams of the list; clients come back to whoever is there then."""
+        """End the streams of the list; clients reconnect to another process."""
         if self._watching is not None:
             self._watching.cancel()
 
     async def events(self, task_id: str, after: int) -> AsyncGenerator[bytes]:
-        """The frames of a task's events, those that are there first, to its end.
+        """Yield the frames of a task's events, existing ones first, to its end.
 
         Args:
             task_id: The task.
@@ -135,7 +135,7 @@ class Streams:
                 coming.cancel()
 
     async def changes(self, key: Key) -> AsyncGenerator[bytes]:
-        """Tasks as lists show them to somebody, when one begins, waits, goes on or ends."""
+        """Yield visible tasks when one begins, waits, continues or ends."""
         if self._watching is None or self._watching.done():
             self._watching = shared_task(self._watch())
         queue: asyncio.Queue[Listed | None] = asyncio.Queue()
@@ -162,7 +162,7 @@ class Streams:
                 self.stop()
 
     async def _watch(self) -> None:
-        """Tell those who look at the list of each task that changes."""
+        """Notify the readers of the list of each changed task."""
         changed: set[str] = set()
         wake = asyncio.Event()
 
@@ -182,7 +182,7 @@ class Streams:
                     try:
                         self._put(await self._tasks.listed(name))
                     except DelfError as error:  # it may be removed, or the journal away
-                        _log.warning("a change of a task is not told: %s", error.message)
+                        _log.warning("a change of a task is not streamed: %s", error.message)
 
         telling = asyncio.create_task(tell())
         try:

@@ -1,4 +1,4 @@
-"""Tasks: taken in, looked up, stopped, gone on with; what is told of them is the journal's."""
+"""Tasks: submitted, found, stopped, resumed; all data comes from the journal."""
 
 from __future__ import annotations
 
@@ -67,32 +67,34 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MARK: Final = "serve"
-"""The key of a task's ``setup`` that says that a server took it in."""
+"""The key of a task's ``setup`` that marks a task submitted by a server."""
 _LOOK_SECONDS: Final = 5.0
 PAGE: Final = 1000
 """Interrupted tasks that are read at once."""
 _FORGET_SECONDS: Final = 3600.0
-_MOST_LIVES: Final = 5
-_LIVES_SECONDS: Final = 600.0
-"""A task is left to people that was taken up so often in so many seconds: it may be the cause."""
+_MOST_RESUMES: Final = 5
+_RESUMES_SECONDS: Final = 600.0
+"""The period of these resumes: a task that is resumed more often is left to people, because it
+may kill its process.
+"""
 _MOST_OWNERS: Final = 10_000
-"""The newest tasks of this process whose owners are remembered."""
+"""The newest tasks of this process with remembered owners."""
 _OF: Final = "|"
-"""Between the owner of a conversation and its name; no name that is sent in has it."""
+"""The separator of a conversation's owner and name; submitted names never contain it."""
 
 Waiting = Mapping[str, Sequence[RequestRecord]]
 """The requests of tasks that wait for a person, by the ids of the tasks."""
 
 
 def may_decide(record: RequestRecord, key: Key) -> bool:
-    """Tell whether somebody may approve a request that waits."""
+    """Return whether a person may approve a pending request."""
     if not record.waits or "decide" not in key.rights:
         return False
     return why_not_approve(record, key.decider("")) is None
 
 
 def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
-    """A task as lists show it to somebody."""
+    """Return a task for a person's list."""
     asked = waiting.get(record.task_id, ())
     state = state_of(record, waiting=waiting)
     return Task(
@@ -138,13 +140,13 @@ class _Open:
 
 
 class Tasks:
-    """The tasks of one agent and of the journal that it shares.
+    """The tasks of one agent and of its shared journal.
 
     Args:
         agent: Does them.
         settings: How many are taken in.
         uploads: The files that were sent in for tasks.
-        keys: The people whose tasks they are.
+        keys: The people.
     """
 
     def __init__(self, agent: Agent, settings: ServeSettings, uploads: Uploads, keys: Keys) -> None:
@@ -174,7 +176,7 @@ class Tasks:
 
     @property
     def waits(self) -> int:
-        """Count those who wait for a task here."""
+        """Count the requests that wait for a task here."""
         return len(self._limits)
 
     @property
@@ -183,14 +185,14 @@ class Tasks:
         return len(self._open)
 
     def start(self) -> None:
-        """Take up what other processes left, and forget what is old."""
+        """Resume tasks of dead processes, and remove old data."""
         self._is_ending = False
         self._work.add(shared_task(self._keep_looking()))
         if ages := self.journal.keep:
             self._work.add(shared_task(self._keep_forgetting(ages)))
 
     async def stop(self, seconds: float) -> None:
-        """Let what runs end for some time; what has not ended by then can be gone on with.
+        """Let running tasks end for some time; leave the others resumable.
 
         Args:
             seconds: How long; tasks that wait for a person are not waited for.
@@ -216,11 +218,11 @@ class Tasks:
         paths: Sequence[str] = (),
         shaped_by: Sequence[str] = (),
     ) -> Submitted:
-        """Take a task in; when this returns, it is in the journal.
+        """Submit a task; when this returns, it is in the journal.
 
         Args:
-            order: What is asked.
-            key: Who asks.
+            order: The order.
+            key: The owner.
             same: A key by which the same order again gives the same task.
             strategy: How it becomes tool calls, if not as the agent's other tasks.
             client: The address from where it is asked.
@@ -289,9 +291,9 @@ class Tasks:
     async def again(
         self, task_id: str, wanted: AgainRequest, key: Key, client: str | None = None
     ) -> Submitted:
-        """Hand a task in once more, with its files, its kind of answer and its conversation.
+        """Submit a task once more, with its files, its type of answer and its conversation.
 
-        A conversation of somebody else is not continued: the task then begins one.
+        Another person's conversation is not continued: the task begins a new one.
 
         Raises:
             ProblemError: When its files are not kept any more, or the model cannot be chosen.
@@ -329,11 +331,11 @@ class Tasks:
     def _check_model(self, name: str | None) -> None:
         known = self._settings.models
         if name is not None and name not in known:
-            told = f"one of {', '.join(known)}" if known else "this server has one model alone"
-            raise ProblemError(409, f"the model cannot be chosen: {told}", param="llm")
+            choices = f"one of {', '.join(known)}" if known else "this server has one model alone"
+            raise ProblemError(409, f"the model cannot be chosen: {choices}", param="llm")
 
     async def _known(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
-        """The task of an idempotency key; whoever is handing it in comes to an end first."""
+        """Return the task of an idempotency key, waiting for a concurrent submission."""
         while True:
             earlier = await self._earlier(name, digest)
             known = self._open.get(name)
@@ -364,7 +366,7 @@ class Tasks:
         return known
 
     def sees_here(self, key: Key, name: str) -> bool:
-        """Tell whether somebody sees a task that this process has worked on."""
+        """Return whether a person sees a task of this process."""
         return name in self._owners and key.sees(self._owners[name] or None)
 
     def _tell_end(self, task: str, end: TaskFinished, owner: str | None) -> None:
@@ -383,13 +385,13 @@ class Tasks:
             known.over.set()
 
     async def _rests(self, name: str) -> bool:
-        """Tell whether a task is over, or waits for a person."""
+        """Return whether a task is over, or waits for a person."""
         record, waiting = await self.listed(name)
         state = state_of(record, waiting=waiting)
         return state.is_terminal or state is TaskState.WAITING
 
     async def wait(self, name: str, seconds: float) -> None:
-        """Wait until a task is over or asks a person, in whatever process, but not for longer.
+        """Wait until a task of any process is over or asks a person, up to a timeout.
 
         Args:
             name: The task's id.
@@ -423,7 +425,7 @@ class Tasks:
                 self._limits.discard(limit)
 
     def end_waits(self) -> None:
-        """Let everybody who waits for a task be answered with its present state."""
+        """Answer everybody who waits for a task with its present state."""
         self._is_ending = True
         for limit in [limit for limit in self._limits if not limit.expired()]:
             limit.reschedule(asyncio.get_running_loop().time())
@@ -431,10 +433,10 @@ class Tasks:
     # -- looking up -----------------------------------------------------------------------
 
     async def waiting(self) -> Waiting:
-        """Return the tasks that wait for a person, with what they ask.
+        """Return the tasks that wait for a person, with their requests.
 
-        Requests are read after the call begins, so that an answer that this or another process
-        has confirmed is never shown as open. Callers that come during a reading share the next.
+        Requests are read after the call begins, so that a request that this or another process has
+        confirmed as answered is never shown as open. Concurrent callers share the next reading.
         """
         if self._next_reading is None:
             self._next_reading = shared_task(self._read_waiting())
@@ -462,7 +464,7 @@ class Tasks:
         after: str | None = None,
         key: Key,
     ) -> tuple[list[Task], str | None]:
-        """Tasks that somebody sees, the newest first, and where the next page begins, if any."""
+        """Return a page of visible tasks, the newest first, and the cursor of the next page."""
         found = await find_tasks(
             self.journal,
             limit + 1,
@@ -478,7 +480,7 @@ class Tasks:
         return views, _cursor(found[limit - 1]) if len(found) > limit else None
 
     async def record(self, text: str, key: Key) -> TaskRecord:
-        """A task that somebody sees, by its id or the beginning of it.
+        """Return a visible task, by its id or the beginning of it.
 
         Raises:
             UnknownTaskError: When there is none; others' tasks are none.
@@ -486,7 +488,7 @@ class Tasks:
         return await self.journal.task(await self.journal.resolve(text, key.owners))
 
     async def _whole(self, task_id: str, key: Key) -> TaskRecord:
-        """A task by its whole id, to change something of it."""
+        """Return a task by its whole id, for changes."""
         record = await self.record(task_id, key)
         if record.task_id != task_id:
             raise ProblemError(404, f"no task {task_id[:60]!r} is known", "give the whole task_id")
@@ -505,15 +507,15 @@ class Tasks:
         return PromptList(prompts=shown, more=len(found) > offset + limit)
 
     async def listed(self, task_id: str) -> tuple[TaskRecord, Waiting]:
-        """A task with all that waits, from which :func:`task_view` makes what lists show."""
+        """Return a task with its pending requests, for :func:`task_view`."""
         return await self.journal.task(task_id), await self.waiting()
 
     async def view(self, text: str, key: Key) -> Task:
-        """A task as lists show it."""
+        """Return a task for a person's list."""
         return task_view(await self.record(text, key), await self.waiting(), key)
 
     async def detail(self, text: str, key: Key) -> TaskDetail:
-        """A task with its result."""
+        """Return a task with its result."""
         record = await self.record(text, key)
         events = await self.journal.read(record.task_id)
         waiting = await self.waiting()
@@ -522,14 +524,14 @@ class Tasks:
         return await asyncio.to_thread(_detail, view, events, asked, key)
 
     async def output_files(self, text: str, key: Key) -> dict[str, str]:
-        """The paths of the files that a task made, by their names: those its journal has."""
+        """Return the paths of a task's output files, by name, from its journal."""
         record = await self.record(text, key)
         return _files(await self.journal.read(record.task_id))
 
     # -- stopping and going on ------------------------------------------------------------
 
     async def cancel(self, task_id: str, key: Key, via: str) -> tuple[str, bool]:
-        """Stop a task, in whatever process it runs; False when it was over already.
+        """Stop a task of any process; return False if it was over.
 
         Raises:
             DelfError: When the process that works on it does not stop it in time.
@@ -543,9 +545,9 @@ class Tasks:
         return task_id, (await self.journal.task(task_id)).state is TaskState.STOPPED
 
     async def remove(self, task_id: str, key: Key) -> None:
-        """Forget a task that does not run, with all that is kept of it.
+        """Remove a task that does not run, with all its data.
 
-        Files that it made go too, unless the agent was told where to put them.
+        Its output files are removed, too, unless the agent's output folder is configured.
 
         Raises:
             ProblemError: When it runs, or waits for its turn.
@@ -557,7 +559,7 @@ class Tasks:
         await self._uploads.forget(gone.inputs)
 
     async def resume(self, task_id: str, key: Key, timeout: float | None = None) -> str:
-        """Go on with a task whose process is gone, or that ended at its timeout or budget.
+        """Resume a task whose process is gone, or that ended at its timeout or budget.
 
         Raises:
             ProblemError: When it runs, or is over.
@@ -569,13 +571,13 @@ class Tasks:
             hint = "it runs" if record.state is TaskState.RUNNING else "it is over"
             raise ProblemError(409, f"the task cannot be resumed: {hint}")
         await self.budgets.ledger(key)
-        await self._take_up(record.task_id, record.key, timeout, go_on=True)
+        await self._resume(record.task_id, record.key, timeout, go_on=True)
         return record.task_id
 
     async def fork(
         self, task_id: str, wanted: ForkRequest, key: Key, client: str | None = None
     ) -> str:
-        """Do a task again from one of its events on, as a new task; its id.
+        """Run a task again from one of its events on, as a new task; return its id.
 
         Raises:
             ProblemError: When it has no such event, or the model cannot be chosen.
@@ -597,10 +599,10 @@ class Tasks:
             )
         except UnknownTaskError as error:
             raise ProblemError(422, error.message, param="at") from None
-        await self._take_up(name, key.holder)
+        await self._resume(name, key.holder)
         return name
 
-    async def _take_up(
+    async def _resume(
         self, name: str, owner: str | None, timeout: float | None = None, *, go_on: bool = False
     ) -> None:
         if name in self._open:
@@ -661,23 +663,23 @@ class Tasks:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _adopt(self, name: str) -> None:
-        """Take up a task of a server whose process is gone, unless it keeps killing them."""
+        """Resume a task of a dead server, unless it keeps killing them."""
         if name in self._not_ours or name in self._open:
             return
         events = await self.journal.read(name)
         begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
-        lives = [event.at for event in events if isinstance(event, TaskResumed)][-_MOST_LIVES:]
-        is_deadly = len(lives) == _MOST_LIVES and lives[-1] - lives[0] < _LIVES_SECONDS
+        resumes = [event.at for event in events if isinstance(event, TaskResumed)][-_MOST_RESUMES:]
+        is_deadly = len(resumes) == _MOST_RESUMES and resumes[-1] - resumes[0] < _RESUMES_SECONDS
         if begun is None or MARK not in begun.setup or is_deadly:
             self._not_ours.add(name)
             return
         try:
-            await self._take_up(name, begun.key)
+            await self._resume(name, begun.key)
         except DelfError:
             return  # another process was quicker
 
     async def _keep_forgetting(self, ages: Ages) -> None:
-        """Forget what has been over for long enough, from time to time."""
+        """Remove tasks that have been over for long enough, from time to time."""
         chat: Any = self._agent.chat
         while True:
             try:
@@ -692,7 +694,7 @@ class Tasks:
 
 
 def shared(agent: Agent) -> SharedJournal:
-    """The journal of a started agent.
+    """Return the journal of a started agent.
 
     Raises:
         ConfigurationError: When others cannot look into it.
@@ -727,46 +729,46 @@ def _files(events: Sequence[Event]) -> dict[str, str]:
 
 
 def _cursor(record: TaskRecord) -> str:
-    """The place of a task in the list, as a query names it."""
+    """Encode a task's place in the list for a query."""
     return f"{record.started_at:.9f}~{record.task_id}"
 
 
 def _place(cursor: str) -> ListPlace:
-    """The place that a query names."""
+    """Return the place that a query names."""
     started, _, task_id = cursor.partition("~")
     return float(started), task_id
 
 
 def _setup(key: Key, client: str | None, **more: str) -> dict[str, Any]:
-    """Note who asked for a task here, and from where."""
+    """Return the setup data with the submitter and the address."""
     return {MARK: {"key": key.name, **more}, ASKED_FROM: client}
 
 
 def _submitted(name: str, conversation: str | None, key: Key, *, is_new: bool = True) -> Submitted:
-    told = None if conversation is None else shown_name(conversation, key)
-    return Submitted(name, told, is_new=is_new)
+    shown = None if conversation is None else shown_name(conversation, key)
+    return Submitted(name, shown, is_new=is_new)
 
 
 def kept_name(conversation: str | None, key: Key) -> str | None:
-    """The name of a person's conversation in the journal: nobody else's has it."""
+    """Return the journal's name of a person's conversation, unique to the person."""
     if conversation is None or key.holder is None:
         return conversation
     return f"{key.holder}{_OF}{conversation}"
 
 
 def shown_name(conversation: str, key: Key) -> str:
-    """The name of a conversation for somebody: their own is told without theirs."""
+    """Return the name of a conversation for a person, without the person's own prefix."""
     return conversation.removeprefix(f"{key.holder}{_OF}")
 
 
 def owner_of(conversation: str) -> str | None:
-    """The owner of a conversation, by its name in the journal."""
+    """Return the owner of a conversation, by its name in the journal."""
     owner, mark, _ = conversation.partition(_OF)
     return owner if mark else None
 
 
 def _detail(view: Task, events: Sequence[Event], asked: Sequence[str], key: Key) -> TaskDetail:
-    """A task with what its events tell; not quick for a long one, so it is done in a thread."""
+    """Return a task with the data of its events; slow for a long task, so call it in a thread."""
     seen = snapshot(events)
     begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
     actions = {e.request_id: e.action for e in events if isinstance(e, ApprovalRequested)}

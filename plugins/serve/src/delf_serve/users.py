@@ -180,7 +180,7 @@ def list_users(ctx: click.Context, *, as_json: bool) -> None:
 @click.option("--key", "label", help="Remove only this key.")
 @click.pass_context
 def revoke(ctx: click.Context, name: str, *, label: str | None) -> None:
-    """Remove a person with all keys and sessions, or one of their keys."""
+    """Remove a person with all keys and sessions, or one key."""
 
     def change(known: Person | None) -> Person:
         person, now = present(known, name), time.time()
@@ -204,7 +204,7 @@ def revoke(ctx: click.Context, name: str, *, label: str | None) -> None:
 @as_json_option
 @click.pass_context
 def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_json: bool) -> None:
-    """List the sessions on the page, of all people or of one; or end one."""
+    """List the page's sessions, of all people or of one; or end one."""
 
     async def look(kept: SharedJournal) -> list[dict[str, Any]]:
         found = [one for one in await kept.logins() if name in (None, one.name)]
@@ -230,15 +230,15 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
     if as_json:
         click.echo(json_text(found, indent=2))
         return
-    told = "ended" if session is not None else ""
+    outcome = "ended" if session is not None else ""
     for one in found:
-        click.echo(" ".join(filter(None, (one["id"], one["name"], one["client"], told))))
+        click.echo(" ".join(filter(None, (one["id"], one["name"], one["client"], outcome))))
     if not found:
         click.echo("nobody is logged in")
 
 
 def _change(ctx: click.Context, name: str, change: Callable[[Person | None], Person]) -> Person:
-    """Change a person, and tell the project's observers."""
+    """Change a person, and notify the project's observers."""
 
     async def work(kept: SharedJournal) -> Person:
         async with tell_observers(ctx) as tell:
@@ -257,8 +257,8 @@ def _rights(text: str) -> tuple[str, ...]:
 
 
 def _what(rights: Iterable[str] | None, scope: str | None) -> str:
-    told = "" if rights is None else "+".join(rights)
-    return told if scope is None else f"{told}@{scope}"
+    text = "" if rights is None else "+".join(rights)
+    return text if scope is None else f"{text}@{scope}"
 
 
 def _line(person: Person) -> str:

@@ -64,7 +64,7 @@ def _number(number: float, kind: str | None) -> Any:
 
 
 def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str, Any], str | None]:
-    """A value as the service takes it, and the number format that it needs.
+    """Convert a value for the service, with its number format.
 
     Args:
         value: Text, number, bool, date, datetime, time, timedelta or None.
@@ -112,7 +112,9 @@ def _serial(value: Any) -> tuple[float, str | None]:
 
 
 def grid_of(sheet: Mapping[str, Any], *, formulas: bool = False) -> list[list[Any]]:
-    """The values of a range, row by row; rows and cells at the ends that are empty are left out.
+    """Return the values of a range, row by row.
+
+    Rows and cells at the ends that are empty are left out.
 
     The service gives cells that only have a format, too.
     """
@@ -130,14 +132,14 @@ def grid_of(sheet: Mapping[str, Any], *, formulas: bool = False) -> list[list[An
 
 
 def records_of(grid: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Rows by the names in the first one. Names that are missing or there twice get numbers."""
+    """Return rows by header names, numbering missing and duplicate ones."""
     if not grid:
         return []
     width = max(len(row) for row in grid)
     names: list[str] = []
     for index in range(width):
-        told = grid[0][index] if index < len(grid[0]) else None
-        base = str(told).strip() if told not in (None, "") else f"column_{index + 1}"
+        header = grid[0][index] if index < len(grid[0]) else None
+        base = str(header).strip() if header not in (None, "") else f"column_{index + 1}"
         name, number = base, 1
         while name in names:
             number += 1

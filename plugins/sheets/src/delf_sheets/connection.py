@@ -59,7 +59,7 @@ _TRUST: Final[Mapping[str, Trust]] = {
     **dict.fromkeys(("id", "link", "notice"), "own"),
     "*": "outside",
 }
-"""The authors of a spreadsheet's fields: others may have written its title and what is in it."""
+"""The authors of a spreadsheet's fields: others may have written title and content."""
 
 
 class Sheets(GoogleConnection):
@@ -227,7 +227,7 @@ class Sheets(GoogleConnection):
         return _info(plan.book)
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """A batch is asked about where one of its steps would be."""
+        """Check a batch as strictly as its strictest step."""
         if call.action != "batch":
             return await super().check(call)
         steps: list[dict[str, Any]] = call.arguments.get("steps") or []
@@ -264,7 +264,7 @@ class Sheets(GoogleConnection):
         return Allowed(preview=text, basis=text)
 
     async def _present(self, book: Book, area: Area) -> list[str]:
-        """List the present values of an area's cells, of a large one at its beginning."""
+        """List the present values of an area, or of its beginning if large."""
         if area.top >= area.sheet.rows or area.left >= area.sheet.columns:
             return []  # the sheet will grow
         shown = area.beginning(_MOST_LOOKED_AT)
@@ -319,7 +319,7 @@ class Sheets(GoogleConnection):
             plan.add_sheet(**given)
 
     async def _header(self, book: Book, title: str, rows: list[Any]) -> list[Any]:
-        """The names in a sheet's first row, where dicts are to be put under them."""
+        """Return the names in a sheet's first row, where dicts are to be put under them."""
         if not any(isinstance(row, Mapping) for row in rows):
             return []
         quoted = title.replace("'", "''")
@@ -370,7 +370,7 @@ class Sheets(GoogleConnection):
                 raise  # else the attempt whose answer was lost has done it all
 
     async def _ids(self, book: str) -> set[int]:
-        """The ids of a spreadsheet's sheets and charts."""
+        """Return the ids of a spreadsheet's sheets and charts."""
         found = await self.transport.json(
             Request(
                 "look at a spreadsheet",

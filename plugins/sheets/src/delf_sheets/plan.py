@@ -1,4 +1,4 @@
-"""Plans requests of one batch, which the service does whole or not at all."""
+"""Plans the requests of one atomic batch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _EXPONENT: Final = re.compile(r"e[+-]")
 
 
 class Plan:
-    """Requests for a book, and the book as it will be when they are done.
+    """Requests for a book, and its state after them.
 
     Args:
         book: The book as it is.
@@ -45,7 +45,7 @@ class Plan:
         self.requests: list[dict[str, Any]] = []
         self._once = False
         self.made: set[int] = set()
-        """Ids of what is made. A batch that makes something that is there is refused as a whole."""
+        """Ids of created objects. A batch that creates an existing one is refused as a whole."""
 
     @property
     def once(self) -> bool:
@@ -76,7 +76,7 @@ class Plan:
         return len(grid) * width
 
     def append(self, sheet: Sheet, grid: Sequence[Sequence[Any]], *, formulas: bool = False) -> int:
-        """Put rows below the last one that has something in it."""
+        """Append rows below the last non-empty one."""
         if not grid:
             raise ToolRefusedError("there are no rows to append")
         width = max(len(row) for row in grid)
@@ -98,7 +98,7 @@ class Plan:
         self.requests.append({"updateCells": body})
 
     def add_sheet(self, title: str, rows: int = 1000, columns: int = 26) -> Sheet:
-        """Add a sheet. Its id is chosen here, so that later requests can name it."""
+        """Add a sheet with a chosen id, for later requests."""
         if any(sheet.title.lower() == title.lower() for sheet in self.book.sheets):
             raise ToolRefusedError(f"there is a sheet {title!r} already")
         sheet = Sheet(self._new_id(), title, rows, columns)
@@ -125,7 +125,7 @@ class Plan:
     # -- looks --------------------------------------------------------------------------
 
     def format(self, where: str, look: Mapping[str, Any]) -> None:
-        """Change how a range looks; what is None stays as it is."""
+        """Format a range; None leaves a property unchanged."""
         area, form, fields = self.book.area(where), dict[str, Any](), list[str]()
         for name, (path, convert) in _LOOKS.items():
             if look.get(name) is not None:
@@ -146,7 +146,7 @@ class Plan:
             self.requests.append({"updateSheetProperties": body})
 
     def chart(self, where: str, kind: ChartKind, title: str, anchor: str) -> None:
-        """Draw a range: its first column against the others; the first row names them."""
+        """Chart a range: its first column against the others; the first row names them."""
         area = self.book.area(where)
         right = area.right if area.right is not None else area.sheet.columns
         if right - area.left < 2:
@@ -161,7 +161,7 @@ class Plan:
 
 
 def with_header(rows: Sequence[Any]) -> list[Sequence[Any]]:
-    """Rows as lists: of dicts, the names come first."""
+    """Return rows as lists: of dicts, the names come first."""
     if not any(isinstance(row, Mapping) for row in rows):
         return [_checked_row(row) for row in rows]
     if not all(isinstance(row, Mapping) for row in rows):
@@ -171,7 +171,7 @@ def with_header(rows: Sequence[Any]) -> list[Sequence[Any]]:
 
 
 def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
-    """Rows to append below a header; dicts are put in its order.
+    """Return rows to append below a header; dicts are put in its order.
 
     Raises:
         ToolRefusedError: When a dict has a name that is not in the header.
@@ -204,7 +204,7 @@ def _checked_row(row: Any) -> Sequence[Any]:
 def _cells(
     grid: Sequence[Sequence[Any]], top: int, left: int, *, formulas: bool
 ) -> tuple[list[dict[str, Any]], dict[tuple[int, int], str]]:
-    """Rows as the service takes them, and where dates and times are."""
+    """Return rows as the service takes them, and where dates and times are."""
     dates: dict[tuple[int, int], str] = {}
     rows: list[dict[str, Any]] = []
     for r, row in enumerate(grid):
@@ -219,7 +219,7 @@ def _cells(
 
 
 def _date_formats(area: Area, dates: Mapping[tuple[int, int], str]) -> list[dict[str, Any]]:
-    """Requests that let dates look as dates: one for each run of them in a column."""
+    """Return requests that format runs of dates in a column."""
     found: list[dict[str, Any]] = []
     spots = sorted((column, row, kind) for (row, column), kind in dates.items())
     while spots:
@@ -242,13 +242,13 @@ def _number_format(pattern: str) -> dict[str, str]:
 
 
 def _kind_of(pattern: str) -> str:
-    """Return the kind of a pattern's numbers, by its first section: the others share it.
+    """Return the kind of numbers of a format pattern, by its first section.
 
-    Texts and what is in brackets, as a color or a condition, say nothing of it.
+    Literal text and brackets, such as a colour or a condition, are ignored.
     """
-    said = _LITERAL.sub("", pattern).split(";")[0]
-    bare = _BRACKETS.sub("", said).lower()
-    is_time = bool(set(bare) & set("hs") or _ELAPSED.search(said))
+    section = _LITERAL.sub("", pattern).split(";")[0]
+    bare = _BRACKETS.sub("", section).lower()
+    is_time = bool(set(bare) & set("hs") or _ELAPSED.search(section))
     is_date = bool(set(bare) & set("yd")) or ("m" in bare and not is_time)
     if (is_time or is_date) and not set(_PARTS_OF_SECONDS.sub("", bare)) & set("0#?"):
         return "DATE_TIME" if is_time and is_date else "DATE" if is_date else "TIME"

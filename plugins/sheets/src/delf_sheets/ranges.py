@@ -15,7 +15,7 @@ _MOST_CELLS: Final = 10_000_000
 
 @dataclass(slots=True)
 class Sheet:
-    """A sheet of a book, as it will be when the planned requests are done."""
+    """A sheet of a book after the planned requests."""
 
     id: int
     title: str
@@ -59,7 +59,7 @@ class Area:
         return replace(self, bottom=bottom, right=right)
 
     def beginning(self, most: int) -> Area:
-        """Its first rows that there are."""
+        """Return its first rows that there are."""
         end = self.sheet.rows if self.bottom is None else min(self.bottom, self.sheet.rows)
         right = self.sheet.columns if self.right is None else min(self.right, self.sheet.columns)
         bottom = max(self.top + 1, min(end, self.top + most))
@@ -67,7 +67,7 @@ class Area:
 
     @property
     def start(self) -> dict[str, Any]:
-        """Its first cell, as a GridCoordinate."""
+        """The first cell, as a GridCoordinate."""
         return {"sheetId": self.sheet.id, "rowIndex": self.top, "columnIndex": self.left}
 
 
@@ -83,7 +83,7 @@ class Book:
 
     @classmethod
     def read(cls, resource: Mapping[str, Any]) -> Book:
-        """The book in an answer of the service."""
+        """Return the book in an answer of the service."""
         sheets: Sequence[Mapping[str, Any]] = resource.get("sheets") or ()
         named: Sequence[Mapping[str, Any]] = resource.get("namedRanges") or ()
         properties: Mapping[str, Any] = resource.get("properties") or {}
@@ -96,7 +96,7 @@ class Book:
         )
 
     def sheet(self, title: str) -> Sheet:
-        """A sheet by its title; the first one when it is empty.
+        """Return a sheet by title; the first when empty.
 
         Raises:
             ToolRefusedError: When there is none.
@@ -112,7 +112,7 @@ class Book:
         )
 
     def area(self, text: str) -> Area:
-        """A range: ``Sheet1!A1:C9``, ``A:C``, ``Sheet1``, or a name.
+        """Return a range: ``Sheet1!A1:C9``, ``A:C``, ``Sheet1``, or a name.
 
         Raises:
             ToolRefusedError: When it is none.
@@ -145,15 +145,15 @@ class Book:
             raise ToolRefusedError(f"{text!r} ends before it begins")
         return area
 
-    def _named(self, told: Mapping[str, Any]) -> Area:
-        key = int(told.get("sheetId") or 0)
+    def _named(self, area: Mapping[str, Any]) -> Area:
+        key = int(area.get("sheetId") or 0)
         sheet = next((sheet for sheet in self.sheets if sheet.id == key), self.sheets[0])
         return Area(
             sheet=sheet,
-            top=int(told.get("startRowIndex") or 0),
-            left=int(told.get("startColumnIndex") or 0),
-            bottom=told.get("endRowIndex"),
-            right=told.get("endColumnIndex"),
+            top=int(area.get("startRowIndex") or 0),
+            left=int(area.get("startColumnIndex") or 0),
+            bottom=area.get("endRowIndex"),
+            right=area.get("endColumnIndex"),
         )
 
 
@@ -168,7 +168,7 @@ def _sheet(properties: Mapping[str, Any]) -> Sheet:
 
 
 def growth(area: Area, height: int, width: int) -> list[dict[str, Any]]:
-    """Requests that make a sheet large enough for what is written; it counts as done.
+    """Return requests that enlarge a sheet, updating its planned size.
 
     Raises:
         ToolRefusedError: When a sheet cannot be so large.
@@ -186,7 +186,7 @@ def growth(area: Area, height: int, width: int) -> list[dict[str, Any]]:
 
 
 def a1(row: int, column: int) -> str:
-    """A cell's name."""
+    """Return a cell's name."""
     letters = ""
     column += 1
     while column:
@@ -215,7 +215,7 @@ def _is_cells(text: str) -> bool:
 
 
 def _corner(text: str) -> tuple[int | None, int | None]:
-    """Column from 0 and row from 1; None where a corner leaves it out."""
+    """Parse a corner: column from 0 and row from 1; None for an omitted part."""
     found = _CORNER.fullmatch(text)
     letters, digits = (found[1], found[2]) if found else ("", "")
     column = None

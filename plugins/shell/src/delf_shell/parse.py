@@ -1,4 +1,4 @@
-"""Reads a command line: words, quotes, ``|``, ``&&``, ``||`` and ``;``. All else is refused.
+"""Parses a command line: words, quotes, ``|``, ``&&``, ``||`` and ``;``. All else is refused.
 
 What a shell would expand (variables, substitutions, wildcards, redirections, here-documents,
 braces, assignments, reserved words) is not understood here, and so it is not run. The grammar is
@@ -46,7 +46,7 @@ _INSTEAD: Final = "do that in Python, or quote the character"
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Programs whose outputs are joined.
+    """Programs connected by pipes.
 
     Args:
         joint: What stands before it: empty for the first.
@@ -58,7 +58,7 @@ class Pipeline:
 
 
 def parse(text: str) -> tuple[Pipeline, ...]:
-    """A command line in its parts.
+    """Return a command line in its parts.
 
     Args:
         text: As a person would type it.
@@ -111,7 +111,7 @@ def _end_command(text: str, words: list[str], commands: list[Words]) -> None:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Words and operators, in order."""
+    """Yield words and operators, in order."""
     at = 0
     while at < len(text):
         sign = text[at]
@@ -131,7 +131,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _word(text: str, at: int) -> tuple[str, int]:
-    """The word that begins here, without its quotes, and where it ends."""
+    """Return the word that begins here, unquoted, and its end."""
     if text[at] in "#~":
         raise _not_understood(text[at], "comments" if text[at] == "#" else "home folders")
     word: list[str] = []
@@ -179,7 +179,7 @@ def _double_quoted(text: str, at: int) -> tuple[str, int]:
 
 
 def _plain(sign: str, *, quoted: bool = False) -> str:
-    """A character as it is, if every shell and every person would read it so."""
+    """Return an unambiguous character."""
     if quoted and sign in "\n\t":
         return sign
     kind = unicodedata.category(sign)
@@ -197,7 +197,7 @@ def _not_understood(sign: str, what: str) -> ToolRefusedError:
 
 
 def shown(pipelines: tuple[Pipeline, ...]) -> str:
-    """Return the commands, a program a line, quoted so that each word can be told."""
+    """Format the commands, one program per line, with quoted words."""
     lines: list[str] = []
     for pipeline in pipelines:
         for number, words in enumerate(pipeline.commands):

@@ -13,7 +13,7 @@ from typing import Final
 from delf_shell.parse import Words
 
 Covers = Callable[[Words, Collection[int]], bool]
-"""The places of words that wildcards may stand for."""
+"""The places of words that wildcards may match."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -47,7 +47,7 @@ _READERS: Final[dict[str, re.Pattern[str]]] = {
 
 
 def may_cover(command: Words, covered: Collection[int]) -> bool:
-    """Tell whether wildcards may stand for these words: whether the program only reads them.
+    """Return whether wildcards may match these words: whether the program only reads them.
 
     Args:
         command: All words of a command.
@@ -60,7 +60,7 @@ def may_cover(command: Words, covered: Collection[int]) -> bool:
 
 
 def only_reads(command: Words, options: Sequence[str]) -> bool:
-    """Tell whether options leave a program at reading; those of unknown programs may not.
+    """Return whether a program's options keep it read-only; unknown programs' do not.
 
     Args:
         command: All words of a command.
@@ -71,7 +71,7 @@ def only_reads(command: Words, options: Sequence[str]) -> bool:
 
 
 def _git(command: Words, covered: Collection[int]) -> bool:
-    """Words of commands that read; none that names another way of transport."""
+    """Return words of commands that read; none that names another way of transport."""
     at = 1
     while at < len(command) and command[at].startswith("-"):
         at += 2 if command[at] in _GIT_VALUES else 1
@@ -82,7 +82,7 @@ def _git(command: Words, covered: Collection[int]) -> bool:
 
 
 def _uniq(command: Words, covered: Collection[int]) -> bool:
-    """The second word without a dash is where the result is written to."""
+    """Return the second word without a dash is where the result is written to."""
     plain = [place for place, word in enumerate(command) if place and not word.startswith("-")]
     return not set(plain[1:]) & set(covered)
 

@@ -43,7 +43,7 @@ class Rule:
     reading: bool = False
 
     def asks(self, command: Words) -> bool:
-        """Tell whether a person is asked about a command that fits."""
+        """Return whether a person is asked about a command that fits."""
         if self.ask or not self.reading:
             return self.ask
         further = range(len(self.words) - 1, len(command))
@@ -55,7 +55,7 @@ class Rule:
         return not (inside and may_cover(command, plain) and only_reads(command, options))
 
     def fits(self, command: Words) -> bool:
-        """Tell whether a command is of this pattern."""
+        """Return whether a command is of this pattern."""
         wanted, covered = self.words, list[int]()
         if wanted[-1] in ("*", "**") and len(wanted) > 1:
             if len(command) < len(wanted) - 1:
@@ -88,9 +88,9 @@ def _is_of(pattern: str, word: str) -> bool:
 
 
 def _is_value(option: str, rest: str) -> bool:
-    """Tell whether an option that a pattern names is followed by its value, and by no other option.
+    """Return whether an option is followed by its value, and by no other option.
 
-    After the letter of a short one there may be numbers: further letters would be options, too.
+    A short option's value may only be a number: letters would be further options.
     """
     if option.startswith("--") or "=" in option:
         return "=" in option
@@ -98,12 +98,12 @@ def _is_value(option: str, rest: str) -> bool:
 
 
 def _stays(word: str) -> bool:
-    """Tell whether a word is neither an option nor a path that leads out of the folder."""
+    """Return whether a word is neither an option nor a path that leads out of the folder."""
     return not word.startswith("-") and not _LEADS_OUT.search(word)
 
 
 def read_rules(rules: Sequence[RuleSettings], name: str) -> tuple[Rule, ...]:
-    """Rules as they were written, in words.
+    """Return rules as they were written, in words.
 
     Args:
         rules: Those that are not for a shell.

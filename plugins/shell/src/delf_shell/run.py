@@ -17,13 +17,13 @@ from delf.errors import ToolExecutionError
 from delf_shell.parse import Pipeline, Words
 
 _PIECE: Final = 65_536
-_TOLD_EACH: Final = 0.1
+_PROGRESS_SECONDS: Final = 0.1
 
 
 class ShellResult(TypedDict):
-    """The outcome of a command: the status of its last program, and its output.
+    """The result of a command: the status of its last program, and its output.
 
-    ``truncated`` says that more was written than is kept.
+    ``truncated`` is true if the output exceeded the limit.
     """
 
     status: int
@@ -33,11 +33,11 @@ class ShellResult(TypedDict):
 
 
 def _nobody(_text: str) -> None:
-    """Nobody looks on."""
+    """Do nothing."""
 
 
 class _Telling:
-    """Tells what comes while it comes, several pieces at a time where they come fast.
+    """Reports output as it comes, in batches.
 
     Args:
         tell: Sees texts.
@@ -53,10 +53,10 @@ class _Telling:
         """Take a piece of the output."""
         self._waiting.append(self._decoder.decode(piece))
         if self._soon is None:
-            self._soon = asyncio.get_running_loop().call_later(_TOLD_EACH, self._flush)
+            self._soon = asyncio.get_running_loop().call_later(_PROGRESS_SECONDS, self._flush)
 
     def end(self) -> None:
-        """There is no more."""
+        """Note that there is no more."""
         self._waiting.append(self._decoder.decode(b"", final=True))
         self._flush()
 
@@ -114,7 +114,7 @@ class Runner:
     tell: Callable[[str], None] = _nobody
 
     async def run(self, pipelines: Sequence[Pipeline]) -> ShellResult:
-        """Run pipelines one after another, as their joints say.
+        """Run pipelines one after another, by their operators.
 
         Raises:
             ToolExecutionError: When a program is not there, or the time is over.
@@ -188,7 +188,7 @@ class Runner:
 
 
 def _search_path(environment: Mapping[str, str]) -> str:
-    """The folders of programs, without relative ones, where a script may have put something."""
+    """Return the absolute folders of programs; a script may have written into relative ones."""
     folders = environment.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(folder for folder in folders if folder.startswith("/"))
 
@@ -196,7 +196,7 @@ def _search_path(environment: Mapping[str, str]) -> str:
 async def _end(
     processes: Sequence[asyncio.subprocess.Process], readers: Sequence[asyncio.Future[None]]
 ) -> None:
-    """Kill what still runs of each program and of what it started, and wait for it."""
+    """Kill all programs and their children, and wait."""
     for reader in readers:
         reader.cancel()
     for process in processes:

@@ -1,4 +1,4 @@
-"""Settings: the commands that a script may run, where, and with what."""
+"""Settings: the allowed commands, their folder and environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from delf.tools.connection import ConnectionOptions
 
 
 class RuleSettings(BaseModel):
-    """Commands of one pattern, and whether a person is asked about them."""
+    """Commands of one pattern, and whether they need approval."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,7 +58,7 @@ class ShellSettings(PluginSettings):
     @field_validator("rules", mode="before")
     @classmethod
     def _from_patterns(cls, value: Any) -> Any:
-        """A pattern alone is a rule that asks."""
+        """Return a pattern alone is a rule that asks."""
         if not isinstance(value, (list, tuple)):
             return value
         given = cast("list[Any]", value)

@@ -10,7 +10,7 @@ RelationKind = Literal["table", "view"]
 
 
 class ColumnInfo(TypedDict):
-    """A column as a script gets it."""
+    """A column in a script's form."""
 
     name: str
     type: str
@@ -21,7 +21,7 @@ class ColumnInfo(TypedDict):
 
 
 class TableInfo(TypedDict):
-    """A table as a script gets it."""
+    """A table in a script's form."""
 
     table: str
     kind: str
@@ -37,8 +37,8 @@ class Relation:
         name: Its name, bare.
         schema: The schema to write before it; None where the name is enough.
         kind: Table or view.
-        comment: What its author says about it.
-        key: What the backend finds it by.
+        comment: The author's description.
+        key: The backend's key.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Column:
     comment: str | None = None
 
     def info(self) -> ColumnInfo:
-        """As a script gets it."""
+        """Return the column for scripts."""
         return ColumnInfo(
             name=self.name,
             type=self.type,
@@ -84,7 +84,7 @@ class Table:
     Args:
         relation: Which.
         columns: Its columns.
-        broken: Why they cannot be read, as those of a view whose table is gone.
+        broken: The reason if its columns cannot be read, as of a view whose table is gone.
     """
 
     relation: Relation
@@ -92,11 +92,11 @@ class Table:
     broken: str | None = None
 
     def column(self, name: str) -> Column | None:
-        """A column by its name."""
+        """Return a column by its name."""
         return next((column for column in self.columns if column.name == name), None)
 
     def info(self) -> TableInfo:
-        """As a script gets it."""
+        """Return the table for scripts."""
         if self.broken is not None:
             return {**relation_info(self.relation), "comment": f"cannot be read: {self.broken}"}
         return relation_info(self.relation, [column.info() for column in self.columns])
@@ -104,7 +104,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The statements that tell what a database holds, however many tables there are.
+    """The statements that list a database's content in a fixed number of queries.
 
     Args:
         relations: Gives each table's and view's key, schema (NULL where the name is enough), name,
@@ -120,7 +120,7 @@ class Catalogue:
 
 
 def relations_of(rows: Iterable[Sequence[Any]]) -> list[Relation]:
-    """The relations in rows of :attr:`Catalogue.relations`."""
+    """Return the relations in rows of :attr:`Catalogue.relations`."""
     return [
         Relation(
             name=name,
@@ -138,7 +138,7 @@ def tables_of(
     columns: Iterable[Sequence[Any]],
     keys: Iterable[Sequence[Any]],
 ) -> list[Table]:
-    """The tables in rows of the other statements of a :class:`Catalogue`."""
+    """Return the tables in rows of the other statements of a :class:`Catalogue`."""
     tables = {relation.key: Table(relation) for relation in relations}
     for key, name, kind, nullable, comment in columns:
         tables[key].columns.append(
@@ -161,14 +161,14 @@ def tables_of(
 
 
 def relation_info(relation: Relation, columns: list[ColumnInfo] | None = None) -> TableInfo:
-    """A relation as a script gets it; without columns where there are too many tables."""
+    """Return a relation for scripts; without columns if there are too many tables."""
     return TableInfo(
         table=relation.full_name, kind=relation.kind, comment=relation.comment, columns=columns
     )
 
 
 def find_relation(name: str, relations: Iterable[Relation]) -> Relation | None:
-    """A relation by what a script calls it: exactly, else whatever the case, else bare."""
+    """Find a relation by name: exactly, else ignoring case, else without schema."""
     wanted = name.replace('"', "").replace("`", "")
     listed = list(relations)
     exact = [r for r in listed if r.full_name == wanted]

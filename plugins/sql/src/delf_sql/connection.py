@@ -49,7 +49,7 @@ _MAKING: Final = Lock()
 _FOUND_TABLES: Final = 20
 """The most tables that ``schema(search=…)`` gives."""
 _MOST_COUNTED: Final = 20
-"""Sets of parameters whose rows are counted before a question."""
+"""The most sets of parameters whose rows are counted before approval."""
 _COUNT_SECONDS: Final = 10.0
 
 
@@ -94,7 +94,7 @@ class SQL(Connection):
         self._index: TableIndex | None = None
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """A query is asked about where the database itself does not keep it from writing."""
+        """Check a write, with a preview; ask about queries without a read-only session."""
         if call.action == "write":
             statements = _listed(call.arguments["statement"])
             try:
@@ -176,7 +176,7 @@ class SQL(Connection):
         return Changes(rowcount=written.rowcount, rows=rows, committed=True)
 
     async def context(self, task: str) -> str | None:
-        """The schema in a few lines, what fits the task first.
+        """Return the schema in a few lines, the best matches of the task first.
 
         Raises:
             SQLSchemaError: When the schema cannot be read.
@@ -194,7 +194,7 @@ class SQL(Connection):
         )
 
     async def _without_transactions(self, changes: Sequence[Change]) -> str:
-        """Say that a change cannot be undone when it fails halfway; empty where it can.
+        """Return a warning if a failing change cannot be undone; empty otherwise.
 
         Raises:
             ToolRefusedError: When it is several changes, which are promised to be done together.
@@ -216,13 +216,13 @@ class SQL(Connection):
         return f"no transactions in {listed}: if it fails halfway, a part is changed"
 
     async def _preview(self, changes: Sequence[Change], note: str) -> str:
-        """Tell the rows that a change would find now, for each of its statements."""
+        """Count the rows that each statement of a change would affect now."""
         if len(changes) == 1:
             return "\n".join(filter(None, [await self._rows_of(*changes[0]), note]))
         lines = ["one transaction:"]
         for number, (statement, sets) in enumerate(changes, 1):
-            told = await self._rows_of(statement, sets)
-            lines.append(f"{number}. {statement.text}" + (f" ({told})" if told else ""))
+            rows = await self._rows_of(statement, sets)
+            lines.append(f"{number}. {statement.text}" + (f" ({rows})" if rows else ""))
         return "\n".join(lines)
 
     async def _rows_of(self, statement: Statement, sets: Sequence[Params]) -> str:
@@ -317,7 +317,7 @@ class SQL(Connection):
         return [found.info() for found in backend.tables(session, relations)]
 
     def _index_of(self, tables: Sequence[Table]) -> TableIndex:
-        """The index of some tables: that of the last task, where they are as they were then."""
+        """Return the index of some tables, cached while the tables are unchanged."""
         kept = self._index
         if kept is None or kept.tables != tables:
             kept = self._index = TableIndex(tables)
@@ -326,7 +326,7 @@ class SQL(Connection):
     def _candidates(
         self, backend: Backend, session: Any, relations: Sequence[Relation], words: str
     ) -> tuple[list[Table], Sequence[Relation]]:
-        """Tables with their columns, those whose names fit, and the others without."""
+        """Return tables with columns if their names match, and the others without columns."""
         most = self.settings.schema_tables
         if len(relations) > most:
             relations = rank_relations(relations, words)
@@ -358,7 +358,7 @@ def _listed(statement: str | list[str]) -> list[str]:
 def _changes(
     statements: Sequence[Statement], params: Params
 ) -> list[tuple[Statement, Sequence[Params]]]:
-    """Each statement with its sets of parameters."""
+    """Return each statement with its sets of parameters."""
     if len(statements) == 1:
         one = statements[0]
         return [(one, _batches(one.text, one.tokens, params))]
@@ -373,7 +373,7 @@ def _changes(
 
 
 def _batches(text: str, tokens: Sequence[Any], params: Params) -> Sequence[Params]:
-    """Sets of parameters: one, or one for each element of a list of dicts or of lists."""
+    """Return the sets of parameters: one, or one for each element of a list of dicts or lists."""
     if params is None or isinstance(params, Mapping):
         return [params]
     positional = bool(find_holes(text, tokens, named=False))

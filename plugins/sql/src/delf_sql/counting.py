@@ -10,9 +10,9 @@ from delf_sql.placeholders import Params, find_holes
 from delf_sql.tokens import Token
 
 _OTHER_FORMS: Final = frozenset({"FROM", "USING", "JOIN", "LIMIT", "ORDER", "WITH"})
-"""Words of changes whose rows are not those of one table and one condition."""
+"""Keywords of changes that affect more than one table and one condition."""
 _KEPT_ROWS: Final = frozenset({"CONFLICT", "DUPLICATE", "IGNORE", "OR"})
-"""Words of an INSERT that may add fewer rows than it is given."""
+"""Keywords of an INSERT that may add fewer rows than given."""
 _READS: Final = frozenset({"SELECT", "WITH"})
 
 
@@ -62,7 +62,7 @@ def count_of(statement: Statement, params: Params) -> Count | None:
 def _of_condition(
     statement: Statement, params: Params, outer: Sequence[Token], end: int
 ) -> Count | None:
-    """The rows of one table that fit the condition of an UPDATE or DELETE."""
+    """Return the condition of an UPDATE or DELETE on one table, as a counting query."""
     text = statement.text
     where = next((token for token in outer if token.word == "WHERE"), None)
     found = end if where is None else where.start
@@ -87,7 +87,7 @@ def _of_condition(
 def _of_insert(
     statement: Statement, params: Params, outer: Sequence[Token], end: int
 ) -> Count | None:
-    """The rows that are written out, or that a query gives."""
+    """Return the rows that are written out, or that a query gives."""
     if any(token.word in _KEPT_ROWS for token in outer):
         return None
     values = next((token for token in outer if token.word == "VALUES"), None)
@@ -115,7 +115,7 @@ def _query(
 def _given(
     statement: Statement, tokens: Sequence[Token], params: Params
 ) -> tuple[dict[str, Any] | list[Any] | None] | None:
-    """The parameters of a part of a statement; None where they are missing."""
+    """Return the parameters of a part of a statement; None where they are missing."""
     if find_holes(statement.text, tokens, named=True):
         return (dict(params),) if isinstance(params, Mapping) else None
     holes = find_holes(statement.text, tokens, named=False)
@@ -129,7 +129,7 @@ def _given(
 
 
 def _is_name(tokens: Sequence[Token]) -> bool:
-    """Tell whether tokens are the name of one table, with its schema and an alias perhaps."""
+    """Return whether tokens are the name of one table, with optional schema and alias."""
     if len(tokens) > 2 and tokens[-2].word == "AS":
         tokens = tokens[:-2]
     elif len(tokens) % 2 == 0:
@@ -143,7 +143,7 @@ def _is_name(tokens: Sequence[Token]) -> bool:
 
 
 def _groups(tokens: Sequence[Token]) -> Iterator[Token]:
-    """The opening parentheses that are in no other."""
+    """Yield the opening parentheses that are in no other."""
     depth = 0
     for token in tokens:
         if token.text == "(" and token.kind == "operator":
@@ -155,7 +155,7 @@ def _groups(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _outer(tokens: Sequence[Token]) -> Iterator[Token]:
-    """The tokens outside of parentheses."""
+    """Yield the tokens outside of parentheses."""
     depth = 0
     for token in tokens:
         depth += (token.text == "(") - (token.text == ")")

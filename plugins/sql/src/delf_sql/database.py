@@ -1,4 +1,4 @@
-"""Statements in threads: a few at a time, each in its time, ended when nobody waits for it."""
+"""Statements in threads: limited concurrency, a timeout each, ended with their waiter."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Job:
 
 
 class Database:
-    """One database. Each statement gets a session that holds nothing of an earlier one.
+    """One database. Each statement gets a clean session.
 
     Args:
         backend: How to speak with it.
@@ -55,12 +55,12 @@ class Database:
         self._threads: dict[bool, ThreadPoolExecutor] = {}
 
     async def run(self, work: Callable[[Any], T], *, reader: bool) -> T:
-        """Do something with a session, in a thread. What is not committed is rolled back.
+        """Run a function with a session in a thread. Uncommitted changes are rolled back.
 
         Raises:
             ConnectionUnavailableError: When the database does not answer.
             TimeoutError: When it did not end in time, and was ended.
-            LostError: When it could not be ended, so that nobody knows what happened to it.
+            LostError: If it could not be stopped, so that its outcome is unknown.
         """
         loop = asyncio.get_running_loop()
         clock = asyncio.timeout(None)

@@ -1,4 +1,4 @@
-"""Drivers' exceptions as delf's errors: one line, no credentials, no vendor's noise."""
+"""Drivers' exceptions as delf's errors: one redacted line without vendor noise."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def problem_of(error: BaseException, backend: Backend) -> Problem | None:
 
 
 def unavailable(error: BaseException, backend: Backend) -> ConnectionUnavailableError:
-    """The error for a database that cannot be reached."""
+    """Return the error for a database that cannot be reached."""
     problem = problem_of(error, backend)
     text = problem.text if problem is not None else type(error).__name__
     return _unreachable(text, backend)
@@ -66,7 +66,7 @@ def _unreachable(text: str, backend: Backend) -> ConnectionUnavailableError:
 
 
 def lost(text: str, backend: Backend) -> OutcomeUnknownError:
-    """The error for a write whose answer was lost: it may be committed, or not."""
+    """Return the error for a write whose answer was lost, with unknown outcome."""
     return OutcomeUnknownError(
         backend.target.scrub(
             f"{backend.target.label}: the write was sent and its answer was lost "
@@ -84,7 +84,7 @@ def failure(
     timeout: float,
     statements: Sequence[Statement] = (),
 ) -> DelfError:
-    """The error for a statement that failed; of several it is named, by its number and text."""
+    """Return the error for a failed statement, with its number and text if one of several."""
     text = backend.target.scrub(problem.text[:_LONGEST])
     place = ""
     if problem.number is not None and problem.number <= len(statements) > 1:

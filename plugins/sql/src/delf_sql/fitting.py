@@ -1,4 +1,4 @@
-"""A check that a value fits the type of its column, for databases that cast what they can, untold.
+"""A check that a value fits its column's type, for databases that cast silently.
 
 PostgreSQL, MariaDB and DuckDB make 2 of 1.5 for an integer, drop the time of a moment for a date,
 and its zone for a column that keeps none. Such a value is refused, with a way to say what is meant.
@@ -68,7 +68,7 @@ _ADVICE: Final[dict[Family, str]] = {
 
 
 def family_of(kind: str) -> tuple[Family, int]:
-    """Return the family of a type by its name, and how many arrays are around it.
+    """Return the family of a type by its name, and its array dimensions.
 
     Args:
         kind: As a catalogue names it, such as ``decimal(9,2)`` or ``timestamp with time zone[]``.
@@ -91,7 +91,7 @@ def check_fits(value: object, family: Family, depth: int = 0) -> None:
         depth: How many arrays are around it.
 
     Raises:
-        TypeError: With what is wrong, and what may be passed.
+        TypeError: With the fault, and the allowed values.
     """
     if isinstance(value, list) and (depth or family not in ("json", "text", "bytes")):
         for item in cast("list[Any]", value):
@@ -105,7 +105,7 @@ def check_fits(value: object, family: Family, depth: int = 0) -> None:
 
 
 def fitted(bound: Bound, kinds: Sequence[str | None], *, stores: bool) -> Bound:
-    """Give each value as its placeholder's type takes it.
+    """Convert each value to its placeholder's type.
 
     Args:
         bound: A statement with its values.
@@ -166,7 +166,7 @@ def _fits(value: Any, family: Family) -> bool:
 
 
 def is_rounded(value: int) -> bool:
-    """Tell whether a float would be another number."""
+    """Return whether a float would be another number."""
     return abs(value) >= FIRST_ROUNDED and value != float(value)
 
 
@@ -185,7 +185,7 @@ def _number(text: str) -> decimal.Decimal | None:
 
 
 def _fits_text_of_moment(text: str, family: Family) -> bool:
-    """Tell whether a text holds no part that the column would drop; others are the database's."""
+    """Return whether a text holds no part that the column would drop; others are the database's."""
     found = _MOMENT.fullmatch(text.strip())
     if found is None or family == "timestamptz":
         return True

@@ -1,4 +1,4 @@
-"""The functions that ``query`` may call: these, and those that a user lists.
+"""The functions that ``query`` may call: known ones, and the user's list.
 
 A name is here because what it does is known: it computes from its arguments, or tells about
 the session, and neither acts, waits, reads files nor runs a text as SQL.
@@ -14,7 +14,7 @@ from delf_sql.target import Dialect
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a list that is written as text."""
+    """Return the words of a list that is written as text."""
     return frozenset(text.split())
 
 
@@ -297,19 +297,19 @@ _GRAMMARS: Final[dict[Dialect, frozenset[str]]] = {
         "qualify recursive rename rollup row semi sets similar"
     ),
 }
-"""Words that stand before a parenthesis without being called."""
+"""Keywords that precede a parenthesis without being called."""
 
 
 def known_functions(dialect: Dialect) -> frozenset[str]:
-    """The functions that ``query`` may call without being told."""
+    """Return the functions that ``query`` may call by default."""
     return _FUNCTIONS.get(dialect, _EVERYWHERE | _ELSEWHERE)
 
 
 def grammar_words(dialect: Dialect) -> frozenset[str]:
-    """Words that stand before a parenthesis without being called."""
+    """Return keywords that precede a parenthesis without being called."""
     return _GRAMMARS.get(dialect, _GRAMMAR)
 
 
 def is_listed(name: str, listed: Iterable[str]) -> bool:
-    """Tell whether a user lists a function, by its name or by a pattern as ``st_*``."""
+    """Return whether a user lists a function, by its name or by a pattern as ``st_*``."""
     return any(fnmatchcase(name, pattern) for pattern in listed)

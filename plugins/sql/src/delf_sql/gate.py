@@ -1,4 +1,4 @@
-"""The statement gate: one statement, of a kind that the action is for.
+"""The statement gate: one statement, of a kind that the action allows.
 
 ``query`` takes what sqlglot reads as a query made of known parts, calling known functions. The
 database itself keeps a query from writing, too (see ``backends``).
@@ -33,7 +33,7 @@ _STATEMENTS: Final = words(
 )
 _ROUTINES: Final = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE"})
 _RESETS: Final = re.compile(r"innodb_\w+_reset", re.IGNORECASE)
-"""Tables of MySQL whose counters begin again when somebody with the right PROCESS reads them."""
+"""Tables of MySQL whose counters reset when a user with the right PROCESS reads them."""
 _TO_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 """The letters that databases fold for certain: Python folds others, which are other names there."""
 _PARTS: Final = words(
@@ -58,7 +58,7 @@ _WHOLE: Final = ("sqlite", "duckdb", "postgresql")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement that passed.
+    """One accepted statement.
 
     Args:
         text: As it is sent: without comments, and without what follows its end.
@@ -74,7 +74,7 @@ class Statement:
 
     @property
     def is_about_rows(self) -> bool:
-        """True if it adds, changes or removes rows, or removes a table with them."""
+        """True if it adds, changes or removes rows, or drops a table."""
         words = [token.word for token in self.tokens[:2]]
         return words[0] in _CHANGES_ROWS or words[0] == "TRUNCATE" or words == ["DROP", "TABLE"]
 
@@ -82,13 +82,13 @@ class Statement:
 def check_query(
     text: str, dialect: Dialect, params: Params = None, allowed: frozenset[str] = frozenset()
 ) -> Statement:
-    """A statement that may be run as a query.
+    """Return a statement that may be run as a query.
 
     Args:
-        text: What the script gave.
+        text: The script's text.
         dialect: Of which database.
         params: Its parameters, which say what in it is a placeholder.
-        allowed: Functions that may be called beside those that are known.
+        allowed: Additional functions that may be called.
 
     Raises:
         ToolRefusedError: When it is not surely one reading statement.
@@ -114,7 +114,7 @@ def check_query(
 
 
 def check_write(text: str, dialect: Dialect) -> Statement:
-    """A statement that may be run as a write.
+    """Return a statement that may be run as a write.
 
     Raises:
         ToolRefusedError: When it is not one changing statement.
@@ -134,7 +134,7 @@ def check_write(text: str, dialect: Dialect) -> Statement:
 
 
 def check_writes(texts: Sequence[str], dialect: Dialect) -> list[Statement]:
-    """Statements that may be run as one transaction.
+    """Return statements that may run as one transaction.
 
     Raises:
         ToolRefusedError: When one of them may not, or could not be rolled back.
@@ -197,14 +197,14 @@ def _defines_routine(tokens: Sequence[Token]) -> bool:
 
 
 def _calls(tokens: Sequence[Token]) -> Iterable[tuple[Token | None, Token]]:
-    """Names before a parenthesis, each with the token before it."""
+    """Yield names before a parenthesis, each with the token before it."""
     for number, (token, after) in enumerate(itertools.pairwise(tokens)):
         if after.text == "(" and after.kind == "operator" and token.kind in ("word", "name"):
             yield tokens[number - 1] if number else None, token
 
 
 def named(tokens: Sequence[Token], dialect: Dialect) -> tuple[frozenset[str], frozenset[str]]:
-    """The names that stand before a parenthesis, and those that stand after a dot."""
+    """Return the names before a parenthesis, and the names after a dot."""
     calls = [name for _, name in _calls(tokens)]
     attributes = [
         name
@@ -215,7 +215,7 @@ def named(tokens: Sequence[Token], dialect: Dialect) -> tuple[frozenset[str], fr
 
 
 def _as_read(names: Iterable[Token], dialect: Dialect) -> frozenset[str]:
-    """As the database may fold them: in some encodings PostgreSQL folds other letters, too."""
+    """Fold a name as the database may: in some encodings PostgreSQL folds other letters, too."""
     read: set[str] = set()
     for name in names:
         folded = _folded(name, dialect)
@@ -281,7 +281,7 @@ def _check_no_second(tokens: Sequence[Token]) -> None:
 
 
 def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
-    """One query, as sqlglot reads it, made of what is known. Gives where only aliases stand."""
+    """Check the parsed query for known parts only. Return the places of aliases."""
     from sqlglot import errors, exp
 
     trees: list[Any] = []

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 Params = Mapping[str, Any] | Sequence[Any] | None
 Adapt = Callable[[Any], Any]
-"""Gives a value as the driver takes it. Raises TypeError where the database has no type for it."""
+"""Converts a value for the driver. Raises TypeError if the database has no type for it."""
 _HOLE: Final = "\x00"
-"""Stands for a value; the gate lets no statement hold it."""
+"""The marker of a value, which the gate forbids in statements."""
 _NAME: Final = re.compile(r":([A-Za-z_]\w*)")
 _AFTER_VALUE: Final = (":", ")", "]")
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A placeholder: where it is, and its name or number."""
+    """A placeholder: its place, and its name or number."""
 
     start: int
     end: int
@@ -45,7 +45,7 @@ class Bound:
     Args:
         pieces: The text before, between and after them.
         values: As the driver takes them, one between each two pieces.
-        names: What errors call each value.
+        names: The names of the values in errors.
         casts: True for each value that the statement itself casts to a type.
     """
 
@@ -55,11 +55,11 @@ class Bound:
     casts: list[bool] = field(default_factory=list[bool])
 
     def text(self, mark: str = "?") -> str:
-        """The statement with a mark in the place of each value."""
+        """Return the statement with a mark in the place of each value."""
         return mark.join(self.pieces)
 
     def clause(self) -> TextClause:
-        """The statement as SQLAlchemy takes it, which knows how each driver marks a value."""
+        """Return the statement in SQLAlchemy's form, which knows each driver's placeholders."""
         from sqlalchemy import bindparam, text
         from sqlalchemy.types import NullType
 
@@ -78,7 +78,7 @@ class Bound:
 
 
 def find_holes(text: str, tokens: Sequence[Token], *, named: bool) -> list[Hole]:
-    """The placeholders of one style."""
+    """Return the placeholders of one style."""
     holes: list[Hole] = []
     for index, token in enumerate(tokens):
         if token.kind != "operator" or token.text != (":" if named else "?"):
@@ -118,13 +118,13 @@ def _hole(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Hole
 def bind(
     text: str, tokens: Sequence[Token], params: Params, dialect: Dialect, adapt: Adapt
 ) -> Bound:
-    """The statement with its parameters bound.
+    """Return the statement with its parameters bound.
 
     Args:
         text: One statement.
         tokens: Of that text.
         params: A dict for ``:name``, a list for ``?``, or nothing.
-        dialect: Whose driver takes it.
+        dialect: The driver's dialect.
         adapt: Turns a value into what that driver takes.
 
     Raises:
@@ -147,7 +147,7 @@ def bind(
 
 
 def without_holes(text: str, tokens: Sequence[Token], params: Params, dialect: Dialect) -> str:
-    """The text as a parser takes it: a number of the same length in each placeholder's place.
+    """Replace each placeholder by a number of the same length, for a parser.
 
     Raises:
         ToolRefusedError: When placeholders and parameters do not fit.

@@ -14,16 +14,16 @@ T = TypeVar("T")
 
 _NAME_WEIGHT: Final = 3.0
 _NEIGHBOUR: Final = 0.3
-"""The share of the score of a table that the tables get which it has a foreign key with."""
+"""The share of a table's score that its foreign-key neighbours get."""
 _ENDS: Final = 8
 """The best tables, between which bridging tables are looked for."""
 _LONGEST_BRIDGE: Final = 3
 _STRONG: Final = 0.3
-"""The share of the best score that a table needs for a bridge to it."""
+"""The share of the best score from which a table gets bridges."""
 
 
 def rank_relations(relations: Sequence[Relation], words: str) -> list[Relation]:
-    """Sort tables without their columns, those first that fit some words best."""
+    """Sort tables without their columns, the best matches of some words first."""
     ranking = Ranking([(r.name, _NAME_WEIGHT), (r.comment or "", 1.0)] for r in relations)
     return _with_rest(relations, ranking.find(words, len(relations)))
 
@@ -42,7 +42,7 @@ class TableIndex:
         self._links = _links(tables)
 
     def rank(self, words: str) -> tuple[list[Table], int]:
-        """Sort tables, those first that fit some words best, each bridging table behind its ends.
+        """Sort tables, the best matches first, each bridging table behind its ends.
 
         Args:
             words: A task, or what a script searches for.
@@ -75,15 +75,15 @@ class ColumnNeed:
 
     def __call__(self, column: Column) -> int:
         """Return 0 for a key, less for each word of the task in a column, 1 for any other."""
-        said = words_of(f"{column.name} {column.comment or ''}")
-        named = len(self._wanted.intersection(map(stem, said)))
+        words = words_of(f"{column.name} {column.comment or ''}")
+        named = len(self._wanted.intersection(map(stem, words)))
         if named:
             return -named
         return 0 if column.primary_key or column.references is not None else 1
 
 
 def _with_rest(things: Sequence[T], best: Sequence[int]) -> list[T]:
-    """The things of some numbers, then all others in their order."""
+    """Return the things of some numbers, then all others in their order."""
     chosen = frozenset(best)
     rest = [thing for number, thing in enumerate(things) if number not in chosen]
     return [*(things[number] for number in best), *rest]
@@ -96,12 +96,12 @@ def _texts(table: Table) -> list[tuple[str, float]]:
 
 
 def _values(columns: Iterable[Column]) -> str:
-    """The values of enumerations, which stand in their types."""
+    """Return the values of enumerations, which are part of their types."""
     return " ".join(column.type for column in columns if "'" in column.type)
 
 
 def _links(tables: Sequence[Table]) -> Mapping[int, set[int]]:
-    """By the number of a table the numbers of those that a foreign key joins it with."""
+    """Return the foreign-key neighbours of each table, by number."""
     numbers = {table.relation.full_name: number for number, table in enumerate(tables)}
     folded = {name.lower(): number for name, number in numbers.items()}
     links: defaultdict[int, set[int]] = defaultdict(set)
@@ -115,7 +115,7 @@ def _links(tables: Sequence[Table]) -> Mapping[int, set[int]]:
 
 
 def _referred(reference: str, numbers: Mapping[str, int], folded: Mapping[str, int]) -> int | None:
-    """The table of ``schema.table.column``, of which the column may be left out."""
+    """Return the table of ``schema.table.column``, of which the column may be left out."""
     plain = reference.replace('"', "")
     for name in (plain.rpartition(".")[0], plain):
         found = numbers.get(name, folded.get(name.lower()))
@@ -125,13 +125,13 @@ def _referred(reference: str, numbers: Mapping[str, int], folded: Mapping[str, i
 
 
 def _from_neighbours(linked: Iterable[int], own: Mapping[int, float]) -> float:
-    """The score that a table has from the two best tables that it is linked with."""
+    """Return a table's score from its two best neighbours."""
     best = sorted((own.get(number, 0.0) for number in linked), reverse=True)[:2]
     return _NEIGHBOUR * sum(best)
 
 
 def _path(links: Mapping[int, set[int]], start: int, end: int) -> list[int]:
-    """The tables on the shortest way between two; empty where it is too long."""
+    """Return the tables on the shortest path between two; empty if it is too long."""
     came_from = {start: start}
     waiting = deque([(start, 0)])
     while waiting:

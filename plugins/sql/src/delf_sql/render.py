@@ -17,7 +17,7 @@ _LONGEST_TYPE: Final = 120
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FOLDED: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _FOLDS: Final = ("mysql", "sqlite", "duckdb", "mssql")
-"""Those that find a name whatever the case it is written in."""
+"""Dialects whose names ignore case."""
 _BACKTICKS: Final = ("mysql", "bigquery", "databricks", "hive", "spark")
 _RESERVED: Final = words(
     "all alter analyze and as asc between by case check column constraint create cross "
@@ -32,11 +32,13 @@ _RESERVE_FOR_CUT: Final = 24
 _NAMES_SHARE: Final = 0.2
 """The share of the budget that names of tables without columns may take."""
 _WIDE: Final = 600
-"""A longer line shows the columns that the task needs, until all chosen tables are there."""
+"""The width from which a line shows only the columns that the task needs, until all chosen
+tables are shown.
+"""
 
 
 def quoted(name: str, dialect: Dialect) -> str:
-    """A name as a statement has to write it."""
+    """Quote a name for a statement if necessary."""
     plain = _PLAIN if dialect in _FOLDS else _FOLDED
     if plain.fullmatch(name) and name.lower() not in _RESERVED:
         return name
@@ -45,13 +47,13 @@ def quoted(name: str, dialect: Dialect) -> str:
 
 
 def relation_name(relation: Relation, dialect: Dialect) -> str:
-    """A table's name as a statement has to write it, with its schema where that is needed."""
+    """Format a table's name for a statement, with its schema if necessary."""
     name = quoted(relation.name, dialect)
     return f"{quoted(relation.schema, dialect)}.{name}" if relation.schema else name
 
 
 def table_line(table: Table, dialect: Dialect, cut: int = 0) -> str:
-    """``orders(id int pk, customer_id int -> customers.id, total numeric) -- What was sold``.
+    """Format a table: ``orders(id int pk, customer_id int -> customers.id, total numeric)``.
 
     Args:
         table: The table, with the columns to show.
@@ -84,13 +86,13 @@ def _column(column: Column, dialect: Dialect) -> str:
 
 
 def _one_line(text: str, longest: int) -> str:
-    """Text from the database, which must not look like more than one line of a prompt."""
+    """Return text from the database as exactly one line of a prompt."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def whole_schema(tables: Sequence[Table], dialect: Dialect, budget: int) -> str | None:
-    """All tables with their columns; None when that is longer than the budget."""
+    """Return all tables with their columns; None when that is longer than the budget."""
     text = "\n".join(table_line(table, dialect) for table in tables)
     return text if len(text) <= budget else None
 
@@ -114,7 +116,7 @@ class PartialSchema:
         self._name = name
 
     def text(self, ranked: Sequence[Table], others: Sequence[Relation] = ()) -> str:
-        """Lay out tables, those with columns that come first.
+        """Format tables, with columns first.
 
         Args:
             ranked: Tables with columns, those first that the task needs most.
@@ -136,7 +138,7 @@ class PartialSchema:
         return "\n".join(lines)
 
     def _lines(self, ranked: Sequence[Table], budget: int) -> list[str]:
-        """As many tables as fit, the wide ones with few columns; then those get what is left."""
+        """Return as many tables as fit, wide ones shortened; they share the remaining room."""
         lines: list[str] = []
         left = budget
         for table in ranked:
@@ -152,7 +154,7 @@ class PartialSchema:
         return lines
 
     def _line(self, table: Table, most: int) -> str:
-        """A table whole where it fits, else with the columns that the task needs most."""
+        """Format a table whole if it fits, else with the columns that the task needs most."""
         whole = table_line(table, self._dialect)
         if len(whole) <= most:
             return whole
@@ -172,7 +174,7 @@ class PartialSchema:
 
 
 def _room(left: int) -> Callable[[str], bool]:
-    """A test of names, in turn: whether there is room for one more."""
+    """Return a test that admits names while there is room."""
 
     def fits(name: str) -> bool:
         nonlocal left

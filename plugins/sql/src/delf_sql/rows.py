@@ -22,7 +22,7 @@ class Fetched:
         more: Whether there were more.
         changed: How many rows were changed, where the driver says it here.
         mended: Columns with text that was not UTF-8, and has marks in place of such bytes.
-        warnings: What the database says that it did otherwise than it was told.
+        warnings: The database's warnings about deviations.
     """
 
     columns: tuple[str, ...]
@@ -36,10 +36,9 @@ class Fetched:
 def collect(
     fetch: Callable[[int], Sequence[Sequence[Any]]], limit: int, max_bytes: int
 ) -> tuple[list[Sequence[Any]], bool]:
-    """Rows from a cursor, weighed as they come, and whether there are more.
+    """Fetch rows, weighing them as they come; return whether there are more.
 
-    At first one row is asked for, then no more at once than would fit if they weigh what the
-    others do.
+    The first fetch is one row, later fetches at most the number that fits by the average weight.
 
     Args:
         fetch: Gives the next rows, at most as many as it is asked for.
@@ -65,7 +64,7 @@ def collect(
 
 
 def too_large(max_bytes: int, rows: int) -> ToolExecutionError:
-    """The error for a result that holds more than it may."""
+    """Return the error for a result that exceeds its limit."""
     return ToolExecutionError(
         f"the result is larger than {max_bytes / 1e6:g} MB after {rows} rows: select fewer columns "
         "or rows, or aggregate in SQL"
@@ -78,8 +77,8 @@ def as_dicts(fetched: Fetched) -> list[dict[str, Any]]:
     Columns with values that Python cannot say are noted.
     """
     names = unique_names(fetched.columns)
-    for told in fetched.warnings:
-        note(f"the database says: {told}")
+    for warning in fetched.warnings:
+        note(f"the database says: {warning}")
     for name in fetched.mended:
         note(f"column {name!r} has text that is not UTF-8: each such byte was read as \ufffd")
     note_texts(fetched.columns, fetched.rows)
@@ -100,7 +99,7 @@ def note_texts(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def unique_names(columns: Sequence[str]) -> list[str]:
-    """Column names without repetition."""
+    """Return column names without repetition."""
     taken = set(columns)
     names: list[str] = []
     seen: set[str] = set()

@@ -80,7 +80,7 @@ class SQLSettings(PluginSettings):
     @field_validator("url", mode="before")
     @classmethod
     def _beside_its_file(cls, value: Any) -> Any:
-        """A relative path of ``delf.toml`` counts from its folder."""
+        """Return a relative path of ``delf.toml`` counts from its folder."""
         folder = folder_of(value)
         scheme, mark, path = str(value).strip().partition(":///") if folder else ("", "", "")
         if folder is None or not mark or scheme.lower().partition("+")[0] not in _FILES:

@@ -136,11 +136,11 @@ def receive(pipe: BinaryIO) -> Any:
 
 
 class _TooLargeError(Exception):
-    """A result that holds more than it may."""
+    """A result that exceeds its limit."""
 
 
 class _FailedAtError(Exception):
-    """A failure of one statement, whose number it has; its cause is SQLite's error."""
+    """A failure of one statement, with its number; its cause is SQLite's error."""
 
 
 _FAILURES: Final = (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError)
@@ -185,7 +185,7 @@ class _Session:
         self._deadline = 0.0
 
     def run(self, work: Work) -> tuple[Any, ...]:
-        """Do what is asked, within the time."""
+        """Run a request within the timeout."""
         self._deadline = time.monotonic() + self._opening.timeout
         signal.setitimer(signal.ITIMER_REAL, self._opening.timeout + _GRACE_SECONDS)
         try:
@@ -212,7 +212,7 @@ class _Session:
             return self._collect(cursor, work.limit)
 
     def _write(self, work: Work) -> tuple[Any, ...]:
-        """All sets or none; the session ends with it, and with it what it holds beside the file."""
+        """Run all sets or none; the session ends afterwards with all its temporary state."""
         columns: list[str] = []
         rows: list[Any] = []
         changed = 0
@@ -289,7 +289,7 @@ class _Session:
 
 
 def _escaped(data: bytes) -> str:
-    """A text that may not be UTF-8; :func:`_mend` finds what is not."""
+    """Escape a text that may not be UTF-8; :func:`_mend` finds such parts."""
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -337,9 +337,9 @@ def _malformed(connection: sqlite3.Connection) -> str | None:
 
 
 def _opens_virtual_table(action: int, table: str | None, database: str | None) -> bool:
-    """Tell whether SQLite prepares a virtual table (json_each, FTS, R-tree) for reading.
+    """Return whether SQLite prepares a virtual table (json_each, FTS, R-tree) for reading.
 
-    It would write to the file's own tables, which the read-only file does not let it.
+    SQLite would write to the file's own tables, which the read-only file does not allow.
     """
     if database in (None, "temp") or table is None:
         return False
@@ -395,7 +395,7 @@ def _answer(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, 
 
 
 def main() -> None:
-    """Open what the first frame says, then answer one frame after the other."""
+    """Open the database of the first frame, then answer one frame after the other."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # and without it nobody reads the answers
     requests, answers = sys.stdin.buffer, sys.stdout.buffer

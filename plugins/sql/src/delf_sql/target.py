@@ -26,7 +26,7 @@ _SCHEMES: Final[dict[str, Dialect]] = {
     "duckdb": "duckdb",
 }
 CERTIFIED: Final = frozenset(_SCHEMES.values())
-"""Those whose sessions cannot write while they read, tested by attacks and at random."""
+"""Databases whose sessions cannot write while they read, tested by attacks and at random."""
 _FILES: Final = ("sqlite", "duckdb")
 _PORTS: Final = {"postgresql": 5432, "mysql": 3306}
 _LABELS: Final[dict[str, str]] = {
@@ -47,7 +47,7 @@ _SERVER: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _SHORTEST_SECRET: Final = 3
-"""Shorter ones are in every text by chance."""
+"""The shortest redacted value: shorter ones occur in every text by chance."""
 
 HINT: Final = "for example postgresql://user:password@host/database or sqlite:///shop.db"
 
@@ -83,7 +83,7 @@ class Target:
         dialect: How to speak.
         label: The product's name for messages.
         database: The database's name; for SQLite and DuckDB the file's path.
-        options: What stood behind ``?`` in the URL.
+        options: The query string of the URL.
         url: As SQLAlchemy reads it, for the databases that delf knows nothing else about.
         secrets: Every spelling of the password, for :meth:`scrub`.
     """
@@ -116,14 +116,14 @@ class Target:
         return f"the {self.label} server at {host or 'localhost'}:{self.port}"
 
     def scrub(self, text: str) -> str:
-        """The text without any secret."""
+        """Return the text without any secret."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
 
 
 def make_target(name: str, settings: SQLSettings) -> Target:
-    """The target that settings describe.
+    """Return the target that settings describe.
 
     Raises:
         ConnectionConfigurationError: When they name no database, or two.

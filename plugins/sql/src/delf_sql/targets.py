@@ -1,4 +1,4 @@
-"""The columns into which a statement puts its parameters, as the statement itself says."""
+"""The target columns of a statement's parameters, as parsed from the statement."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _parameter(item: Any) -> int | None:
 def kinds_of(
     bound: Bound, dialect: Dialect, find_table: Callable[[str], Table | None]
 ) -> list[str | None]:
-    """Return the type of the column that each parameter is stored in, None where it has none.
+    """Return the type of the column that each parameter is stored in, None if none.
 
     Args:
         bound: The statement.

@@ -1,4 +1,4 @@
-"""A statement's tokens, read by sqlglot, and the text that is made of them.
+"""A statement's tokens, read by sqlglot, and the normalised text made of them.
 
 What a database reads otherwise than we do is a hole in every check. So the original text is
 never sent. Each token that sqlglot reads must have a form that the database surely reads the
@@ -95,10 +95,10 @@ _OTHER_GAPS: Final = rf"(?:[ \t\n]|--[ \t][^\n]*(?:\n|\Z)|(?!/\*[!+]){_BLOCK})*"
 _LONGEST_SHOWN: Final = 30
 _BACK_FOR_A_TOKEN: Final = 5
 _BACK_FOR_ANY: Final = 20_000
-"""The number of tokens that sqlglot may go back over while it tries readings.
+"""The most tokens that sqlglot may backtrack.
 
-Honest statements need less than one for each token; names of types inside of each other need twice
-as many for each level.
+Honest statements need less than one for each token; nested type names need twice as many for each
+level.
 """
 _LEADING: Final = frozenset({".", ":", "@", "@@", "!"})
 _FOLLOWING: Final = frozenset({".", ":"})
@@ -113,8 +113,8 @@ class Token:
     """A piece of a statement.
 
     Args:
-        kind: What it is; ``name`` is a quoted name.
-        text: As it stands; of a ``name``, what is between the quotes.
+        kind: The kind; ``name`` is a quoted name.
+        text: The token's text; of a ``name``, the part between the quotes.
         start: Where it begins.
         end: Where it ends.
     """
@@ -126,16 +126,16 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The keyword that it may be, in capitals; empty for anything else."""
+        """The possible keyword, in capitals; empty for other tokens."""
         return self.text.upper() if self.kind == "word" else ""
 
 
 @functools.cache
 def _reader(dialect: Dialect) -> tuple[Any, Any, Grammar]:
-    """The tokenizer, for which no word swallows the rest of the text, parser and language.
+    """Return the tokenizer, for which no word swallows the rest of the text, parser and language.
 
-    Imports go through the package itself: two threads of which one began with a module inside it
-    would wait for each other's import, and one would get half a module.
+    Imports go through the package itself: concurrent imports of it and of a module inside it would
+    deadlock, and one thread would get half a module.
     """
     from sqlglot import Dialect as AnyGrammar
 
@@ -143,11 +143,11 @@ def _reader(dialect: Dialect) -> tuple[Any, Any, Grammar]:
     grammar: Any = AnyGrammar.get_or_raise(name if AnyGrammar.get(name) is not None else "")
     base: Any = grammar.tokenizer_class
     words = type("Words", (base,), {"COMMANDS": set[Any]()})
-    return words, _patient(grammar.parser_class), grammar
+    return words, _bounded(grammar.parser_class), grammar
 
 
-def _patient(base: Any) -> Any:
-    """A parser that gives up where it has tried readings for too long."""
+def _bounded(base: Any) -> Any:
+    """Return a parser with a limit on backtracking."""
 
     def go_back(parser: Any, index: int) -> None:
         parser.gone_back += parser._index - index  # noqa: SLF001 - there is no other way to see it
@@ -155,11 +155,11 @@ def _patient(base: Any) -> Any:
             raise RecursionError
         base._retreat(parser, index)  # noqa: SLF001
 
-    return type("Patient", (base,), {"gone_back": 0, "_retreat": go_back})
+    return type("Bounded", (base,), {"gone_back": 0, "_retreat": go_back})
 
 
 def parse(text: str, dialect: Dialect) -> list[Any]:
-    """The trees of a text, as sqlglot reads it.
+    """Parse a text to trees with sqlglot.
 
     Raises:
         SqlglotError: When it is not a statement that sqlglot knows.
@@ -170,7 +170,7 @@ def parse(text: str, dialect: Dialect) -> list[Any]:
 
 
 def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
-    """The statement in the form in which it is sent, and its tokens.
+    """Return the statement in its normalised form, and its tokens.
 
     Raises:
         ToolRefusedError: For anything that is not surely read as the database reads it.
@@ -215,7 +215,7 @@ def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
 
 
 def _tokens(piece: str, start: int, dialect: Dialect) -> Iterable[Token]:
-    """The token of a piece, or its tokens: sqlglot takes ``GROUP BY`` for one."""
+    """Yield the tokens of a piece: sqlglot reads ``GROUP BY`` as one."""
     for kind, shape in _SHAPES.get(dialect, _OTHERS):
         if _matches(shape, piece):
             text = _inner(piece) if kind == "name" else piece
@@ -237,7 +237,7 @@ def _inner(piece: str) -> str:
 
 
 def _join(text: str, read: Sequence[Token]) -> tuple[str, list[Token]]:
-    """The tokens with single blanks between them, each at its new place."""
+    """Return the tokens with single blanks between them, each at its new place."""
     parts: list[str] = []
     joined: list[Token] = []
     place = 0
@@ -255,7 +255,7 @@ def _join(text: str, read: Sequence[Token]) -> tuple[str, list[Token]]:
 
 
 def _is_tight(before: Token, token: Token) -> bool:
-    """Tell whether two tokens stay side by side, because a blank would change the meaning."""
+    """Return whether two tokens stay side by side, because a blank would change the meaning."""
     if before.end != token.start:
         return False
     if before.kind == "number" and token.kind in ("word", "number", "string"):

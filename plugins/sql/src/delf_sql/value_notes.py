@@ -1,4 +1,4 @@
-"""Says in one line what the values of a database are in Python, where a script would err."""
+"""Describes in one line a database's values in Python, where a script would err."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Note(NamedTuple):
 
     Args:
         types: Of columns, in lower case; None where it holds for results without such a column.
-        text: What is told.
+        text: The description.
     """
 
     types: re.Pattern[str] | None
@@ -61,17 +61,17 @@ _NOTES: Final[dict[Dialect, Sequence[_Note]]] = {
 
 
 def values_note(tables: Iterable[Table], dialect: Dialect) -> str:
-    """Say what values of some tables are in Python; empty where all are what one expects.
+    """Describe unexpected Python forms of some tables' values; empty if none.
 
     Args:
-        tables: Those that the model is shown.
+        tables: The tables shown to the model.
         dialect: Of which database.
     """
     types = {column.type.lower() for table in tables for column in table.columns}
     notes = _NOTES.get(dialect, (_PLAIN_DECIMALS,))
-    told = [
+    lines = [
         note.text
         for note in notes
         if note.types is None or any(note.types.search(each) for each in types)
     ]
-    return "; ".join(told)
+    return "; ".join(lines)

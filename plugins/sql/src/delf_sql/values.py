@@ -1,4 +1,4 @@
-"""Values on their way in and out: what drivers take, and plain Python for scripts."""
+"""Values in both directions: for drivers, and as plain Python for scripts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AsText(str):
 
 
 def plain(value: Any) -> Any:
-    """A value of a result as plain Python; what has no plain form becomes text."""
+    """Convert a value of a result to plain Python; unknown types become text."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Mapping):
@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
 
 
 def holds_text(value: Any) -> bool:
-    """Tell whether a value, or a part of it, is such a text."""
+    """Return whether a value, or a part of it, is such a text."""
     if isinstance(value, Mapping):
         return any(map(holds_text, cast("Mapping[Any, Any]", value).values()))
     if isinstance(value, _LISTS):
@@ -55,7 +55,7 @@ def holds_text(value: Any) -> bool:
 
 
 def simple(value: Any) -> Any:
-    """A parameter without wrappers that no driver knows: enums, paths, tuples, sets.
+    """Return a parameter without wrappers that no driver knows: enums, paths, tuples, sets.
 
     Raises:
         TypeError: For a value that no database has a type for.
@@ -102,7 +102,7 @@ def _in_json(value: Any) -> Any:
 
 
 def for_any(value: Any) -> Any:
-    """A parameter for a driver of which nothing is known: lists and dicts are JSON text.
+    """Return a parameter for a driver of which nothing is known: lists and dicts are JSON text.
 
     Raises:
         TypeError: For a value that cannot be stored.
@@ -112,7 +112,7 @@ def for_any(value: Any) -> Any:
 
 
 def for_duckdb(value: Any) -> Any:
-    """A parameter for DuckDB: lists are lists, dicts and lists of dicts are JSON text.
+    """Return a parameter for DuckDB: lists are lists, dicts and lists of dicts are JSON text.
 
     Raises:
         TypeError: For a value that cannot be stored.
@@ -124,7 +124,7 @@ def for_duckdb(value: Any) -> Any:
 
 
 def for_sqlite(value: Any) -> Any:
-    """A parameter for SQLite, which knows numbers, text and bytes.
+    """Return a parameter for SQLite, which knows numbers, text and bytes.
 
     Raises:
         TypeError: For a value that cannot be stored.
@@ -163,7 +163,7 @@ def _number_of_sqlite(value: decimal.Decimal) -> int | float:
 
 
 def for_mysql(value: Any) -> Any:
-    """A parameter for MySQL and MariaDB.
+    """Return a parameter for MySQL and MariaDB.
 
     Raises:
         TypeError: For a value that cannot be stored.
@@ -183,7 +183,7 @@ def for_mysql(value: Any) -> Any:
 
 
 def for_postgresql(value: Any) -> Any:
-    """A parameter for PostgreSQL, whose server says later which type it has.
+    """Return a parameter for PostgreSQL, whose server infers its type later.
 
     Raises:
         TypeError: For a value that cannot be stored.

@@ -73,11 +73,11 @@ class _Open(NamedTuple):
     lead: str
     marks: str
     language: str
-    said_before: str
+    text_before: str
 
 
 def blocks_of(text: str) -> list[Block]:
-    """The fenced blocks of a text, in order. A fence inside a string of a script ends nothing."""
+    """Return the fenced blocks of a text, in order, ignoring fences in strings."""
     return _Blocks(text).found
 
 
@@ -99,7 +99,7 @@ class _Blocks:
             number = self._step(number)
 
     def _step(self, number: int) -> int:
-        """Take a line outside of a block, and a block that begins with it; the next line."""
+        """Process a line outside of a block, or a block that begins there; return the next line."""
         line = self._lines[number]
         found = _FENCE.fullmatch(line.text)
         if found is not None and (one := _one_line(found)) is not None:
@@ -137,9 +137,9 @@ class _Blocks:
         return self._close(opened, len(self._lines), 0)
 
     def _closes(self, line: str, opened: _Open) -> int | None:
-        """Count the lines of an end of a block; None where it does not end it.
+        """Return the number of lines of a block's end; None if the block does not end here.
 
-        One that opens the next block takes none.
+        A line that opens the next block counts zero.
         """
         found = _FENCE.fullmatch(line)
         if found is None or not found["marks"].startswith(opened.marks):
@@ -176,7 +176,7 @@ class _Blocks:
 
 
 def _one_line(found: re.Match[str]) -> tuple[str, str] | None:
-    """The language and the code of a fence that opens and ends in one line."""
+    """Return the language and the code of a fence that opens and ends in one line."""
     whole = _ONE_LINE.fullmatch(found["info"])
     if whole is None or not whole["marks"].startswith(found["marks"]):
         return None

@@ -58,7 +58,7 @@ class Reading(NamedTuple):
 
     Args:
         code: The script; None where there is none.
-        why: What the model is told where something stands there that is not a script.
+        why: The feedback for the model if there is no script.
     """
 
     code: str | None = None
@@ -66,7 +66,7 @@ class Reading(NamedTuple):
 
 
 def chosen(blocks: Sequence[Block]) -> Reading:
-    """The one script of some blocks.
+    """Return the only script of some blocks.
 
     Args:
         blocks: Those that could be Python, in order; at least one.
@@ -89,7 +89,7 @@ def chosen(blocks: Sequence[Block]) -> Reading:
 
 def _put_together(scripts: Sequence[Block]) -> Reading:
     chain = [scripts[0]]
-    is_doubtful = False
+    is_ambiguous = False
     for part in scripts[1:]:
         made = _union(bound(item.code) for item in chain)
         text = _close_by(part.before)
@@ -99,14 +99,14 @@ def _put_together(scripts: Sequence[Block]) -> Reading:
         if depends and (goes_on or not part.before.strip()):
             chain.append(part)
         elif depends:
-            is_doubtful = True
+            is_ambiguous = True
         elif says_other or (len(scripts) <= _MOST_COMPARED and _is_version(chain, part)):
-            chain, is_doubtful = [part], False
+            chain, is_ambiguous = [part], False
         elif goes_on:
             chain.append(part)
         else:
-            is_doubtful = True
-    if is_doubtful:
+            is_ambiguous = True
+    if is_ambiguous:
         return Reading(None, SEVERAL)
     return Reading("\n\n".join(part.code for part in chain))
 
@@ -126,12 +126,12 @@ def _unreadable(parts: Sequence[Block]) -> Reading:
     best = max(parts, key=lambda part: len(part.code))
     tree = parse_script(best.code)
     if tree is None:
-        return Reading(best.code)  # its error is told to the model
+        return Reading(best.code)  # its error is feedback for the model
     return Reading(best.code) if tree.body and best.is_python else Reading()
 
 
 def _without_quotations(blocks: Sequence[Block]) -> list[Block]:
-    """The blocks that are no part of another one; of equal ones the last."""
+    """Return the blocks that are not part of another; of equal ones the last."""
     lines = [{line.strip() for line in b.code.split("\n") if line.strip()} for b in blocks]
     kept: list[Block] = []
     for number, own in enumerate(lines[:_MOST_COMPARED]):
@@ -142,7 +142,7 @@ def _without_quotations(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _is_version(chain: Sequence[Block], later: Block) -> bool:
-    """Tell whether a block is another version of what was there rather than its continuation."""
+    """Return whether a block is a new version of an earlier block, not its continuation."""
     earlier = "\n\n".join(part.code for part in chain)
     first, second = bound(earlier), bound(later.code)
     shared = first & second

@@ -38,12 +38,12 @@ _MOST_TRIES: Final = 40
 
 
 def read_reply(reply: ModelReply) -> Reading:
-    """The script in a reply: in the calls that it asks for, or in its text.
+    """Return the script of a reply, in its calls or its text.
 
-    A call may have been asked for without a tool being offered. Several are one script.
+    A model may call a tool that was not offered. Several scripts become one.
 
     Args:
-        reply: What the model said.
+        reply: The reply.
     """
     readings = [(call, from_arguments(call.arguments, read)) for call in reply.calls]
     found = [reading.code for _, reading in readings if reading.code is not None]
@@ -55,15 +55,15 @@ def read_reply(reply: ModelReply) -> Reading:
 
 
 def calls_with_script(reply: ModelReply) -> tuple[ToolCall, ...]:
-    """The calls of a reply that hold its script; none where it is in the text."""
+    """Return the calls with the script; none if the script is in the text."""
     return tuple(c for c in reply.calls if from_arguments(c.arguments, read).code is not None)
 
 
 def read(text: str) -> Reading:
-    """Read the parts of an answer's text.
+    """Parse the parts of an answer's text.
 
-    A script is taken out of fences, tags and calls of every kind, and where it stands alone or
-    between sentences. What the model thought aloud is no part of it.
+    A script may be in fences, tags and calls of every kind, alone or between sentences. Reasoning
+    is not part of the answer.
 
     Args:
         text: The whole answer.
@@ -77,7 +77,7 @@ def read(text: str) -> Reading:
     whole = cleaned(_MARKS.sub("", text))
     if whole is not None and acts(whole) and not whole.lstrip().startswith(("{", "[{")):
         return Reading(whole)
-    text = _said(text)
+    text = _answer_text(text)
     blocks = blocks_of(text)
     if any(len(part) > MAX_SCRIPT for part in ([block.code for block in blocks] or [text])):
         return Reading(why=_TOO_LONG)
@@ -113,7 +113,7 @@ def _of_blocks(blocks: list[Block], text: str) -> Reading:
 
 
 def _block(code: str, start: int, end: int, text: str) -> Block:
-    """Take the text between tags as a block; a fence or a call may be in it."""
+    """Return the text between tags as a block, unwrapping a fence or a call."""
     blocks = blocks_of(code)
     found = _of_blocks(blocks, "") if blocks else from_json(code, read)
     inner = cleaned(code) if found is None else found.code
@@ -121,8 +121,8 @@ def _block(code: str, start: int, end: int, text: str) -> Block:
     return Block("python", inner or "", text[behind:start], start, end)
 
 
-def _said(text: str) -> str:
-    """The answer without reasoning in its midst, and without turns that are not the model's."""
+def _answer_text(text: str) -> str:
+    """Return the answer without inner reasoning and invented turns."""
     code = [(b.start, b.end) for b in blocks_of(text) if parse_script(b.code) is not None]
 
     def is_code(place: int) -> bool:
@@ -146,7 +146,7 @@ def _said(text: str) -> str:
 
 
 def _from_prose(text: str) -> Reading:
-    """Code that is in the answer without a fence, where all around it is prose."""
+    """Return unfenced code surrounded by prose."""
     lines = text.split("\n")[:_MOST_LINES]
     chances = _MOST_TRIES
     for start in [number for number, line in enumerate(lines) if _CODE_START.match(line)]:

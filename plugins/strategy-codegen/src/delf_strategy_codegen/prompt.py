@@ -1,4 +1,4 @@
-"""The words that a model gets: how to write scripts, and what happened to the last one."""
+"""The prompts: how to write scripts, and feedback on the last one."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ def script_rules(
     libraries: Sequence[str] = (),
     *,
     language: str = "Python 3.11 or newer",
-    lacks: str = "",
+    unsupported: str = "",
     in_tool: bool = False,
 ) -> str:
-    """Write the rules of scripts: the same for every task with the same tools.
+    """Return the rules of scripts, equal for every task with the same tools.
 
     Args:
         stubs: The tools.
         libraries: Packages that scripts may import, too.
         language: The Python that runs them.
-        lacks: What of Python the sandbox lacks.
+        unsupported: What of Python the sandbox lacks.
         in_tool: Whether the model hands its script to a tool of its own, ``run``.
     """
     extra = f" and {', '.join(libraries)}" if libraries else ""
@@ -65,13 +65,15 @@ def script_rules(
     rules = _RULES.format(language=language, libraries=extra, answer=answer)
     rules += _ASKS if "[asks]" in stubs else ""
     rules += _MAY_BE_LEFT_OUT if '?"' in stubs else ""
-    rules += f"\n- This sandbox runs a part of Python. It lacks {lacks}." if lacks else ""
+    rules += (
+        f"\n- This sandbox runs a part of Python. It lacks {unsupported}." if unsupported else ""
+    )
     tools = f"```python\n{stubs}\n```" if stubs else "There are none; compute the answer."
     return f"{rules}\n\nTools:\n{tools}"
 
 
 def no_code_messages(reply: str, why: str = "", *, in_tool: bool = False) -> tuple[Message, ...]:
-    """The follow-up to an answer without a script, or without one that is the only one.
+    """Return the feedback on an answer without exactly one script.
 
     Args:
         reply: The answer's text.
@@ -79,8 +81,8 @@ def no_code_messages(reply: str, why: str = "", *, in_tool: bool = False) -> tup
         in_tool: Whether the next one can be a call of ``run``.
     """
     how = _IN_TOOL if in_tool else "Answer with one ```python block."
-    told = why or _NO_SCRIPT
-    return assistant(_short(reply) or "(nothing)"), user(f"{told} {how}")
+    message = why or _NO_SCRIPT
+    return assistant(_short(reply) or "(nothing)"), user(f"{message} {how}")
 
 
 def retry_messages(
@@ -91,7 +93,7 @@ def retry_messages(
     fresh: bool,
     done: Sequence[str] = (),
 ) -> tuple[Message, Message]:
-    """The follow-up to a script that failed.
+    """Return the follow-up to a script that failed.
 
     Args:
         code: The script.
@@ -124,7 +126,7 @@ def retry_messages(
 def silent_messages(
     code: str, returned: Sequence[str], variables: Mapping[str, str]
 ) -> tuple[Message, Message]:
-    """The follow-up to a script that showed nothing.
+    """Return the follow-up to a script that showed nothing.
 
     Args:
         code: The script.
@@ -141,7 +143,7 @@ def silent_messages(
 
 
 def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, Message]:
-    """The follow-up to an answer that is not as it was to be.
+    """Return the feedback on an answer of the wrong shape.
 
     Args:
         code: The script.
@@ -149,22 +151,22 @@ def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, Message
         problem: What is wrong with that.
     """
     printed = f"It had printed (the user will not see this):\n{_cap(text)}\n" if text else ""
-    said = (
+    message = (
         f"The script ran, and its answer is refused: {problem}\n{printed}"
         "Its variables are still there, and what it did is done. Write a script that gives the "
         "whole answer as it is to be, and nothing else."
     )
-    return assistant(_fenced(code)), user(said)
+    return assistant(_fenced(code)), user(message)
 
 
 def crash_messages(code: str, message: str, done: Sequence[str] = ()) -> tuple[Message, Message]:
-    """The follow-up to a script that took its sandbox with it."""
+    """Return the feedback on a script that crashed its sandbox."""
     gone = LimitReached(limit="sandbox", message=message)
     return retry_messages(code, gone, "", fresh=True, done=done)
 
 
 def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Message]:
-    """The follow-up to a script that asked for another pass."""
+    """Return the follow-up to a script that asked for another pass."""
     lines = [f"The script stopped to look at data. It learned:\n{outcome.context}"]
     variables = dict(outcome.variables)
     if outcome.carry:
@@ -184,7 +186,7 @@ def _alive(variables: Mapping[str, str]) -> list[str]:
 
 
 def _short(text: str) -> str:
-    """Shorten a model's text: of one that is longer than any script, keep the beginning."""
+    """Truncate a model's text beyond the size of any script."""
     if len(text) <= MAX_SCRIPT:
         return text
     return f"{text[:_BEGINNING]}\n… ({len(text):,} letters)"

@@ -1,4 +1,4 @@
-"""Python as models write it: whether text is any, and what a piece of it needs and makes."""
+"""Analysis of Python as models write it: validity, used names and defined names."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _MOST_LINES: Final = 400
 
 
 def parse_script(code: str) -> ast.Module | None:
-    """A script's syntax tree, or None where it is not Python. Warns of nothing."""
+    """Return a script's syntax tree, or None for invalid Python, without warnings."""
     tree = parsed(code)
     return tree if isinstance(tree, ast.Module) else None
 
 
 @functools.lru_cache(maxsize=8)  # one answer is looked at in several ways
 def parsed(code: str) -> ast.Module | SyntaxError | None:
-    """A tree, else what is wrong; None where Python's parser gives up, or it is too long to run."""
+    """Return a tree or the error; None if the parser gives up, or the code is too long."""
     if len(code) > MAX_SCRIPT:
         return None
     with warnings.catch_warnings():
@@ -51,12 +51,12 @@ def parsed(code: str) -> ast.Module | SyntaxError | None:
 
 
 def is_script(code: str) -> bool:
-    """Tell whether text is Python that does something; prose may parse, but does nothing."""
+    """Return whether text is Python that does something; prose may parse, but does nothing."""
     return _has(code, _DOES)
 
 
 def acts(code: str) -> bool:
-    """Tell whether text is Python that calls something."""
+    """Return whether text is Python that calls something."""
     return _has(code, _ACTS)
 
 
@@ -66,13 +66,13 @@ def _has(code: str, kinds: tuple[type[ast.AST], ...]) -> bool:
 
 
 def stops_in_string(code: str) -> bool:
-    """Tell whether code stops within a string of several lines."""
+    """Return whether code stops within a string of several lines."""
     problem = parsed(textwrap.dedent(code))
     return isinstance(problem, SyntaxError) and "unterminated triple-quoted" in problem.msg
 
 
 def cleaned(code: str, indent: int = 0) -> str | None:
-    """Code as it was meant, where it is Python then; as it stands where nothing helps.
+    """Return code repaired to valid Python if possible; otherwise unchanged.
 
     Empty lines around it go, and what no script has: an indentation of the whole, the prompts of
     a console, fences and marks at its end, entities in place of signs.
@@ -110,7 +110,7 @@ def _ways(code: str, indent: int) -> Iterator[str]:
 
 
 def _handed_over(code: str) -> str:
-    """The script that is the argument of ``run(code="…")``, where that is all; else the code."""
+    """Return the script inside ``run(code="…")`` if that is all; else the code."""
     tree = parse_script(code)
     if tree is None or not tree.body or len(tree.body) > 1:
         return code
@@ -137,13 +137,13 @@ def _argument(node: ast.AST | None) -> str | None:
 
 
 def bound(code: str) -> set[str]:
-    """The names that a script defines."""
+    """Return the names that a script defines."""
     tree = parse_script(code)
     return set() if tree is None else _stored(tree.body)
 
 
 def needed(code: str) -> set[str]:
-    """The names that a script uses before it defines them."""
+    """Return the names that a script uses before it defines them."""
     tree = parse_script(code)
     known: set[str] = set()
     wanted: set[str] = set()

@@ -1,6 +1,6 @@
-"""Fixes the text of a script that is not Python, where it is clear what it would be as Python.
+"""Repairs the text of an invalid script with an obvious correction.
 
-Lines stay where they are. What parses is never changed.
+Lines keep their numbers. Valid code is never changed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _SIGNS: Final = {
     "\ufeff": "",
 }
 _LONGEST: Final = 2**17
-"""Characters of a script that are looked at one by one."""
+"""The most characters of a script that are scanned one by one."""
 
 
 def repaired(code: str) -> str:
-    """A script as Python, where it is clear what it would be; else as it is.
+    """Repair a script if the correction is obvious; otherwise return it unchanged.
 
     Args:
         code: The script.
@@ -65,7 +65,7 @@ def _parses(code: str) -> bool:
 
 
 def _without_installs(code: str) -> str:
-    """The script without commands that install what cannot be installed here."""
+    """Remove commands that install packages, which cannot work here."""
     lines = code.split("\n")
     for number, line in enumerate(lines):
         if _INSTALLS.fullmatch(line.strip()):
@@ -74,7 +74,7 @@ def _without_installs(code: str) -> str:
 
 
 def _without_prompts(code: str) -> str:
-    """The script without the prompts of an interpreter, and without what it answered."""
+    """Remove interpreter prompts and printed results."""
     if not _FIRST_PROMPT.search(code):
         return code
     found: list[str] = []
@@ -86,7 +86,7 @@ def _without_prompts(code: str) -> str:
 
 
 def _with_plain_signs(code: str) -> str:
-    """The script with straight quotes, plain signs, and f-strings for every Python."""
+    """Return the script with straight quotes, plain signs, and f-strings for every Python."""
     for closing in (True, False):
         try:
             changed = "".join(_written(_Reader(code, by_kind=closing).code("")))
@@ -120,11 +120,11 @@ class _Text:
         return "f" in self.prefix.lower()
 
     def plainly(self) -> str:
-        """The string as it stands."""
+        """Return the string unchanged."""
         return f"{self.prefix}{self.quotes}{''.join(map(str, self.parts))}{self.quotes}"
 
     def needs_format(self) -> bool:
-        """Tell whether a Python before 3.12 cannot read it."""
+        """Return whether Python before 3.12 cannot parse the string."""
         fields = [part for part in self.parts if isinstance(part, _Field)]
         return any(part.is_new_for(self.quotes) for part in fields)
 
@@ -158,7 +158,7 @@ class _Field:
         return "".join(_written(self.code))
 
     def is_new_for(self, quotes: str) -> bool:
-        """Tell whether only Python 3.12 and later read it within a string of such quotes."""
+        """Return whether only Python 3.12 and later parse the field within such quotes."""
         text = "".join(part.plainly() if isinstance(part, _Text) else part for part in self.code)
         lines = "\n" in text and len(quotes) == 1
         inner = [part for part in self.spec or () if isinstance(part, _Field)]
@@ -175,7 +175,7 @@ class _Field:
         return f"{{{self.expression()}{self.shown}{self.conversion}{spec}}}"
 
     def in_format(self, given: list[str]) -> str:
-        """The field for ``str.format``, whose values are added to what it is given."""
+        """Return the field for ``str.format``, adding its values to the arguments."""
         text = self.expression()
         given.append(f"({text})" if "\n" in text or "," in text else text.strip())
         ahead, conversion = "", self.conversion
@@ -235,7 +235,7 @@ class _Reader:
         return [*found, "".join(plain)]
 
     def _is_comparison(self, sign: str) -> bool:
-        """Tell whether a sign that could end a field is a part of ``!=``, ``==`` and the like."""
+        """Return whether a sign that could end a field is a part of ``!=``, ``==`` and the like."""
         around = self._text[max(0, self._at - 1) : self._at + 2]
         if sign == "!":
             return around[1:] == "!="
@@ -319,7 +319,7 @@ class _Reader:
 
 
 def _prefix_of(plain: list[str]) -> str:
-    """The prefix of a string that begins, taken from the code ahead of it."""
+    """Return the prefix of a string from the code before it."""
     ahead = re.search(r"\w*$", "".join(plain[-8:]))
     word = ahead[0] if ahead else ""
     if not word or not _PREFIX.fullmatch(word):
@@ -329,7 +329,7 @@ def _prefix_of(plain: list[str]) -> str:
 
 
 def _written(pieces: list[str | _Text]) -> Iterator[str]:
-    """Pieces as text; strings that stand side by side stay one where one becomes a call."""
+    """Yield pieces as text, keeping adjacent strings one expression."""
     position = 0
     while position < len(pieces):
         piece = pieces[position]

@@ -52,7 +52,7 @@ _OF_KIND: Final[dict[str, type[DelfError]]] = {
     "ToolArgumentError": ToolRefusedError,
     "ToolNotAllowed": ToolRefusedError,
 }
-"""The error of a task whose script did not catch the failure of a call."""
+"""The error of a task whose script did not catch a call's failure, by its kind."""
 
 
 _RUN: Final = ModelTool(
@@ -69,7 +69,7 @@ _RUN: Final = ModelTool(
 
 CodeIn = Literal["auto", "fence", "tool"]
 _NOT_OF_TOOLS: Final = frozenset({401, 402, 403, 408, 429})
-"""The statuses of a server for a request that it would refuse without tools, too."""
+"""The HTTP statuses of requests that would also fail without tools."""
 
 
 class CodegenStrategy:
@@ -88,7 +88,7 @@ class CodegenStrategy:
         return own_tools(choice)
 
     async def solve(self, host: StrategyHost) -> str:
-        """Write and run scripts until one is done.
+        """Write and run scripts until one succeeds.
 
         Raises:
             SandboxExecutionError: When the last allowed script failed, too.
@@ -98,7 +98,11 @@ class CodegenStrategy:
         in_tool = self._code_in == "tool"
         stubs = stubs_of(host.choice, host.task)
         rules = script_rules(
-            stubs, host.libraries, language=host.language, lacks=host.lacks, in_tool=in_tool
+            stubs,
+            host.libraries,
+            language=host.language,
+            unsupported=host.unsupported,
+            in_tool=in_tool,
         )
         messages = host.begin(rules)
         retries = 0
@@ -106,13 +110,13 @@ class CodegenStrategy:
         while True:
             written = await _write(host, messages, self._code_in)
             if written.code is None:
-                return written.said
+                return written.text
             code, calls = written.code, written.calls
             result = await host.execute(repaired(code))
             passes.has_changed = passes.has_changed or bool(result.changes)
             match result.outcome:
                 case Done(value=value, variables=variables):
-                    text = compose(host.said, value)
+                    text = compose(host.output, value)
                     problem = host.refuse(text)
                     is_silent = result.is_silent and not (text.strip() or host.has_answered)
                     problem = SILENT if is_silent and problem is None else problem
@@ -122,10 +126,10 @@ class CodegenStrategy:
                         return _last_answer(result) if problem == SILENT else text
                     retries += 1
                     await host.retrying(problem)
-                    told = unfit_messages(code, text, problem)
+                    feedback = unfit_messages(code, text, problem)
                     if problem == SILENT:
-                        told = silent_messages(code, result.returned, variables)
-                    messages += _as_written(calls, told)
+                        feedback = silent_messages(code, result.returned, variables)
+                    messages += _as_written(calls, feedback)
                 case Rerun() as outcome:
                     passes.take(outcome)
                     retries = 0
@@ -145,12 +149,12 @@ class _Written(NamedTuple):
 
     Args:
         code: A script; None where the answer is prose.
-        said: The answer's text.
+        text: The answer's text.
         calls: Those that the script came in, where a tool was offered.
     """
 
     code: str | None
-    said: str
+    text: str
     calls: tuple[ToolCall, ...] = ()
 
 
@@ -168,7 +172,9 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
         DelfError: When the model failed, or the budget is used up.
     """
     async with host.step("generate"):
-        has_called = any(isinstance(part, ToolCall) for said in messages for part in said.parts)
+        has_called = any(
+            isinstance(part, ToolCall) for answer_text in messages for part in answer_text.parts
+        )
         tools = (_RUN,) if code_in == "tool" or has_called else ()
         if tools and not host.takes_tools:
             raise ModelConfigurationError(
@@ -192,11 +198,11 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             if reading.code is not None:
                 calls = calls_with_script(reply) if tools else ()
                 return _Written(reading.code, reply.text, calls)
-            said = reply.text.strip()
-            is_prose = bool(said) and not (reading.why or reply.calls)
+            answer_text = reply.text.strip()
+            is_prose = bool(answer_text) and not (reading.why or reply.calls)
             is_time = tries > 1 or host.is_conversation
-            if is_prose and is_time and not host.used_tools and host.refuse(said) is None:
-                return _Written(None, said)
+            if is_prose and is_time and not host.used_tools and host.refuse(answer_text) is None:
+                return _Written(None, answer_text)
             if tries > host.retry_count:
                 raise CodeGenerationError(
                     f"the model {reply.model!r} answered without a script {tries} times; "
@@ -211,11 +217,13 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             messages = (*messages, *more)
 
 
-def _as_written(calls: tuple[ToolCall, ...], told: tuple[Message, Message]) -> tuple[Message, ...]:
-    """A script and its result, as the model wrote it: in a fence, or as calls and results."""
+def _as_written(
+    calls: tuple[ToolCall, ...], feedback: tuple[Message, Message]
+) -> tuple[Message, ...]:
+    """Return a script and its result in the model's form: a fence, or calls and results."""
     if not calls or sum(len(call.arguments) for call in calls) > 2 * MAX_SCRIPT:
-        return told
-    texts = [told[1].text, *["It ran as one script with the first call."] * (len(calls) - 1)]
+        return feedback
+    texts = [feedback[1].text, *["It ran as one script with the first call."] * (len(calls) - 1)]
     given = [
         ToolResult(id=call.id, name=call.name, text=text)
         for call, text in zip(calls, texts, strict=True)
@@ -223,14 +231,14 @@ def _as_written(calls: tuple[ToolCall, ...], told: tuple[Message, Message]) -> t
     return assistant("", calls), results(given)
 
 
-def compose(said: str, value: Any) -> str:
-    """The answer's text: what was printed, else the script's value.
+def compose(output: str, value: Any) -> str:
+    """Return the answer's text: the output, else the script's value.
 
     Args:
-        said: Everything that the scripts printed.
+        output: Everything that the scripts printed.
         value: What the last script returned or left as its last expression.
     """
-    text = said.strip("\n")
+    text = output.strip("\n")
     if text.strip() or value is None:
         return text
     if isinstance(value, str):
@@ -259,9 +267,9 @@ def _reason(outcome: Outcome) -> str:
 
 
 class _Passes:
-    """Counts the further passes that scripts ask for.
+    """Counts the further passes that scripts request.
 
-    While a task has only read, another look is cheap and harmless: it has more of them.
+    A task without changes gets more passes, because another read is cheap and harmless.
 
     Args:
         most: The passes of a task that has changed something; with 0 there are none at all.
@@ -275,7 +283,7 @@ class _Passes:
         self._used = 0
 
     def take(self, outcome: Rerun) -> None:
-        """Count one more.
+        """Count a pass.
 
         Raises:
             SandboxExecutionError: When there are no more.
@@ -295,7 +303,7 @@ class _Passes:
 
 
 def _last_answer(result: ScriptResult) -> str:
-    """The answer of a script that showed nothing, and was the last one.
+    """Return the answer of a silent last script.
 
     Raises:
         SandboxExecutionError: Unless it found nothing, which is an answer.
@@ -307,7 +315,7 @@ def _last_answer(result: ScriptResult) -> str:
 
 
 def as_error(result: ScriptResult) -> DelfError:
-    """The error that a task fails with when its last script ended like this."""
+    """Return the error that a task fails with when its last script ended like this."""
     outcome = result.outcome
     if isinstance(outcome, LimitReached):
         return SandboxLimitError(
@@ -321,6 +329,6 @@ def as_error(result: ScriptResult) -> DelfError:
         if result.rejected:
             return ApprovalRejectedError(outcome.message)
         where = f" (line {outcome.line}: {outcome.source})" if outcome.line else ""
-        said = f"the script failed: {outcome.kind}: {outcome.message}{where}"
-        return _OF_KIND.get(outcome.kind, SandboxExecutionError)(said, hint=_HINT)
+        message = f"the script failed: {outcome.kind}: {outcome.message}{where}"
+        return _OF_KIND.get(outcome.kind, SandboxExecutionError)(message, hint=_HINT)
     return SandboxExecutionError("the script did not end as expected", hint=_HINT)

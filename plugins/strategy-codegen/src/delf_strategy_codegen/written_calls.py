@@ -41,7 +41,7 @@ BROKEN: Final = "The call in that answer cannot be read: {}."
 
 
 def from_arguments(arguments: str, extract: Callable[[str], Reading]) -> Reading:
-    """The script in the arguments of a call, as the provider passed them on.
+    """Return the script in the arguments of a call, as the provider passed them on.
 
     Args:
         arguments: JSON, or the script itself.
@@ -59,7 +59,7 @@ def from_arguments(arguments: str, extract: Callable[[str], Reading]) -> Reading
 
 
 def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
-    """The script in the JSON of a text; None where no JSON says that it has one.
+    """Return the script in the JSON of a text; None if there is none.
 
     Args:
         text: An answer, or a block of it.
@@ -93,7 +93,7 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
 
 
 def from_tags(text: str) -> list[tuple[str, int, int]]:
-    """The scripts between the tags of a text, with their places."""
+    """Return the scripts between the tags of a text, with their places."""
     for pattern in _PARAMETER:
         if found := [(_content(m[1]), m.start(), m.end()) for m in pattern.finditer(text)]:
             return found
@@ -111,7 +111,7 @@ def _begin(text: str, place: int) -> int:
 
 
 def _literal(text: str) -> Any:
-    """An object in Python's words, where each of its keys stands once."""
+    """Return an object parsed as a Python literal with unique keys."""
     try:
         value: Any = read_literal(text)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
@@ -120,7 +120,7 @@ def _literal(text: str) -> Any:
 
 
 def _joined(content: Any, extract: Callable[[str], Reading]) -> Reading:
-    """The scripts of one call or of several, one after the other."""
+    """Join the scripts of one or several calls."""
     texts = _codes(content)
     read = [extract(text) for text in texts]
     # What stands as code is code; where it is not Python, the script's error says why.
@@ -134,7 +134,7 @@ def _joined(content: Any, extract: Callable[[str], Reading]) -> Reading:
 
 
 def _codes(content: Any, depth: int = 0) -> list[str]:
-    """The texts that are scripts in JSON of some kind."""
+    """Return the texts that are scripts in JSON of some kind."""
     if isinstance(content, str) and not depth:
         return [content]
     return list(_walk(content, depth))[:_MOST_CALLS]

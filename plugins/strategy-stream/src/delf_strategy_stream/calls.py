@@ -1,4 +1,4 @@
-"""A call as a model wrote it: JSON, repaired only where there is one way to read it."""
+"""A call as a model wrote it: JSON, repaired if the repair is unambiguous."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNREADABLE: Final = (
 
 
 def read_call(text: str) -> Called | Misread:
-    """The call that a text is.
+    """Return the call that a text is.
 
     It may have line breaks within texts, a comma too many at the end, or entities for all quotes.
     It may be a literal of Python that JSON can say, or have arguments that are JSON in a text. A
@@ -63,7 +63,7 @@ def _unescaped(text: str) -> Any:
 
 
 def _python(text: str) -> Any:
-    """A literal of Python, where each text and each key is written once."""
+    """Return a literal of Python, where each text and each key is written once."""
     kinds = [t.type for t in tokenize.generate_tokens(io.StringIO(text).readline)]
     kinds = [kind for kind in kinds if kind not in (tokenize.NL, tokenize.NEWLINE)]
     if (tokenize.STRING, tokenize.STRING) in pairwise(kinds):

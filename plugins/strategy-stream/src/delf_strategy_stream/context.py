@@ -1,6 +1,6 @@
 """Messages for the model: pure functions from events.
 
-The beginning (rules, tools, what was said before, the task) is the same in every turn, byte for
+The beginning (rules, tools, history, the task) is the same in every turn, byte for
 byte. So is each turn once it is over, until earlier ones are shortened.
 """
 
@@ -15,7 +15,7 @@ from delf.messages import Message, ToolCall, user
 from delf_strategy_stream.events import Called, Invented, Misread, Result
 
 CHARS_PER_TOKEN: Final = 4
-"""The number of characters of a token, about; it estimates the part that is left out."""
+"""The estimated characters per token, for the omitted part."""
 
 _KEPT_WHOLE: Final = 2
 _SHORT: Final = 200
@@ -25,21 +25,21 @@ _QUOTED: Final = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One answer of the model, and its result.
+    """One answer of the model, and its results.
 
     Args:
         thoughts: What it thought.
-        said: Its text.
+        text: Its text.
         calls: What it asked to be called, in order.
         ids: The same as the provider names them, where it has calls of its own.
         results: What happened to the calls, in their order.
         problems: What it wrote that could not be read, or counts for nothing.
         is_cut: Whether the answer broke off.
-        notices: What it is told besides.
+        notices: Further messages to the model.
     """
 
     thoughts: str = ""
-    said: str = ""
+    text: str = ""
     calls: tuple[Called, ...] = ()
     ids: tuple[ToolCall, ...] = ()
     results: tuple[Result, ...] = ()
@@ -52,11 +52,11 @@ class Notation(Protocol):
     """The notation of thoughts, calls and results."""
 
     def written(self, turn: Turn) -> Message:
-        """The model's answer, as it would be written without mistakes."""
+        """Return the model's answer in canonical form."""
         ...
 
-    def told(self, turn: Turn) -> tuple[Message, ...]:
-        """Return the messages to the model after it."""
+    def messages_after(self, turn: Turn) -> tuple[Message, ...]:
+        """Return the messages to the model after a turn."""
         ...
 
 
@@ -65,21 +65,21 @@ def assemble(
     turns: Sequence[Turn],
     notation: Notation,
 ) -> tuple[Message, ...]:
-    """The whole conversation.
+    """Return the whole conversation.
 
     Args:
-        beginning: Rules, what was said before, and the task; the task is last.
+        beginning: Rules, history, and the task; the task is last.
         turns: What happened since.
         notation: How it is written.
     """
     messages = list(beginning)
     for turn in turns:
-        messages += (notation.written(turn), *notation.told(turn))
+        messages += (notation.written(turn), *notation.messages_after(turn))
     return tuple(messages)
 
 
 def problems_text(turn: Turn) -> str:
-    """Tell the model of its mistakes and of other events; empty for none."""
+    """Describe the model's mistakes and other events; empty for none."""
     lines: list[str] = []
     for problem in turn.problems:
         quoted = problem.text if len(problem.text) <= _QUOTED else f"{problem.text[:_QUOTED]}…"
@@ -140,18 +140,18 @@ def _shortened(result: Result) -> Result:
 
 
 def _shorter_call(call: ToolCall) -> ToolCall:
-    """A call with brief arguments; whole where its provider may have signed it."""
+    """Return a call with shortened arguments; whole if its provider may have signed it."""
     if call.token is not None or len(call.arguments) <= _SHORT:
         return call
     try:
         arguments = json.loads(call.arguments)
-    except ValueError:  # it was not made, and the model was told
+    except ValueError:  # it was not made, and the model got the error
         return call
     return replace(call, arguments=json.dumps(_brief(arguments), ensure_ascii=False))
 
 
 def _brief(value: Any) -> Any:
-    """Plain data with the beginnings of long texts and lists."""
+    """Return plain data with the beginnings of long texts and lists."""
     if isinstance(value, str):
         if len(value) <= _SHORT:
             return value

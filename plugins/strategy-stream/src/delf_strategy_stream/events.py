@@ -15,7 +15,7 @@ class Thought:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Prose:
     """Text for the user, or a piece of it."""
 
     text: str
@@ -31,7 +31,7 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Misread:
-    """Something that was meant as calls and could not be read.
+    """Unreadable text in place of calls.
 
     Args:
         text: What was written.
@@ -44,7 +44,7 @@ class Misread:
 
 @dataclass(frozen=True, slots=True)
 class Invented:
-    """The model's text in a place of tools' results. It counts for nothing."""
+    """The model's text in place of tools' results, which is ignored."""
 
     text: str
 
@@ -66,18 +66,18 @@ class Result:
     is_untrusted: bool = False
 
 
-Event = Thought | Said | Called | Misread | Invented
+Event = Thought | Prose | Called | Misread | Invented
 
 
 def joined(events: list[Event]) -> list[Event]:
-    """The same events, neighbouring pieces of one text put together."""
+    """Return the events with neighbouring pieces of text joined."""
     whole: list[Event] = []
     for event in events:
         last = whole[-1] if whole else None
         if isinstance(event, Thought) and isinstance(last, Thought):
             whole[-1] = Thought(last.text + event.text)
-        elif isinstance(event, Said) and isinstance(last, Said):
-            whole[-1] = Said(last.text + event.text)
+        elif isinstance(event, Prose) and isinstance(last, Prose):
+            whole[-1] = Prose(last.text + event.text)
         else:
             whole.append(event)
     return whole

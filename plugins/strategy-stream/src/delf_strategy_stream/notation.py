@@ -26,8 +26,8 @@ from delf_strategy_stream.events import (
     Event,
     Invented,
     Misread,
+    Prose,
     Result,
-    Said,
     Thought,
     joined,
 )
@@ -79,20 +79,20 @@ class Markers:
         return f"{rules}\n\nTools:\n" + ("\n".join(lines) or "There are none.")
 
     def reader(self) -> Reader:
-        """Reads an answer while it comes."""
+        """Parses an answer as it arrives."""
         return Reader()
 
     def written(self, turn: Turn) -> Message:
-        """The answer as it would be written without mistakes."""
+        """Return the answer in canonical form."""
         parts = [f"<think>{turn.thoughts.strip()}</think>"] if turn.thoughts.strip() else []
-        parts += [turn.said.strip()] if turn.said.strip() else []
+        parts += [turn.text.strip()] if turn.text.strip() else []
         if turn.calls:
             calls = [{"name": call.name, "args": dict(call.arguments)} for call in turn.calls]
             parts.append(f"<execute>\n{_json(calls)}\n</execute>")
         return assistant("\n\n".join(parts) or "(nothing)")
 
-    def told(self, turn: Turn) -> tuple[Message, ...]:
-        """The results, in the order of the calls, and what went wrong."""
+    def messages_after(self, turn: Turn) -> tuple[Message, ...]:
+        """Return the results, in the order of the calls, and the mistakes."""
         parts: list[str] = []
         if turn.results:
             given = ",\n".join(_shown(n, result) for n, result in enumerate(turn.results, 1))
@@ -103,7 +103,7 @@ class Markers:
 
 
 class FunctionCalls:
-    """The provider's own function calls, parallel ones too.
+    """The provider's own function calls, including parallel ones.
 
     Args:
         tools: Which the model may call.
@@ -126,15 +126,15 @@ class FunctionCalls:
         return _RULES.format(how=_TOOLS, more=more)
 
     def reader(self) -> Reader:
-        """Reads an answer while it comes."""
+        """Parses an answer as it arrives."""
         return Reader(self._tools)
 
     def written(self, turn: Turn) -> Message:
-        """The answer with its calls, as the provider gave them."""
-        return assistant(turn.said.strip(), turn.ids) if turn.ids else assistant(turn.said)
+        """Return the answer with its calls, as the provider gave them."""
+        return assistant(turn.text.strip(), turn.ids) if turn.ids else assistant(turn.text)
 
-    def told(self, turn: Turn) -> tuple[Message, ...]:
-        """A result for every call, and what went wrong."""
+    def messages_after(self, turn: Turn) -> tuple[Message, ...]:
+        """Return a result for every call, and the mistakes."""
         unread = iter(p for p in turn.problems if isinstance(p, Misread))
         made = iter(enumerate(turn.results, 1))
         given: list[ToolResult] = []
@@ -151,7 +151,7 @@ class FunctionCalls:
 
 
 class Reader:
-    """Reads one answer.
+    """A parser of one answer.
 
     Args:
         tools: Their names by those that the provider knows; None where calls are in the text.
@@ -162,7 +162,7 @@ class Reader:
         self._parser = Parser(calls=tools is None)
 
     def feed(self, delta: ModelDelta) -> list[Event]:
-        """Take a piece, and return the events that it completes."""
+        """Feed a piece; return the completed events."""
         if delta.call is None:
             return self._parser.feed(delta.text)
         if self._tools is None or delta.whole is None:
@@ -170,7 +170,7 @@ class Reader:
         return [_own_call(delta.whole, self._tools)]
 
     def whole(self, reply: ModelReply) -> Turn:
-        """The answer, once it is there."""
+        """Return the parsed answer at its end."""
         parser = Parser(calls=self._tools is None)
         events = [*parser.feed(reply.text), *parser.finish()]
         if self._tools is not None:
@@ -184,7 +184,7 @@ def _turn(events: Sequence[Event], reply: ModelReply) -> Turn:
     thoughts = [reply.reasoning, *(e.text for e in whole if isinstance(e, Thought))]
     return Turn(
         thoughts="".join(thoughts),
-        said="".join(e.text for e in whole if isinstance(e, Said)),
+        text="".join(e.text for e in whole if isinstance(e, Prose)),
         calls=tuple(e for e in whole if isinstance(e, Called)),
         ids=reply.calls,
         problems=tuple(
@@ -195,13 +195,13 @@ def _turn(events: Sequence[Event], reply: ModelReply) -> Turn:
 
 
 def _own_call(call: ToolCall, tools: Mapping[str, str]) -> Called | Misread:
-    """A call of the provider's, under the tool's own name."""
+    """Return a call of the provider's, under the tool's own name."""
     name = tools.get(call.name, call.name)
     return read_call(f'{{"name": {json.dumps(name)}, "args": {call.arguments or "{}"}}}')
 
 
 def _safe_names(names: Sequence[str]) -> dict[str, str]:
-    """Names as providers take them, each one once."""
+    """Return names in the form that providers accept, made unique."""
     safe: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
@@ -216,19 +216,19 @@ def _safe_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def _without(schema: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """A schema without keys that no model needs, and that some vendors refuse."""
+    """Return a schema without keys that no model needs, and that some vendors refuse."""
     return {key: value for key, value in schema.items() if key not in names}
 
 
 def _line(tool: ToolDescription) -> str:
-    """A tool in the prompt: its name, arguments as a schema, what it does."""
+    """Format a tool in the prompt: name, argument schema, description."""
     schema = _without(tool.schema, "$schema", "title")
     summary = " ".join(tool.summary.split())
     return f"- {tool.name}{' (asks)' if tool.asks else ''}: {summary} args: {_json(schema)}"
 
 
 def _shown(number: int, result: Result) -> str:
-    """A result as the model reads it."""
+    """Format a result for the model."""
     key = "result" if result.status == "ok" else "error"
     if result.is_untrusted:
         key = "from_outside"

@@ -1,4 +1,4 @@
-"""Takes thoughts, text and calls out of an answer that comes in pieces, however it is cut."""
+"""Parses thoughts, text and calls from an answer in arbitrary pieces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from delf_strategy_stream.events import (
     Event,
     Invented,
     Misread,
-    Said,
+    Prose,
     Thought,
 )
 
@@ -50,7 +50,7 @@ class Parser:
         self._thought_mark: str = ""
         self._line: list[str] = []
         self._in_fence = False
-        self._said: list[str] = []
+        self._prose: list[str] = []
         self._garbage: list[str] = []
         self._at = 0
         self._depth = 0
@@ -59,7 +59,7 @@ class Parser:
         self._invented: list[str] = []
 
     def feed(self, text: str) -> list[Event]:
-        """The events that a piece completes; texts come in pieces.
+        """Return the events that a piece completes; texts come in pieces.
 
         Args:
             text: What came.
@@ -71,7 +71,7 @@ class Parser:
         return events
 
     def finish(self) -> list[Event]:
-        """The events of what is left when the answer is over."""
+        """Return the remaining events at the end of the answer."""
         self._is_over = True
         events = self.feed("")
         rest, state = self._rest, self._state
@@ -88,9 +88,9 @@ class Parser:
         elif state == self._calls and not _FENCE.startswith(rest):
             self._garbage.append(rest)
         self._tell_garbage(events)
-        said = "".join(self._said)
-        if _OPEN in self._marks and _ONLY_FENCED.fullmatch(said):
-            events.append(Misread(said, "calls are not written in a fence"))
+        prose = "".join(self._prose)
+        if _OPEN in self._marks and _ONLY_FENCED.fullmatch(prose):
+            events.append(Misread(prose, "calls are not written in a fence"))
         if self._invented:
             events.append(Invented("".join(self._invented)[:_LONGEST_INVENTION]))
         return events
@@ -98,7 +98,7 @@ class Parser:
     # -- states: each takes what it can of the rest, and says whether to go on ---------------
 
     def _start(self, events: list[Event]) -> bool:
-        """Before anything was said."""
+        """Handle the beginning of an answer."""
         self._opening = reasoning_in(self._rest)
         if self._opening is not None:
             self._thought_mark = self._rest[: self._opening.length].strip()
@@ -147,7 +147,7 @@ class Parser:
         return True
 
     def _counts(self, mark: str) -> bool:
-        """Tell whether a mark is one where it stands."""
+        """Return whether a mark is valid at its position."""
         line = "".join(self._line)
         if self._in_fence or line.count("`") % 2 or line[-1:] in tuple(_QUOTES):
             return False
@@ -165,7 +165,7 @@ class Parser:
         return True
 
     def _quoting(self, events: list[Event]) -> bool:
-        """A passage of the text in which no mark counts but its end."""
+        """Return a passage of the text in which no mark counts but its end."""
         text, found, rest = self._rest.partition("</think>")
         if not found:
             return False
@@ -277,11 +277,11 @@ class Parser:
     # -- parts -------------------------------------------------------------------------------
 
     def _say(self, text: str, events: list[Event]) -> None:
-        """Take text, which lines it has, and where fences begin and end."""
+        """Emit text, tracking lines and fences."""
         if not text:
             return
-        events.append(Said(text))
-        self._said.append(text)
+        events.append(Prose(text))
+        self._prose.append(text)
         *lines, last = text.split("\n")
         for line in lines:
             whole = "".join([*self._line, line])
@@ -297,11 +297,11 @@ class Parser:
 
 
 def _begun(text: str, mark: str) -> int:
-    """Count the characters at a text's end that can begin a mark, in whatever letters."""
+    """Return the length of a text's end that may begin a mark, ignoring case."""
     lowered, mark = text[-len(mark) :].casefold(), mark.casefold()
     return next((n for n in range(len(mark) - 1, 0, -1) if lowered.endswith(mark[:n])), 0)
 
 
 def _is_in_string(text: str) -> bool:
-    """Tell whether JSON stops within a string."""
+    """Return whether JSON stops within a string."""
     return re.sub(r"\\.", "", text, flags=re.DOTALL).count('"') % 2 == 1

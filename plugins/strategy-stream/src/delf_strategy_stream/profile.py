@@ -1,4 +1,4 @@
-"""``Profile``: a short description of the user, learned over conversations; a person reviews it."""
+"""``Profile``: a short description of the user, learned from tasks and reviewed by a person."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from delf import Connection, action
 from delf.machine.own_files import write_private
-from delf.protocols.connection import Heard
+from delf.protocols.connection import FinishedTask
 from delf.settings import LocalPath, PluginSettings
 from delf.tools.connection import ConnectionOptions
 
@@ -80,12 +80,12 @@ class Profile(Connection):
         """Return the description of the user, for every task and strategy."""
         try:
             text = await asyncio.to_thread(_read, self._path)
-        except (OSError, UnicodeError):  # told by notices; no task fails for it
+        except (OSError, UnicodeError):  # reported by notices; no task fails for it
             return None
         return f"About the user:\n{text.strip()}" if text.strip() else None
 
     def notices(self) -> Sequence[str]:
-        """That a description waits for a person, or that the file cannot be read."""
+        """Return a notice of a proposal for review, or of an unreadable file."""
         try:
             _read(self._path)
         except (OSError, UnicodeError) as error:
@@ -99,42 +99,42 @@ class Profile(Connection):
             ),
         )
 
-    async def learn(self, heard: Heard) -> None:
-        """Propose a new description once enough was heard, beside the task that is told of.
+    async def learn(self, finished: FinishedTask) -> None:
+        """Propose a new description after enough tasks, in the background.
 
         Args:
-            heard: A task of the user, and a way to ask a model.
+            finished: A task of the user, and a way to ask a model.
         """
         if not self.settings.every:
             return
         async with self.learning:  # tasks run beside each other
-            tasks = await asyncio.to_thread(self._note, heard.task)
+            tasks = await asyncio.to_thread(self._note, finished.task)
             if len(tasks) < self.settings.every:
                 return
             known = await asyncio.to_thread(_read, self._path)
-            told = "\n\n".join(f"Task:\n{task}" for task in tasks)
-            question = f"{_QUESTION}\n\nDescription:\n{known or '(none)'}\n\n{told}"
-            proposed = (await heard.ask(question)).strip()[:_LONGEST]
+            listed = "\n\n".join(f"Task:\n{task}" for task in tasks)
+            question = f"{_QUESTION}\n\nDescription:\n{known or '(none)'}\n\n{listed}"
+            proposed = (await finished.ask(question)).strip()[:_LONGEST]
             if proposed.strip(' ."').lower() != "none" and proposed != known.strip():
                 place = self._proposed if self.settings.review else self._path
                 await asyncio.to_thread(_write, place, proposed)
-            await asyncio.to_thread(self._heard.unlink, missing_ok=True)
+            await asyncio.to_thread(self._noted.unlink, missing_ok=True)
 
     @property
     def _proposed(self) -> Path:
         return self._path.with_name(f"{self._path.name}.proposed")
 
     @property
-    def _heard(self) -> Path:
+    def _noted(self) -> Path:
         """The tasks since something was learned last, which outlive this process."""
-        return self._path.with_name(f"{self._path.name}.heard")
+        return self._path.with_name(f"{self._path.name}.noted")
 
     def _note(self, task: str) -> list[str]:
-        """Note a task down; all that were heard."""
+        """Append a task to the notes; return all noted tasks."""
         flags = os.O_APPEND | os.O_CREAT | os.O_WRONLY
-        with os.fdopen(os.open(self._heard, flags, 0o600), "a", encoding="utf-8") as file:
+        with os.fdopen(os.open(self._noted, flags, 0o600), "a", encoding="utf-8") as file:
             file.write(json.dumps(task[:_LONGEST_TASK]) + "\n")
-        lines = self._heard.read_text("utf-8").splitlines()
+        lines = self._noted.read_text("utf-8").splitlines()
         return [str(json.loads(line)) for line in lines[-self.settings.every :]]
 
 

@@ -1,4 +1,4 @@
-"""Turns with the model, in a session that stays open where it has those."""
+"""Turns with the model, in a session if it has sessions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from delf.protocols.model import ModelSession
 from delf.protocols.strategy import OnDelta, StrategyHost
 
 _SESSIONS: Final = 2
-"""The number of sessions that a conversation may have, one after the other."""
+"""The most sessions of a conversation, one after the other."""
 
 
 class Turns:
     """A conversation of several turns.
 
-    A session is a saving and no state. Each turn comes with all that was said: a session that was
+    A session is an optimisation, not state. Each turn has the whole history: a session that was
     opened again needs it, and so does a plain request where there is no session any more.
 
     Args:
@@ -47,7 +47,7 @@ class Turns:
         """Say something new, and wait for the answer.
 
         Args:
-            new: What was not said before.
+            new: The new messages.
             whole: The whole conversation with it.
             tools: What the model may call in its answer.
             on_delta: Sees the answer's pieces as they come.
@@ -63,9 +63,9 @@ class Turns:
                 session = await self._connected()
                 if session is None:
                     break
-                said, knows = (new, True) if self._knows else (whole, False)
+                new_or_whole, knows = (new, True) if self._knows else (whole, False)
                 reply = await ask(
-                    said, tools=tools, on_delta=on_delta, session=session, continues=knows
+                    new_or_whole, tools=tools, on_delta=on_delta, session=session, continues=knows
                 )
             except BudgetExceededError:
                 raise
@@ -83,7 +83,7 @@ class Turns:
         return await ask(whole, tools=tools, on_delta=on_delta)
 
     async def _connected(self) -> ModelSession | None:
-        """The session; one that was lost is opened again once."""
+        """Return the session; one that was lost is opened again once."""
         if self._session is None and self._left:
             self._left -= 1
             self._session = await self._opened()
@@ -100,10 +100,10 @@ class Turns:
                 session = await self._host.connect(needed=self._is_forced)
         except TimeoutError:
             raise _silent(self._seconds) from None
-        return None if session is None else _Attended(session, self._seconds)
+        return None if session is None else _Watched(session, self._seconds)
 
     async def _lost(self, why: str) -> None:
-        """Close a session that is of no use any more, and say what comes in its place."""
+        """Close a broken session; return its replacement."""
         what = "could not be opened" if self._session is None else "ended"
         await self.aclose()
         instead = "the task fails" if self._is_forced else "requests take its place"
@@ -112,13 +112,13 @@ class Turns:
         await self._host.warn(f"the model's session {what}, and {then}: {why}")
 
     async def aclose(self) -> None:
-        """Close the session, if there is one."""
+        """Close the session, if any."""
         session, self._session, self._knows = self._session, None, False
         if session is not None:
             await session.aclose()
 
 
-class _Attended:
+class _Watched:
     """A session that may not be silent for long. Implements ``ModelSession``.
 
     Args:
@@ -151,7 +151,7 @@ class _Attended:
             await pieces.aclose()
 
     async def aclose(self) -> None:
-        """Close the session; one that does not answer to that is left."""
+        """Close the session; abandon it if it does not respond."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
                 await self._session.aclose()

@@ -28,12 +28,14 @@ from delf_strategy_stream.turns import TurnRunner
 from delf_strategy_stream.values import within
 
 Notifications = Callable[[], Awaitable[Sequence[str]]]
-"""Asked before each turn for what the model is to be told, in plain words."""
+"""Returns additional messages for the model before each turn."""
 
 _INSTANCE: Final = "strategy_stream"
 _SOURCE_SECONDS: Final = 10.0
 _CONTEXT_TOKENS: Final = 100_000
-"""Above it the oldest results and arguments are shortened: a model's window is 128,000 or more."""
+"""The size above which the oldest results and arguments are shortened: models have 128,000 or
+more.
+"""
 _RESULT_CHARS: Final = 20_000
 
 
@@ -41,7 +43,7 @@ class StreamStrategy:
     """Thoughts and calls in one stream. Implements :class:`delf.protocols.strategy.Strategy`.
 
     Args:
-        notifications: What the model is told between turns.
+        notifications: Additional messages for the model between turns.
         settings: Fields of :class:`delf_strategy_stream.settings.StreamSettings`; what is not given
             is read from ``DELF_STRATEGY_STREAM_…``.
 
@@ -84,7 +86,7 @@ class StreamStrategy:
 
 
 class _Task:
-    """One task on its way."""
+    """One running task."""
 
     def __init__(
         self,
@@ -111,7 +113,7 @@ class _Task:
         self._begun = ""
 
     async def solve(self) -> str:
-        """The answer's text."""
+        """Return the answer's text."""
         host, settings = self._host, self._settings
         more = SUSPICIOUS if settings.untrusted else ""
         rules = self._notation.rules([*self._tools.values()], more)
@@ -124,11 +126,11 @@ class _Task:
             async with host.step("turn"):
                 turn = await self._turn(beginning, fresh)
             if host.has_answered:
-                return turn.said.strip()
-            is_answer = not (turn.calls or turn.problems) and bool(turn.said.strip())
+                return turn.text.strip()
+            is_answer = not (turn.calls or turn.problems) and bool(turn.text.strip())
             if is_answer and turn.is_cut:
-                self._begun = joined(self._begun, turn.said) or turn.said
-            elif is_answer and (answer := self._to_its_end(turn.said)) is not None:
+                self._begun = joined(self._begun, turn.text) or turn.text
+            elif is_answer and (answer := self._to_its_end(turn.text)) is not None:
                 wrong = host.refuse(answer)
                 if wrong is None:
                     return answer
@@ -136,20 +138,20 @@ class _Task:
             elif not is_answer:
                 self._begun = ""
             await self._count_failures(turn)
-            if not (turn.said.strip() or turn.thoughts.strip() or turn.calls):
+            if not (turn.text.strip() or turn.thoughts.strip() or turn.calls):
                 fresh = () if self._chat is None else (user(_AGAIN),)
                 continue
             self._turns = (*self._turns, turn)
             await self._compact()
-            fresh = self._notation.told(turn) or (user(_AGAIN),)
+            fresh = self._notation.messages_after(turn) or (user(_AGAIN),)
         raise CodeGenerationError(
             f"the model did not answer within {settings.max_turns} turns",
             hint="max_turns of the strategy allows more",
         )
 
-    def _to_its_end(self, said: str) -> str | None:
-        """An answer, with what broke off before it; None where the two do not fit together."""
-        whole = joined(self._begun, said)
+    def _to_its_end(self, text: str) -> str | None:
+        """Return an answer joined with its truncated beginning; None if they do not fit."""
+        whole = joined(self._begun, text)
         self._begun = ""
         return None if whole is None else whole.strip()
 
@@ -158,8 +160,8 @@ class _Task:
         runner = TurnRunner(self._host, self._tools, self._notation.reader())
         whole = assemble(beginning, self._turns, self._notation)
         turn = await runner.run(functools.partial(self._ask, whole, fresh))
-        if turn.said.strip() and turn.calls:
-            self._host.say(turn.said.strip() + "\n\n")
+        if turn.text.strip() and turn.calls:
+            self._host.say(turn.text.strip() + "\n\n")
         results = tuple(map(self._judged, turn.results))
         notices = await self._notices() if turn.calls else ()
         return replace(turn, results=results, notices=notices)
@@ -173,7 +175,7 @@ class _Task:
         return await self._chat.send(fresh, whole, tools=tools, on_delta=on_delta)
 
     def _judged(self, result: Result) -> Result:
-        """A result as the model may see it."""
+        """Return a result in the form for the model."""
         # What the gate says of a call is delf's own; what the tool says, failed or not, is not.
         is_tools = result.status in ("ok", "error")
         is_untrusted = is_tools and any(
@@ -201,7 +203,7 @@ class _Task:
         return tuple(filter(None, [await self._host.note("notification", text)]))
 
     async def _compact(self) -> None:
-        """Shorten what is old, and tell of it."""
+        """Shorten old turns, with a note."""
         before = tokens_of(self._turns, self._notation)
         if before <= _CONTEXT_TOKENS:
             return
@@ -209,11 +211,11 @@ class _Task:
         after = tokens_of(shorter, self._notation)
         if after < before:
             self._turns = shorter
-            told = f"about {before:,} tokens of earlier turns are {after:,} now"
-            await self._host.note("compaction", functools.partial(_said, told))
+            message = f"about {before:,} tokens of earlier turns are {after:,} now"
+            await self._host.note("compaction", functools.partial(_as_coroutine, message))
 
     async def _count_failures(self, turn: Turn) -> None:
-        """Answers without a call, one after the other.
+        """Count consecutive answers without a call; raise beyond the limit.
 
         Raises:
             CodeGenerationError: When there were too many.
@@ -234,21 +236,21 @@ class _Task:
             why = f"a call could not be read: {first.why}" if is_call else "it invented results"
         if self._failures > self._host.retry_count + 1:
             kind = LLMExecutionError if turn.is_cut else CodeGenerationError
-            said = quoted(turn.said or turn.thoughts)
+            excerpt = quoted(turn.text or turn.thoughts)
             raise kind(
-                f"{self._failures} answers of the model were of no use; the last: {why}; {said}"
+                f"{self._failures} answers of the model were of no use; the last: {why}; {excerpt}"
             )
         await self._host.retrying(why)
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Tell whether it is this task that was cancelled, and not one that it waits for."""
+    """Return whether this asyncio task is cancelled, not one it waits for."""
     task = asyncio.current_task()
     is_asked = task is not None and task.cancelling() > 0
     return isinstance(error, asyncio.CancelledError) and is_asked
 
 
-async def _said(text: str) -> str:
+async def _as_coroutine(text: str) -> str:
     return text
 
 

@@ -1,4 +1,4 @@
-"""One turn: calls start as soon as the model has written them, and results keep their order."""
+"""One turn: calls start as soon as they are written, and results keep their order."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TurnRunner:
         return replace(turn, calls=calls, results=results)
 
     def _made(self, turn: Turn) -> list[tuple[Called, asyncio.Future[CallAnswer]]]:
-        """The calls of the whole answer, those started that were not; of one that broke off, none.
+        """Return the calls of the whole answer, starting the rest; none of a truncated one.
 
         What was started, and is in the whole answer as a draft only, is given up.
         """

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it; what JSON lacks is written as text.
+    """Convert a value to JSON data; unsupported values become text.
 
     Args:
         value: A tool's result.
@@ -31,7 +31,7 @@ def plain(value: Any) -> Any:
 
 
 def within(value: Any, most: int) -> Any:
-    """A plain value, or the beginning of its JSON where that is longer.
+    """Return a plain value, or the beginning of its JSON where that is longer.
 
     Args:
         value: As :func:`plain` gives it.

@@ -1,4 +1,4 @@
-"""The addresses that may be reached: those of the public internet, and no other."""
+"""The reachable addresses: the public internet only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
-    """The addresses of a name, as this machine resolves it.
+    """Resolve a name with this machine's resolver.
 
     Args:
         host: A name, or an address in any notation that the system reads.
@@ -28,7 +28,7 @@ async def system_resolve(host: str, port: int) -> list[str]:
 
 
 class Guard:
-    """Finds the addresses of hosts, and refuses those of private networks.
+    """Resolves hosts, and refuses private addresses.
 
     Args:
         private: What may be reached anyway: names of hosts, addresses, networks.
@@ -54,9 +54,9 @@ class Guard:
                 self._names.add(item.lower())
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """The addresses of a host, all of which may be reached.
+        """Return the addresses of a host, all of them public.
 
-        Whoever connects must connect to one of these, and not resolve the name again.
+        The caller must connect to one of them without resolving again.
 
         Args:
             host: As it is in the URL.

@@ -1,4 +1,4 @@
-"""Reads documents, in a child process: what strangers write can keep a parser busy for minutes."""
+"""Parsing of documents in a child process, because hostile input can take minutes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read(work: str, url: str, kind: str, charset: str | None, content: bytes) ->
         work: What is to be read, a name of the works.
         url: The document's address.
         kind: Its media type.
-        charset: Its encoding, where the server said so.
+        charset: Its encoding by the server, if declared.
         content: Its bytes.
 
     Raises:
@@ -74,5 +74,5 @@ def read(work: str, url: str, kind: str, charset: str | None, content: bytes) ->
 
 
 def warm_up() -> None:
-    """Have libraries load what they load with the first page."""
+    """Load the libraries' lazy parts."""
     read("text", "https://example.com/", "text/html", None, b"<html><p>A page.</p></html>")

@@ -12,7 +12,7 @@ class Document:
     Args:
         url: Where it was in the end.
         kind: Its media type, as ``text/html``.
-        charset: Its encoding, where the server said so.
+        charset: Its encoding by the server, if declared.
         content: Its bytes.
     """
 

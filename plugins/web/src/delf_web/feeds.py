@@ -21,7 +21,7 @@ class Entry(TypedDict):
 
 
 def read_feed(document: Document) -> list[Entry]:
-    """The entries of a feed, in its order.
+    """Return the entries of a feed, in its order.
 
     Args:
         document: The feed.

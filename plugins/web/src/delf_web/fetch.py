@@ -29,7 +29,7 @@ _ACCEPT: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,applicat
 
 
 class Fetcher:
-    """Has pages, within one event loop.
+    """Fetches pages within one event loop.
 
     Args:
         settings: Hosts, limits and manners.
@@ -84,8 +84,8 @@ class Fetcher:
                     f"{url} answered {response.status_code} {response.reason_phrase}".rstrip()
                 )
             kind = Message()
-            told = response.headers.get("content-type") or "text/html"
-            kind["Content-Type"] = told[:_MAX_KIND]
+            media_type = response.headers.get("content-type") or "text/html"
+            kind["Content-Type"] = media_type[:_MAX_KIND]
             return Document(
                 url=str(url),
                 kind=kind.get_content_type(),
@@ -104,7 +104,7 @@ class Fetcher:
         return checked
 
     def _check_host(self, url: httpx.URL, source: str, asked: httpx.URL) -> None:
-        """Refuse a host that nobody was asked about, where somebody is asked.
+        """Raise for a host that needs approval and was not approved.
 
         Args:
             url: What would be asked for.
@@ -123,7 +123,7 @@ class Fetcher:
             )
 
     async def _exchange(self, url: httpx.URL) -> tuple[httpx.Response, bytes]:
-        """One request and its answer, whatever its status."""
+        """Make one request; return its answer, whatever its status."""
         await self._pace.turn(url.netloc.decode())
         try:
             async with asyncio.timeout(self._settings.timeout):
@@ -153,7 +153,7 @@ class Fetcher:
 
 
 def checked_url(text: str, settings: WebSettings) -> httpx.URL:
-    """An address that is a page of a host that may be asked, as far as its text tells.
+    """Validate the address of a page, as far as its text tells.
 
     Args:
         text: The address.
@@ -187,6 +187,6 @@ def checked_url(text: str, settings: WebSettings) -> httpx.URL:
 
 
 def is_named(host: str, settings: WebSettings) -> bool:
-    """Tell whether a pattern of the settings names a host."""
+    """Return whether a pattern of the settings names a host."""
     name = host.lower().rstrip(".")
     return any(fnmatchcase(name, pattern.lower()) for pattern in settings.hosts)

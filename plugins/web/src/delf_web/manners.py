@@ -10,7 +10,7 @@ _MAX_SITES: Final = 1000
 
 
 class Pace:
-    """Lets requests to one host through one after another, as often as is polite.
+    """Serialises requests to one host, with polite pauses.
 
     Args:
         rate: Requests a second; 0 is no limit.

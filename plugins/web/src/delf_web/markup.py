@@ -1,4 +1,4 @@
-"""Looks through a page before it is parsed, which takes time and memory for what no page has.
+"""Checks markup before it is parsed, against hostile pages that are slow to parse.
 
 The parser compares each attribute of a tag with all before it: 30,000 take it a minute.
 """
@@ -14,7 +14,7 @@ MAX_NODES: Final = 400_000
 MAX_ATTRIBUTES: Final = 1_000_000
 MAX_OF_A_TAG: Final = 256
 MAX_DEPTH: Final = 10_000
-"""Elements that are open at once. Those of which many pages leave the end out do not count."""
+"""The most open elements, without those whose end tag is often omitted."""
 
 _TAG: Final = re.compile(rb"<(?:!--|(/?)([a-zA-Z][^\s/>]*))")
 _ATTRIBUTE: Final = re.compile(

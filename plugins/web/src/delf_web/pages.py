@@ -62,7 +62,7 @@ class Text(TypedDict):
 
 
 def read_text(document: Document, *, whole: bool = False) -> Text:
-    """A page's text as Markdown: what is to be read, without menus and the like.
+    """Return a page's main text as Markdown, without menus and the like.
 
     Args:
         document: A page of HTML.
@@ -106,7 +106,7 @@ def _main_text(document: Document) -> str:
 
 
 def _note_share(text: str, everything: str) -> None:
-    """Tell how much of a page's text is not there: an article may lose most of itself."""
+    """Note the omitted share of a page's text: extraction may lose most of it."""
     kept, total = len(_LINK.sub("]", text).split()), len(everything.split())
     if kept < _NEARLY_ALL * total:
         note(
@@ -116,7 +116,7 @@ def _note_share(text: str, everything: str) -> None:
 
 
 def whole_text(tree: Any) -> str:
-    """All words of a page that a browser shows, a line for each block.
+    """Return all words of a page that a browser shows, a line for each block.
 
     Args:
         tree: The page.
@@ -136,7 +136,7 @@ def whole_text(tree: Any) -> str:
 
 
 def _html_walk(body: Any) -> Iterator[tuple[str, Any]]:
-    """Elements as they begin and end, without those that no browser shows."""
+    """Yield elements at their begin and end, without invisible ones."""
     open_: list[tuple[Any, Any]] = [(body, iter(body))]
     yield "start", body
     while open_:
@@ -153,7 +153,7 @@ def _html_walk(body: Any) -> Iterator[tuple[str, Any]]:
 
 
 def stated_date(tree: Any, url: str) -> str | None:
-    """The date on which a page says that it was published, None where it says none.
+    """Return the publication date declared by a page, or None.
 
     Style sheets, names of models and a copyright have numbers that look like dates, too.
 
@@ -184,7 +184,7 @@ def stated_date(tree: Any, url: str) -> str | None:
 
 
 def read_links(document: Document) -> list[Link]:
-    """All links of a page, each once.
+    """Return all links of a page, each once.
 
     Args:
         document: A page of HTML.
@@ -201,7 +201,7 @@ def read_links(document: Document) -> list[Link]:
 
 
 def read_tables(document: Document) -> list[Table]:
-    """All tables of a page that have more than one cell.
+    """Return all tables of a page with more than one cell.
 
     Args:
         document: A page of HTML.
@@ -217,7 +217,7 @@ def read_tables(document: Document) -> list[Table]:
 
 
 def feeds_of(document: Document) -> list[str]:
-    """The addresses of the feeds that a page names.
+    """Return the addresses of the feeds that a page names.
 
     Args:
         document: A page of HTML.
@@ -233,7 +233,7 @@ def feeds_of(document: Document) -> list[str]:
 
 
 def decoded(document: Document) -> str | bytes:
-    """A document's text, where the server said how it is encoded; else its bytes."""
+    """Decode a document by the server's charset; return bytes without one."""
     if document.charset is None:
         return document.content
     try:
@@ -243,7 +243,7 @@ def decoded(document: Document) -> str | bytes:
 
 
 def text_of(document: Document) -> str:
-    """A document's text, whatever it takes to decode it."""
+    """Return a document's text, detecting its encoding if necessary."""
     return _text(decoded(document))
 
 
@@ -252,7 +252,7 @@ def _text(content: str | bytes) -> str:
 
 
 def plain(markup: str) -> str:
-    """The words of a piece of HTML."""
+    """Return the words of a piece of HTML."""
     html = _lxml()
     try:
         return _words(html.fromstring(f"<div>{markup}</div>"))
@@ -288,7 +288,7 @@ def _words(element: Any) -> str:
 
 
 def _rows(table: Any) -> list[list[str]]:
-    """The cells of a table; one that spans several places is in each of them."""
+    """Return the cells of a table; a spanning cell is repeated."""
     rows: list[list[str]] = []
     below: dict[int, tuple[str, int]] = {}
     for line in table.xpath("./tr | ./thead/tr | ./tbody/tr | ./tfoot/tr"):
@@ -315,5 +315,5 @@ def _take(below: dict[int, tuple[str, int]], row: list[str]) -> None:
 
 
 def _span(cell: Any, name: str) -> int:
-    told = str(cell.get(name, "1")).strip()
-    return max(1, min(int(told), _MAX_SPAN)) if told.isascii() and told.isdigit() else 1
+    value = str(cell.get(name, "1")).strip()
+    return max(1, min(int(value), _MAX_SPAN)) if value.isascii() and value.isdigit() else 1

@@ -10,7 +10,7 @@ from delf_web.pages import Text
 
 
 def read_pdf(document: Document) -> Text:
-    """The text of a PDF document, page after page.
+    """Return the text of a PDF document, page after page.
 
     Args:
         document: The document.

@@ -1,4 +1,4 @@
-"""Documents as text and data, read in child processes; one that takes too long is ended."""
+"""Documents as text and data, parsed in child processes with a time limit."""
 
 from __future__ import annotations
 

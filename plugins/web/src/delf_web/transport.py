@@ -16,7 +16,7 @@ _IDLE_SECONDS: Final = 10.0
 
 
 class PinnedNetwork(httpcore.AsyncNetworkBackend):
-    """Resolves a host once, checks what was found, and connects to that.
+    """Resolves a host once, checks the addresses, and connects to them.
 
     Args:
         guard: Finds and checks addresses.
@@ -34,7 +34,7 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """A connection to the first of the host's addresses that answers."""
+        """Return a connection to the first of the host's addresses that answers."""
         failed: Exception | None = None
         for address in await self._guard.addresses(host, port):
             try:

@@ -37,7 +37,7 @@ class SupportsFiles(Protocol):
     """A connection with files, which scripts name by path when they give them to a worker."""
 
     def readable(self, path: str) -> ReadableFile | None:
-        """A file; called in a thread.
+        """Return a file; called in a thread.
 
         Args:
             path: As the connection's own actions take it.
@@ -66,7 +66,7 @@ class Attached:
 
 
 def find(context: CallContext, paths: Sequence[str]) -> list[Attached]:
-    """The files of the calling task by what scripts call them.
+    """Return the calling task's files by their names in scripts.
 
     Args:
         context: The task: its input and output files, and connections that have files.
@@ -95,7 +95,7 @@ def _find(context: CallContext, path: str) -> ReadableFile:
 
 
 def check(worker: WorkerDefinition, files: Sequence[Attached]) -> None:
-    """Refuse what the worker's policy does not take.
+    """Raise for files outside of the worker's policy.
 
     Raises:
         ToolRefusedError: Saying what it takes.
@@ -126,7 +126,7 @@ def check(worker: WorkerDefinition, files: Sequence[Attached]) -> None:
 
 
 def freeze(context: CallContext, worker: WorkerDefinition, files: Sequence[Attached]) -> None:
-    """Read files before a person is asked, so that the worker gets what was asked about.
+    """Read files before approval, so that the worker gets the approved content.
 
     Raises:
         ToolRefusedError: When one is too large, or must not be read.
@@ -136,7 +136,7 @@ def freeze(context: CallContext, worker: WorkerDefinition, files: Sequence[Attac
 
 
 def copy_to(folder: Path, files: Sequence[Attached], most: int, context: CallContext) -> list[Path]:
-    """Copies of files, for the worker's scripts; those of an earlier life of the call are kept.
+    """Copy files for the worker's scripts, keeping copies of an interrupted call.
 
     Args:
         folder: Where; it is made, for the user alone.

@@ -1,4 +1,4 @@
-"""``delf workers``: the workers that there are, and one of them at work."""
+"""``delf workers``: list, check and run workers."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
         return
     widest = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
-        told = f"! {row['error']}" if row["error"] else row["description"]
+        text = f"! {row['error']}" if row["error"] else row["description"]
         made = "  (generated)" if row["generated"] else ""
-        click.echo(f"{row['name']:<{widest}}  {told}{made}".rstrip())
+        click.echo(f"{row['name']:<{widest}}  {text}{made}".rstrip())
     if not rows:
         errors.say("hint", f"no worker is in {', '.join(map(str, registry.folders))}; delf init")
 
@@ -117,7 +117,7 @@ def check(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
 
 
 class _Checking:
-    """Makes what workers use, without using it."""
+    """Makes workers' connections without using them."""
 
     def __init__(self, state: State, registry: Registry) -> None:
         from delf_workers.connection import Workers
@@ -174,7 +174,7 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     found = _registry(ctx, state).find(name)
     inputs = _inputs(ctx, found, given["inputs"])
     try:
-        found.told(inputs)
+        found.fill(inputs)
     except ToolRefusedError as error:
         raise click.UsageError(error.message, ctx) from None
     # A generated worker uses what the agent has.
@@ -186,7 +186,7 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     options = Options(flags=flags, **rest)
 
     async def do(agent: Agent, seen: Mapping[str, Any]) -> Response:
-        """Have the worker do it; what is told is what it did, and not who gave it the task."""
+        """Run the worker; report its work instead of the ordering task's."""
         events: list[Event] = []
         more = {"setup": options.to_record(state), "child_listeners": [events.append]}
         response = await agent.arun(text, **more, **seen)
@@ -219,7 +219,7 @@ def _inputs(ctx: click.Context, worker: WorkerDefinition, given: tuple[str, ...]
 
 
 def _registry(ctx: click.Context, state: State) -> Registry:
-    """The search path, as the connection ``workers`` of the project has it."""
+    """Return the search path of the project's connection ``workers``."""
     from delf_workers.connection import Workers
 
     project = state.load_project()

@@ -54,7 +54,7 @@ class WorkerSpec(_Named, total=False):
 
 
 class Workers(Connection):
-    """Agents that are written down in files. Each does its task with tools of its own.
+    """Agents declared in files. Each runs its task with tools of its own.
 
     Args:
         folders: Where they are; the folder ``workers`` of the project when omitted.
@@ -75,22 +75,22 @@ class Workers(Connection):
         root = current_folder()
         self.registry = Registry(folders or [root / FOLDER], None if own else root, current_trust())
         self.patterns: tuple[tuple[str, ...], ...] = (self.settings.allow_workers,)
-        """It may call the workers that fit one pattern of each."""
+        """Each pattern list must match a worker's name for it to be callable."""
         self.caller: WorkerDefinition | None = None
-        """The worker whose calls these are; None for the agent's own."""
+        """The calling worker; None for the agent itself."""
         self.agent: Workers = self
         """The agent's own connection."""
         self.workshop: Workshop | None = None
-        """Makes what workers use, from the agent's first call on."""
+        """The maker of workers' connections, from the agent's first call on."""
         self.around: PluginContext | None = None
-        """The agent's context, once it has started."""
+        """The agent's context, once started."""
 
     def use_context(self, context: PluginContext) -> None:
         """Implements :class:`delf.protocols.connection.SupportsPluginContext`."""
         self.around = context
 
     def for_worker(self, worker: WorkerDefinition, *patterns: tuple[str, ...]) -> Workers:
-        """The same for what a worker calls.
+        """Return a copy for the calls of a worker.
 
         Args:
             worker: The worker.
@@ -104,7 +104,7 @@ class Workers(Connection):
         return made
 
     async def context(self, task: str) -> str | None:
-        """The workers, for the prompt, where they may be called."""
+        """Return the workers, for the prompt, where they may be called."""
         (calling,) = (a for a in actions_of(type(self), self, self.name) if a.name == "call")
         if not is_allowed(self.allow, calling):
             return None
@@ -206,7 +206,7 @@ class Workers(Connection):
         found = await asyncio.to_thread(self._worker, worker)
         given = await asyncio.to_thread(files_of.find, context, attachments or ())
         files_of.check(found, given)
-        told = found.told(inputs or {})
+        instructions = found.fill(inputs or {})
         line = await asyncio.to_thread(lineage, self.registry, found)
         model = found.llm(context.llm)
         # A made worker is bound by the models of its makers, too.
@@ -223,7 +223,7 @@ class Workers(Connection):
                 words,
                 tools=tools,
                 llm=model,
-                system_prompt=told,
+                system_prompt=instructions,
                 files=await asyncio.to_thread(
                     files_of.copy_to, folder, given, found.attachments.max_total_bytes, context
                 )
@@ -258,7 +258,7 @@ class Workers(Connection):
         return spec["name"]
 
     def _text_of(self, spec: Mapping[str, Any], context: CallContext | None) -> str:
-        """The file of a worker to be made, checked.
+        """Return the file of a worker to be made, checked.
 
         Raises:
             ConfigurationError: When it would be none.
@@ -301,7 +301,7 @@ def _strategy(context: CallContext, trust: Trust) -> str | None:
 
 
 def _line(worker: WorkerDefinition) -> str:
-    """A worker in a line, for prompts and lists."""
+    """Return a worker in a line, for prompts and lists."""
     parts = [f"{worker.name}: {worker.description or 'no description'}"]
     if worker.inputs:
         named = (f"{n} ({i.type})" + ("" if i.default is None else "?") for n, i in _inputs(worker))
@@ -318,7 +318,7 @@ def _inputs(worker: WorkerDefinition) -> list[tuple[str, Any]]:
 
 
 def _copies(context: CallContext) -> Path:
-    """Return the folder of a call's copies of attachments; the same when the call is made again."""
+    """Return the folder of a call's copies of attachments, stable over retries."""
     from platformdirs import user_data_path
 
     data = user_data_path("delf", appauthor=False)

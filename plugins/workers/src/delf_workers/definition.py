@@ -1,4 +1,4 @@
-"""A worker: what its file says."""
+"""A worker as declared in its file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from delf_workers import frontmatter, shape
 from delf_workers.template import Instructions, InstructionsError
 
 Read = Callable[[Path], bytes]
-"""Gives the content of a file, as it was when its folder was trusted."""
+"""Returns a file's content as it was when its folder was trusted."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _POLICY: Final = {
     "max_attachments": "max_count",
@@ -96,7 +96,7 @@ class WorkerDefinition(_Part):
 
     name: str = Field(description="What it is called by.")
     description: str = Field(default="", description="What it is for, in a line.")
-    instructions: str = Field(description="What the model is told; {{input}} is filled in.")
+    instructions: str = Field(description="The instructions for the model; {{input}} is filled in.")
     model: str | dict[str, Any] | None = Field(
         default=None, description="The model; the caller's when omitted."
     )
@@ -135,14 +135,16 @@ class WorkerDefinition(_Part):
         return self.front.place(keys)
 
     def kind_of(self, name: str) -> str | None:
-        """The type of one of its connections; None where its name says which is meant."""
+        """Return the type of a connection; None if its name implies the type."""
         own = self.connections[name].get("type")
         if own is not None:
             return str(own)
         return name if "." in name else _ALIASES.get(name)
 
     def llm(self, callers: LLMConfig) -> LLMConfig | None:
-        """Return its own model, or its caller's with tools of its own; None for the caller's.
+        """Return the worker's model, or None for the caller's.
+
+        The caller's model is changed if the worker has provider tools of its own.
 
         Raises:
             ModelConfigurationError: When there can be no such model.
@@ -155,7 +157,7 @@ class WorkerDefinition(_Part):
         return (made or callers).with_settings(server_side_tools=tools)
 
     def check_model(self, model: str, names: Collection[str] = ()) -> None:
-        """Refuse a model that it is not written for.
+        """Raise for a model outside of the worker's compatible models.
 
         Args:
             model: The model's name.
@@ -172,8 +174,8 @@ class WorkerDefinition(_Part):
                 hint="its file can name a model of its own",
             )
 
-    def told(self, inputs: Mapping[str, Any]) -> str:
-        """The instructions with inputs filled in.
+    def fill(self, inputs: Mapping[str, Any]) -> str:
+        """Return the instructions with inputs filled in.
 
         Args:
             inputs: Values by name; those with a default may be left out.
@@ -195,7 +197,7 @@ class WorkerDefinition(_Part):
             raise ToolRefusedError(f"the instructions of worker {self.name!r}: {error}") from None
 
     def _beside(self, name: str) -> str:
-        """A text in the worker's own folder, as it was when the project was trusted."""
+        """Return a text in the worker's own folder, as it was when the project was trusted."""
         path = self.file.parent / name
         if Path(name).name != name or self.read is None:
             raise ToolRefusedError(f"worker {self.name!r}: {name[:80]!r} is not a file beside it")
@@ -219,7 +221,7 @@ def from_front_matter(
     generated: bool = False,
     read: Read | None = None,
 ) -> WorkerDefinition:
-    """A worker from what its file holds.
+    """Parse a worker's file.
 
     Raises:
         ConfigurationError: Naming file, line and key.
@@ -254,7 +256,7 @@ def from_front_matter(
 
 
 def _toolsets(given: Any) -> Any:
-    """``toolsets`` of llm-do as ``connections``: its shell's rules fit what begins with them."""
+    """Convert llm-do's ``toolsets`` to ``connections``; its shell rules match by prefix."""
     named = cast("dict[str, Any]", given if isinstance(given, dict) else {})
     own = named.get("shell")
     shell = cast("dict[str, Any]", own if isinstance(own, dict) else {})
@@ -295,7 +297,7 @@ def _take_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> None:
 def _schema(
     front: frontmatter.FrontMatter, table: dict[str, Any], read: Read | None
 ) -> dict[str, Any]:
-    """The JSON Schema in a file beside the worker."""
+    """Return the JSON Schema in a file beside the worker."""
     where = ("output_schema_ref",)
     name = table.pop("output_schema_ref")
     if "result" in table:
@@ -320,7 +322,7 @@ def _known() -> str:
 
 
 def _connections(front: frontmatter.FrontMatter, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Connections as a table; a list names those that need no settings here."""
+    """Return connections as a table; a list names connections without settings."""
     given: Any = table.get("connections") or {}
     if isinstance(given, str):
         given = [given]
@@ -362,11 +364,11 @@ def _check(front: frontmatter.FrontMatter, made: WorkerDefinition, name: str) ->
     except InstructionsError as error:
         line = front.text_line + error.line - 1
         raise ConfigurationError(f"{front.path}, line {line}: {error}") from None
-    for slot, line in named:
-        if slot not in made.inputs:
+    for placeholder, line in named:
+        if placeholder not in made.inputs:
             raise ConfigurationError(
-                f"{front.path}, line {front.text_line + line - 1}: there is no input {slot!r}"
-                f"{did_you_mean(slot, made.inputs)}",
+                f"{front.path}, line {front.text_line + line - 1}: "
+                f"there is no input {placeholder!r}{did_you_mean(placeholder, made.inputs)}",
                 hint=f"inputs: {', '.join(made.inputs) or 'none'}",
             )
     if made.generated:
@@ -376,7 +378,7 @@ def _check(front: frontmatter.FrontMatter, made: WorkerDefinition, name: str) ->
 
 
 def _check_generated(front: frontmatter.FrontMatter, made: WorkerDefinition) -> None:
-    """A generated worker names what its maker has, and brings nothing of its own."""
+    """Check that a generated worker only uses its maker's connections."""
     for key in _GIVEN_BY_MAKER:
         if key in made.model_fields_set:
             raise front.error("a generated worker has its maker's", (key,))
@@ -390,7 +392,7 @@ def _check_generated(front: frontmatter.FrontMatter, made: WorkerDefinition) -> 
 
 
 def check_name(name: str, where: str) -> None:
-    """Refuse what is not a name of a worker.
+    """Raise for an invalid worker name.
 
     Raises:
         ConfigurationError: Saying what is one.

@@ -1,6 +1,6 @@
-"""Text files that begin with a table in YAML between two lines of three dashes.
+"""Text files with YAML front matter between two lines of three dashes.
 
-Every value is known with its line, so that an error can name it.
+Each value has its line, for errors.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class FrontMatter:
         return ": ".join(filter(None, (f"{self.path}, line {line}", ".".join(names))))
 
     def error(self, problem: str, keys: Sequence[str | int] = (), hint: str = "") -> Exception:
-        """A ``ConfigurationError`` about a value."""
+        """Return a ``ConfigurationError`` about a value."""
         return ConfigurationError(f"{self.place(keys)}: {problem}", hint=hint or None)
 
 
 NONE: Final = FrontMatter(path=Path(), table={}, text="", text_line=1, lines={})
-"""That of a worker which a program makes without a file."""
+"""The front matter of a worker made by a program."""
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a file.
+    """Return the bytes of a file.
 
     Raises:
         ConfigurationError: When it cannot be read, or is too large.
@@ -131,7 +131,7 @@ def _look(
     found: dict[tuple[str, ...], int],
     seen: set[int],
 ) -> None:
-    """Note the line of each value; refuse what reads otherwise than it looks."""
+    """Record the line of each value; refuse misleading YAML."""
     line = node.start_mark.line + 2
     # An alias can make a small file huge, and one value would stand in two places.
     if id(node) in seen:

@@ -21,7 +21,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:
 
 @hookimpl
 def delf_strategies() -> Iterable[StrategySpec]:
-    """Offer the strategy that gives a task to a worker as it is."""
+    """Yield the strategy that passes a task to a worker unchanged."""
     yield StrategySpec(
         name="worker",
         summary="Gives the task to a worker: NAME: TASK.",

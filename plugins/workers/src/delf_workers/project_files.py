@@ -1,4 +1,4 @@
-"""The files of a project that say what its workers do."""
+"""The files of a project that define its workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GENERATED: Final = "generated"
 INSIDE: Final = f"worker{SUFFIX}"
 _TOOLS: Final = "tools.py"
 _PARTS: Final = frozenset({SUFFIX, ".py", ".md", ".txt", ".json", ".jinja", ".jinja2", ".j2"})
-"""Suffixes of what a worker is made of: its code, and what its instructions take in."""
+"""Suffixes of a worker's parts: code, and included instructions."""
 
 
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:
@@ -28,7 +28,7 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
 
 
 def _main_worker(folder: UntrustedFolder) -> Iterator[Path]:
-    """The worker in the project's own folder, and the files beside it that it names."""
+    """Yield the worker in the project's own folder, and the files beside it that it names."""
     main = folder.root / f"{MAIN}{SUFFIX}"
     text = read_file(main, folder.root)
     if text is None:
@@ -40,7 +40,7 @@ def _main_worker(folder: UntrustedFolder) -> Iterator[Path]:
 
 
 def _in_folders(folder: UntrustedFolder) -> Iterator[Path]:
-    """The workers of the folders that settings name, and of the usual one."""
+    """Yield the workers of the configured folders, and of the default one."""
     places = {folder.root / FOLDER: None}
     for keys, value in leaves(folder.document):
         if keys[0] == "connections" and keys[2:3] == ("folders",):

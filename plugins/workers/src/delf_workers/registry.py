@@ -41,7 +41,7 @@ class Registry:
         self.trust = trust or Trust.here()
 
     def read(self, path: Path) -> bytes:
-        """A file of a worker's, a worker or its tools.
+        """Return a file of a worker's, a worker or its tools.
 
         Raises:
             FolderNotTrustedError: When it is another one than the person trusted.
@@ -59,7 +59,7 @@ class Registry:
         return self.folders[0] / GENERATED
 
     def files(self) -> dict[str, Path]:
-        """The file of each worker, by name, in the order of the names."""
+        """Return the file of each worker, by name, in the order of the names."""
         found: dict[str, Path] = {}
         if self._root is not None and (main := self._root / f"{MAIN}{SUFFIX}").is_file():
             found[MAIN] = main
@@ -69,7 +69,7 @@ class Registry:
         return dict(sorted(found.items()))
 
     def find(self, name: str) -> WorkerDefinition:
-        """The worker of a name.
+        """Return the worker of a name.
 
         Raises:
             ConfigurationError: When there is none, or its file is wrong: file, line and key.
@@ -86,7 +86,7 @@ class Registry:
         return from_front_matter(front, name, generated=self.is_generated(path), read=self.read)
 
     def tools_file(self, worker: WorkerDefinition) -> Path:
-        """The functions of a worker: in ``tools.py`` beside it, else in the project's folder."""
+        """Return the functions of a worker: from ``tools.py`` beside it, else of the project."""
         beside = worker.file.parent / TOOLS_FILE
         if self._root is None or beside.is_file():
             return beside
@@ -94,12 +94,12 @@ class Registry:
         return of_project if of_project.is_file() else beside
 
     def is_generated(self, path: Path) -> bool:
-        """Tell whether a worker's file lies where workers are kept that models made."""
+        """Return whether a worker's file lies where workers are kept that models made."""
         kept = [folder / GENERATED for folder in self.folders]
         return any(path.is_relative_to(folder) for folder in kept)
 
     def text_of(self, table: dict[str, Any], instructions: str) -> str:
-        """The file of a generated worker.
+        """Return the file of a generated worker.
 
         Raises:
             ConfigurationError: When that would be no worker.
@@ -126,7 +126,7 @@ class Registry:
             )
 
     def write(self, name: str, text: str) -> Path:
-        """Keep a generated worker; the file is there whole, or not at all.
+        """Write a generated worker atomically.
 
         Raises:
             ConfigurationError: When there is a worker of that name, or it cannot be written.

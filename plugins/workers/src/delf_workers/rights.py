@@ -27,13 +27,13 @@ class CallsWorkers(Protocol):
     patterns: tuple[tuple[str, ...], ...]
 
     def for_worker(self, worker: WorkerDefinition, *patterns: tuple[str, ...]) -> ConnectionLike:
-        """Make the same for what a worker calls."""
+        """Make a copy for the calls of a worker."""
         ...
 
 
 @dataclass
 class Workshop:
-    """Makes what workers use, once for an agent, and frees it.
+    """Makes workers' connections, once for an agent, and frees them.
 
     Args:
         registry: The workers.
@@ -51,7 +51,7 @@ class Workshop:
     )
 
     def tools_of(self, worker: WorkerDefinition, own: CallsWorkers) -> list[ConnectionLike]:
-        """The connections of a worker.
+        """Return the connections of a worker.
 
         Args:
             worker: The worker.
@@ -101,7 +101,7 @@ class Workshop:
     def _connected(
         self, name: str, kind: str | None, settings: Mapping[str, Any], where: str
     ) -> ConnectionLike:
-        """Make a connection; what is wrong with it is told with its place in the worker's file."""
+        """Make a connection; errors name the place in the worker's file."""
         try:
             return self.connect(name, kind=kind, settings=settings, where=where)
         except ConfigurationError as error:
@@ -110,7 +110,7 @@ class Workshop:
             raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
 
     def _named(self, name: str, where: str) -> ConnectionLike:
-        """The agent's own connection, else that of ``delf.toml``, else one of that type."""
+        """Return the agent's own connection, else that of ``delf.toml``, else one of that type."""
         if name in self.tools:
             return self.tools[name]
         try:
@@ -125,7 +125,7 @@ class Workshop:
     def _custom(
         self, worker: WorkerDefinition, settings: Mapping[str, Any], where: str
     ) -> Iterator[ConnectionLike]:
-        """The functions of ``tools.py`` that a worker names."""
+        """Yield the functions of ``tools.py`` that a worker names."""
         path = self.registry.tools_file(worker)
         found = {t.name: t for t in load_tools(path, self.environ, self.registry.read, settings)}
         for name, options in settings.items():
@@ -170,7 +170,7 @@ class Workshop:
         return {connection.name: connection for connection in self.tools_of(maker, own)}
 
     async def aclose(self) -> None:
-        """Free what was made; the agent's own stays open."""
+        """Free the made connections; the agent's own stay open."""
         made, self._made = self._made, {}
         held = {id(tool) for tool in self.tools.values()}
         for connection in {id(c): c for some in made.values() for c in some}.values():
@@ -179,7 +179,7 @@ class Workshop:
 
 
 def lineage(registry: Registry, worker: WorkerDefinition) -> list[WorkerDefinition]:
-    """A worker with its maker, the maker's maker, and so on.
+    """Return a worker with its maker, the maker's maker, and so on.
 
     Raises:
         ConfigurationError: When one is its own maker.
@@ -193,7 +193,7 @@ def lineage(registry: Registry, worker: WorkerDefinition) -> list[WorkerDefiniti
 
 
 def _made(root: Any) -> Any:
-    """A root of a sandbox, which is made where it may be written and is not there."""
+    """Return a root of a sandbox, creating a missing writable one."""
     if not isinstance(root, Mapping):
         return root
     return {"create": True, **cast("Mapping[str, Any]", root)}
@@ -211,7 +211,7 @@ def _patterns(settings: Mapping[str, Any], where: str) -> tuple[str, ...]:
 def _permitted(
     connection: ConnectionLike, settings: Mapping[str, Any], where: str
 ) -> ConnectionLike:
-    """A connection with other permissions, as the user wrote them."""
+    """Return a connection with other permissions, as the user wrote them."""
     if not settings:
         return connection
     changed = copy.copy(connection)
@@ -221,7 +221,7 @@ def _permitted(
 
 
 def _narrowed(connection: ConnectionLike, allow: Any, where: str) -> ConnectionLike:
-    """A connection of which fewer actions may be called."""
+    """Return a connection of which fewer actions may be called."""
     if allow is None:
         return connection
     wanted = check_permission(allow, "allow", where)

@@ -1,4 +1,4 @@
-"""A worker as the whole task: what ``delf workers run`` and :func:`run_worker` do."""
+"""A worker as the whole task, for ``delf workers run`` and :func:`run_worker`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ORDER: Final = re.compile(r"(?P<worker>[^\s:]+)(?::\s*(?P<task>.*))?", re.DOTAL
 def order(
     worker: str, task: str | None, inputs: Mapping[str, Any], attachments: Sequence[str]
 ) -> str:
-    """A task in words that gives all of it to a worker.
+    """Return a task's text that passes everything to a worker.
 
     Args:
         worker: Its name.
@@ -50,7 +50,7 @@ class WorkerStrategy:
     """
 
     async def solve(self, host: StrategyHost) -> str:
-        """The worker's answer.
+        """Return the worker's answer.
 
         Raises:
             ToolExecutionError: When it failed, or the task names none.
@@ -76,7 +76,7 @@ def _more(given: str) -> dict[str, Any]:
 
 
 MessageCallback = Callable[[str, Prompt], None]
-"""Sees each model call of a worker: its name, and what the model saw and said."""
+"""Receives each model call of a worker: name, messages and answer."""
 
 
 async def arun_worker(
@@ -143,7 +143,7 @@ class _Messages:
         self._names = names
         self._callback = callback
         self._events: dict[str, list[Event]] = {}
-        self._told: set[tuple[str, int]] = set()
+        self._reported: set[tuple[str, int]] = set()
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
@@ -155,13 +155,15 @@ class _Messages:
             return
         for prompt in prompts_of(seen):
             key = event.task_id, prompt.number
-            if key not in self._told and (prompt.answer is not None or prompt.error is not None):
-                self._told.add(key)
+            if key not in self._reported and (
+                prompt.answer is not None or prompt.error is not None
+            ):
+                self._reported.add(key)
                 self._callback(self._names[event.task_id], prompt)
 
 
 def of_worker(response: Response, events: Sequence[Event]) -> Response:
-    """The response of the worker's own task; the other one where it did not begin."""
+    """Return the response of the worker's own task, or the outer one if it never began."""
     begun = (e.child_id for e in response.events if isinstance(e, ChildStarted))
     task_id = next(begun, None)
     own = [event for event in events if event.task_id == task_id]
@@ -174,7 +176,7 @@ def of_worker(response: Response, events: Sequence[Event]) -> Response:
 
 
 def run_worker(worker: str, task: str | None = None, **options: Any) -> Response:
-    """The same from synchronous code.
+    """Run a worker's task and wait, from synchronous code.
 
     Raises:
         AgentStateError: In an event loop, which it would block.

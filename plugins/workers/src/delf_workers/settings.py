@@ -1,4 +1,4 @@
-"""The places of workers, and those that may be called."""
+"""Settings: the places of workers, and the callable ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from delf.tools.connection import ConnectionOptions
 
 
 class WorkersSettings(PluginSettings):
-    """The search path, and what scripts may do with it."""
+    """The search path, and the permissions of scripts."""
 
     folders: tuple[LocalPath, ...] = Field(
         default=(), description="Where workers are; the folder workers of the project when empty."

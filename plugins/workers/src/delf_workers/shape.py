@@ -8,11 +8,11 @@ from typing import Any, Final
 from delf.errors import ToolDefinitionError
 from delf.tools.json_schema import Checker
 
-_MOST_TOLD: Final = 5
+_MOST_LISTED: Final = 5
 
 
 def schema_problem(schema: Mapping[str, Any]) -> str | None:
-    """Explain why a value is not a JSON Schema; return None where it is one."""
+    """Explain why a value is not a JSON Schema; return None if it is."""
     try:
         Checker(schema, "result")
     except ToolDefinitionError as error:
@@ -22,8 +22,8 @@ def schema_problem(schema: Mapping[str, Any]) -> str | None:
 
 def problem(schema: Mapping[str, Any], value: Any) -> str | None:
     """Return the fault of a value, in words for its author; None where there is none."""
-    faults = Checker(schema, "result").faults(value, _MOST_TOLD + 1)
+    faults = Checker(schema, "result").faults(value, _MOST_LISTED + 1)
     if not faults:
         return None
-    more = "; and more" if len(faults) > _MOST_TOLD else ""
-    return "; ".join(map(str, faults[:_MOST_TOLD])) + more
+    more = "; and more" if len(faults) > _MOST_LISTED else ""
+    return "; ".join(map(str, faults[:_MOST_LISTED])) + more

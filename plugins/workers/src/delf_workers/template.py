@@ -1,4 +1,4 @@
-"""A worker's instructions as a template of Jinja: values, conditions, and files beside it."""
+"""A worker's instructions as a Jinja template: values, conditions, and included files."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class Instructions:
                     )
 
     def names(self) -> Iterator[tuple[str, int]]:
-        """The inputs that it names, each with a line."""
+        """Yield the inputs that the template names, each with a line."""
         free = find_undeclared_variables(self._tree) - {FILE, *self._environment.globals}
         for node in self._tree.find_all(nodes.Name):
             if node.name in free and node.ctx == "load":
                 yield node.name, node.lineno
 
     def filled(self, values: Mapping[str, Any], read: Callable[[str], str]) -> str:
-        """The instructions with inputs filled in.
+        """Return the instructions with inputs filled in.
 
         Raises:
             InstructionsError: When they cannot be: an attribute that a value lacks, and the like.

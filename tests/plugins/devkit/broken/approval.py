@@ -75,11 +75,11 @@ class TestGivesNoReason(Suite):
 
 @breaks("test_each_request_is_asked_anew", says="which nobody decided")
 class TestRepeatsItsFirstAnswer(ScriptedApprovals):
-    said = None
+    words = None
 
     async def decide(self, request):
-        self.said = self.said or await super().decide(request)
-        return self.said
+        self.words = self.words or await super().decide(request)
+        return self.words
 
 
 class Present(ScriptedApprovals):

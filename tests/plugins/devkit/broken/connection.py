@@ -336,16 +336,16 @@ class TestContextIsNoText(Desk):
         return "  "
 
 
-@breaks("test_every_action_is_tried", says="no Call tries burn")
-class TestUntried(Desk):
+@breaks("test_every_action_is_attempted", says="no Call tries burn")
+class TestUnattempted(Desk):
     @action(effect="write")
     async def burn(self) -> int:
         """Burn a ticket."""
         raise TypeError("nobody has ever called this")
 
 
-class TestSaysThatItIsUntried(Suite):
-    breaks = ("test_every_action_is_tried",)
+class TestSaysThatItIsUnattempted(Suite):
+    breaks = ("test_every_action_is_attempted",)
     says = "which is tried or is not an action"
     untested = ("find", "wait")
 
@@ -356,9 +356,7 @@ class TestTellsTheTime(Desk):
         return f"It is {time.time_ns()}."
 
 
-@breaks(
-    "test_says_the_same_of_itself_each_time", says="the current time is in what a model is told"
-)
+@breaks("test_says_the_same_of_itself_each_time", says="the current time is in the prompt")
 class TestTellsTheDay(Desk):
     async def context(self, task):
         return f"Today is {dt.date.today()}."
@@ -430,7 +428,7 @@ class TestChecksNothingWhenItsRulesAreGone(TestGoodChecked):
 
 
 @breaks("test_its_check_lets_nothing_through_that_it_refuses", says="name calls in `refused`")
-class TestChecksUntold(Desk):
+class TestChecksUnreported(Desk):
     def check(self, call):
         return Allowed()
 

@@ -155,12 +155,12 @@ class Chat(ScriptedModel):
 
     def __init__(self, **options):
         super().__init__(**options)
-        self.said = []
+        self.message = []
 
     async def complete(self, request):
-        self.said.append(request.messages[-1].text)
+        self.message.append(request.messages[-1].text)
         reply = await super().complete(request)
-        usage = Usage(input_tokens=10 * len(self.said), output_tokens=3)
+        usage = Usage(input_tokens=10 * len(self.message), output_tokens=3)
         return replace(reply, usage=usage)
 
 

@@ -17,11 +17,11 @@ class Good:
         if not catalog:
             return Selection(names=())
         try:
-            said = json.loads(await ask(f"Which of these does {task!r} need? {catalog}"))
+            text = json.loads(await ask(f"Which of these does {task!r} need? {catalog}"))
         except (DelfError, ValueError) as error:
             raise PrefilterError("the model did not choose") from error
         known = {entry.name for entry in catalog}
-        return Selection(names=tuple(name for name in said if name in known))
+        return Selection(names=tuple(name for name in text if name in known))
 
 
 class Suite(PrefilterContract):
@@ -57,10 +57,10 @@ class TestInvents(Good):
 class TestBelievesTheModel(Good):
     async def select(self, task, catalog, ask):
         try:
-            said = json.loads(await ask("Which?"))
+            text = json.loads(await ask("Which?"))
         except ValueError as error:
             raise PrefilterError("no JSON") from error
-        return Selection(names=tuple(said))
+        return Selection(names=tuple(text))
 
 
 @breaks("test_a_large_catalog_is_no_problem")

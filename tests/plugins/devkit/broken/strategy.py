@@ -43,13 +43,13 @@ class ByCall:
         messages = [*host.begin(rules)]
         reply = await host.ask(messages)
         while ":" in reply.text:
-            said = [line.split(": ") for line in reply.text.splitlines()]
-            results = [await self.call(host, name, value) for name, value in said]
+            message = [line.split(": ") for line in reply.text.splitlines()]
+            results = [await self.call(host, name, value) for name, value in message]
             host.say(f"{results}\n")
             messages += [assistant(reply.text), user(f"{results}")]
             reply = await host.ask(messages)
         host.say(reply.text)
-        return host.said
+        return host.output
 
     async def call(self, host, name, value):
         keys = {"add": {"a": 1, "b": 2}}.get(name, {"name": value})
@@ -68,11 +68,11 @@ class TestGoodByCallsTogether(TestGoodByCall):
     class kind(ByCall):
         async def solve(self, host):
             while ":" in (text := (await host.ask(host.begin("Help."))).text):
-                said = [line.split(": ") for line in text.splitlines()]
+                message = [line.split(": ") for line in text.splitlines()]
                 keys = {"add": {"a": 1, "b": 2}}
-                calls = [(name, keys.get(name, {"name": value})) for name, value in said]
+                calls = [(name, keys.get(name, {"name": value})) for name, value in message]
                 host.say(str(await asyncio.gather(*(host.call(*call) for call in calls))))
-            return host.said
+            return host.output
 
 
 class TestRemembersByItself(Suite):
@@ -95,7 +95,7 @@ class TestDoesNothing(Suite):
         "test_a_person_is_asked_once",
         "test_a_task_can_be_cancelled_while_a_call_is_made",
         "test_what_is_asked_counts_against_the_budget",
-        "test_nothing_half_said_runs",
+        "test_nothing_half_reported_runs",
     )
 
     class kind:
@@ -151,16 +151,16 @@ class Keeps(ByCall):
         self.history.append(messages[-1].text)
         reply = await host.ask(messages)
         while ":" in reply.text:
-            said = [line.split(": ") for line in reply.text.splitlines()]
-            results = [await self.call(host, name, value) for name, value in said]
+            message = [line.split(": ") for line in reply.text.splitlines()]
+            results = [await self.call(host, name, value) for name, value in message]
             host.say(f"{results}\n")
             messages += [assistant(reply.text), user(f"{results}")]
             reply = await host.ask(messages)
         host.say(reply.text)
-        return host.said
+        return host.output
 
 
-class TestKeepsWhatWasSaid(TestGoodByCall):
+class TestKeepsWhatWasReported(TestGoodByCall):
     breaks = ("test_keeps_nothing_between_tasks",)
     says = "in the prompt of another"
     kind = Keeps
@@ -172,13 +172,13 @@ class KeepsHost(ByCall):
         messages = [*self.host.begin("Name a tool and a value.")]
         reply = await self.host.ask(messages)
         while ":" in reply.text:
-            said = [line.split(": ") for line in reply.text.splitlines()]
-            results = [await self.call(self.host, name, value) for name, value in said]
+            message = [line.split(": ") for line in reply.text.splitlines()]
+            results = [await self.call(self.host, name, value) for name, value in message]
             self.host.say(f"{results}\n")
             messages += [assistant(reply.text), user(f"{results}")]
             reply = await self.host.ask(messages)
         self.host.say(reply.text)
-        return self.host.said
+        return self.host.output
 
 
 class TestKeepsItsTaskInSelf(TestGoodByCall):
@@ -192,13 +192,13 @@ class KeepsMessages(ByCall):
         self.messages = [*host.begin(rules)]
         reply = await host.ask(self.messages)
         while ":" in reply.text:
-            said = [line.split(": ") for line in reply.text.splitlines()]
-            results = [await self.call(host, name, value) for name, value in said]
+            message = [line.split(": ") for line in reply.text.splitlines()]
+            results = [await self.call(host, name, value) for name, value in message]
             host.say(f"{results}\n")
             self.messages += [assistant(reply.text), user(f"{results}")]
             reply = await host.ask(self.messages)
         host.say(reply.text)
-        return host.said
+        return host.output
 
 
 class TestKeepsItsMessagesInSelf(TestGoodByCall):

@@ -65,19 +65,19 @@ def test_prose_is_no_answer_once_a_tool_was_used(make_agent, scripted_model, loo
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("message", "why"),
     [
-        ("", "it said nothing"),
+        ("", "its answer is empty"),
         ('{"code": "f(1)", "code": "f(2)"}', '"code" is in it twice'),
     ],
 )
-def test_what_is_no_prose_fails_with_what_was_said(make_agent, scripted_model, said, why):
-    scripted_model.says(said, said)
+def test_what_is_no_prose_fails_with_what_was_reported(make_agent, scripted_model, message, why):
+    scripted_model.says(message, message)
     response = make_agent().run("x")
     assert not response.status
     assert "without a script 2 times" in response.error
     assert why in response.error or why in scripted_model.prompts[1]
-    assert said in response.error
+    assert message in response.error
 
 
 def test_without_retries_prose_is_no_answer_and_is_not_lost(make_agent, scripted_model):
@@ -125,7 +125,7 @@ def test_what_was_found_and_not_printed_is_no_answer(make_agent, scripted_model)
     assert "there is no answer" in response.error
 
 
-def test_a_silent_script_is_told_what_its_calls_returned(make_agent, scripted_model):
+def test_a_silent_script_is_reported_what_its_calls_returned(make_agent, scripted_model):
     first = "rows = await search('there')\nnone = await search('gone')\nx = None"
     scripted_model.writes(first, "print(rows[0]['id'])")
     assert make_agent(search).run("x").text == "1"

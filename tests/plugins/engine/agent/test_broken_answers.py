@@ -40,13 +40,13 @@ def test_half_a_script_never_runs(make_agent, scripted_model, refund, reason):
     assert "broke off" in asked[-1].text
 
 
-def test_a_model_that_goes_on_is_heard_to_the_end(make_agent, scripted_model, refund):
+def test_a_model_that_goes_on_is_received_to_the_end(make_agent, scripted_model, refund):
     scripted_model.says(reply(HALF), reply("await refund(3)\n"), "print('all three')\n```")
     response = make_agent(refund).run("x")
     assert (response.text, refund.done) == ("all three", [1, 2, 3])
 
 
-def test_where_it_cannot_be_told_how_it_goes_on_the_whole_is_asked_for(
+def test_where_it_cannot_be_reported_how_it_goes_on_the_whole_is_asked_for(
     make_agent, scripted_model, refund
 ):
     scripted_model.says(reply(HALF), "await refund(2)\nawait refund(3)\n```", WHOLE)
@@ -65,7 +65,7 @@ def test_where_it_cannot_be_told_how_it_goes_on_the_whole_is_asked_for(
         ("error", "broke off before its end", 2),
     ],
 )
-def test_what_stays_half_is_an_error_that_says_what_was_said(
+def test_what_stays_half_is_an_error_that_says_what_was_reported(
     make_agent, scripted_model, refund, reason, why, asked
 ):
     scripted_model.default = reply(HALF, reason)
@@ -96,8 +96,8 @@ def test_a_draft_in_reasoning_never_runs(make_agent, scripted_model, refund):
     scripted_model.says(f"[THINK]Perhaps\n{HALF}```\nor so.[/THINK]\n{WHOLE}")
     response = make_agent(refund).run("x")
     assert refund.done == [7]
-    (said,) = [event for event in response.events if isinstance(event, ModelReplied)]
-    assert "[THINK]" in said.text  # the journal has all that was said
+    (message,) = [event for event in response.events if isinstance(event, ModelReplied)]
+    assert "[THINK]" in message.text  # the journal has all that was said
 
 
 def test_a_stream_that_breaks_off_is_asked_again(make_agent, scripted_model, delf_host, refund):
@@ -133,7 +133,7 @@ def test_a_script_that_asks_a_model_gets_no_half_answer(make_agent, scripted_mod
     assert make_agent().run("x").text == "One, two, three."
 
 
-def test_a_script_is_told_of_an_answer_that_a_filter_stopped(make_agent, scripted_model):
+def test_a_script_is_reported_of_an_answer_that_a_filter_stopped(make_agent, scripted_model):
     scripted_model.writes(
         "try:\n    print(await llm.call('count'))\nexcept ToolError as error:\n    print(error)"
     ).says(reply("One, tw", "content_filter"))
@@ -142,7 +142,7 @@ def test_a_script_is_told_of_an_answer_that_a_filter_stopped(make_agent, scripte
     assert "One, tw" in text
 
 
-def test_reasoning_is_no_part_of_what_a_script_is_told(make_agent, scripted_model):
+def test_reasoning_is_no_part_of_what_a_script_is_reported(make_agent, scripted_model):
     scripted_model.writes("print(await llm.call('count'))").says("<think>1, 2</think>\n\nthree")
     assert make_agent().run("x").text == "three"
 

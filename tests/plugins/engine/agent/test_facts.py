@@ -28,7 +28,7 @@ def test_the_state_of_an_agent(make_agent: MakeAgent, scripted_model: ScriptedMo
     assert (before["state"], before["sandbox"]) == ("new", None)
     assert before["budget"] == {
         "limit_usd": 2.0,
-        "spent_usd": 0.0,
+        "cost_usd": 0.0,
         "reserved_usd": 0.0,
         "remaining_usd": 2.0,
         "is_exhausted": False,
@@ -88,11 +88,11 @@ def test_verbose_tells_what_happens_and_sums_it_up(
     assert out == ""
     lines = [line.strip() for line in err.splitlines()]
     assert lines[0].endswith(": add it")
-    told = [line for line in lines if line.startswith(("→", "←", "scripted (generate)"))]
-    assert [line.split(",")[0] for line in told] == [
+    message = [line for line in lines if line.startswith(("→", "←", "scripted (generate)"))]
+    assert [line.split(",")[0] for line in message] == [
         "scripted (generate): 100 tokens in",
         "→ 1 add: sum\\x1b[2J",
         "← 1 ok",
     ]
-    assert lines.index(told[-1]) < lines.index("calls     1 ok")
+    assert lines.index(message[-1]) < lines.index("calls     1 ok")
     assert "\x1b" not in err

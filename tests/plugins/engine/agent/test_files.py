@@ -58,7 +58,7 @@ def inputs(tmp_path: Path) -> list[str]:
 # -- input files ----------------------------------------------------------------------------
 
 
-def test_the_path_that_is_told_works_in_the_sandbox(run, sandbox, inputs, scripted_model):
+def test_the_path_that_is_reported_works_in_the_sandbox(run, sandbox, inputs, scripted_model):
     response = run(
         "listed = await files.list()\n"
         "print([open(f['path']).read() for f in listed])\n"
@@ -70,13 +70,13 @@ def test_the_path_that_is_told_works_in_the_sandbox(run, sandbox, inputs, script
     contents, names = response.text.splitlines()
     assert contents == "['n,v\\n1,x\\n', 'n,v\\n2,y\\n', 'Grüße']"
     assert names == "['sales.csv', 'sales-2.csv', 'notes é.txt']"
-    told = scripted_model.prompts[0].partition("Input files:\n")[2].splitlines()[:3]
-    assert [line.partition(": ")[0] for line in told] == [
+    shown = scripted_model.prompts[0].partition("Input files:\n")[2].splitlines()[:3]
+    assert [line.partition(": ")[0] for line in shown] == [
         "- sales.csv (8 bytes)",
         "- sales-2.csv (8 bytes)",
         "- notes é.txt (7 bytes)",
     ]
-    where = [line.partition(": ")[2] for line in told]
+    where = [line.partition(": ")[2] for line in shown]
     expected = inputs
     if sandbox == "monty":
         expected = [f"/workspace/{name}" for name in ("sales.csv", "sales-2.csv", "notes é.txt")]
@@ -268,7 +268,7 @@ def test_what_cannot_be_written_fails_the_script(run, tmp_path):
     assert list(response.files) == ["a"]
 
 
-def test_limits_are_told(run, tmp_path):
+def test_limits_are_reported(run, tmp_path):
     limits = {"file_bytes": 1000, "total_file_bytes": 2500}
     script = "for n in range(4): add_to_output_files(f'{n}', 'x' * 900)"
     response = run(script, output_dir=str(tmp_path), sandbox_config=limits, retry_count=0)

@@ -70,22 +70,22 @@ class Death:
     SCRIPT = "print(await asyncio.gather(pay(5), die()))"
 
     def __init__(self) -> None:
-        self.lives = 0
+        self.starts = 0
         self.loop = asyncio.get_running_loop()
         self.begun = asyncio.Event()
-        self.told = threading.Event()
+        self.message = threading.Event()
 
         @tool(effect="read", confirm=False)
         async def die() -> str:
             """Kill the sandbox once the other call has begun; return in the second life."""
-            self.lives += 1
-            if self.lives == 1:
+            self.starts += 1
+            if self.starts == 1:
                 await self.begun.wait()
                 kill_guests()
                 try:
                     await asyncio.Event().wait()
                 finally:
-                    self.told.set()
+                    self.message.set()
             return "back"
 
         self.die = die
@@ -104,7 +104,7 @@ async def test_a_plain_function_that_outlives_its_sandbox_is_waited_for(bench: B
     def pay(amount: int) -> str:
         """Pay."""
         death.begin()
-        assert death.told.wait(20)
+        assert death.message.wait(20)
         paid.append(amount)
         return "receipt"
 
@@ -117,7 +117,7 @@ async def test_a_plain_function_that_outlives_its_sandbox_is_waited_for(bench: B
     assert await bench.ends_of(response.trace.task_id, "pay") == [("ok", None)]
 
 
-async def test_a_call_that_does_not_end_in_time_is_told_to_a_person(
+async def test_a_call_that_does_not_end_in_time_is_reported_to_a_person(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The journal says that it may go on, and nothing of what happens to it."""
@@ -149,7 +149,7 @@ async def test_a_call_that_does_not_end_in_time_is_told_to_a_person(
     assert ends == [("cancelled", "cut_off"), ("ok", None)]
 
 
-class GivenUp:
+class Abandoned:
     """A call that its script gives up, and that ends when a test lets it."""
 
     SCRIPT = (
@@ -158,7 +158,7 @@ class GivenUp:
     )
 
     def __init__(self, *, ends_at_once: bool = False) -> None:
-        self.begun, self.given_up, self.go_on, self.ended = (asyncio.Event() for _ in range(4))
+        self.begun, self.abandoned, self.go_on, self.ended = (asyncio.Event() for _ in range(4))
         self.cleaned = False
 
         @tool(effect="write", confirm=False)
@@ -168,7 +168,7 @@ class GivenUp:
             try:
                 await asyncio.Event().wait()
             finally:
-                self.given_up.set()
+                self.abandoned.set()
                 try:
                     await self.go_on.wait()
                     self.cleaned = True
@@ -183,7 +183,7 @@ class GivenUp:
         @tool(effect="read", confirm=False)
         async def noticed() -> None:
             """Wait until the other call was cancelled."""
-            await self.given_up.wait()
+            await self.abandoned.wait()
             if ends_at_once:
                 self.go_on.set()
 
@@ -197,7 +197,7 @@ async def test_nothing_is_recorded_after_the_end_of_a_task(
 ) -> None:
     """A call that the script gave up may take its time to notice: the task waits, not for long."""
     monkeypatch.setattr("delf_engine.loop.pipeline.GRACE_SECONDS", 20 if quick else 0.05)
-    call = GivenUp(ends_at_once=quick)
+    call = Abandoned(ends_at_once=quick)
     bench.model.writes(call.SCRIPT)
     async with bench.agent(*call.tools) as agent:
         response = (await agent.arun("Write.")).raise_for_status()
@@ -307,7 +307,7 @@ async def test_what_was_decided_about_a_call_holds_though_its_sandbox_dies_befor
     assert made == ["b"]
     assert len(bench.asked) == 1
     ends = await bench.ends_of(response.trace.task_id, "write")
-    assert ends == [("cancelled", "never_made"), ("ok", None)]
+    assert ends == [("cancelled", "not_started"), ("ok", None)]
 
 
 class StuckSession:

@@ -323,9 +323,9 @@ async def test_turn_of_a_conversation_left_at_each_event_is_kept_once(
             await live(world, journal, task_id, 0)
         assert world.done == Counter("ae"), place
         kept = Chat(persist=True, path=str(tmp_path / f"chat-{place}.db"))
-        said = [(message.role, message.content) for message in (await kept.astate()).messages]
+        words = [(message.role, message.content) for message in (await kept.astate()).messages]
         await kept.aclose()
-        assert said == [("user", "Do it."), ("assistant", "a\ne")], place
+        assert words == [("user", "Do it."), ("assistant", "a\ne")], place
         events = await journal.read(task_id)
         assert len([e for e in events if isinstance(e, ev.FactsLearned)]) == 1, place
         if is_done:
@@ -346,7 +346,7 @@ class HeldReads(SqlJournal):
         return await super().read(task_id, after)
 
 
-async def test_task_taken_up_while_its_agent_stops_is_free_for_another(
+async def test_task_resumed_while_its_agent_stops_is_free_for_another(
     delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'journal.db'}"

@@ -87,15 +87,15 @@ class Session:
 
 def test_what_is_done_again_counts_once() -> None:
     """A sandbox that the host killed is replaced, and its scripts make their calls again."""
-    allowance = ResourceBudget(Limits(cpu_seconds=10, calls=5))
+    budget = ResourceBudget(Limits(cpu_seconds=10, calls=5))
     for _ in range(2):
-        allowance.opened()
-        allowance.called()
-    assert allowance.left.calls == 5, "until it is over"
-    allowance.ended(Session())  # pyright: ignore[reportArgumentType]
-    assert (allowance.left.calls, allowance.left.cpu_seconds) == (4, 7.0)
-    assert allowance.spent is None
+        budget.opened()
+        budget.called()
+    assert budget.left.calls == 5, "until it is over"
+    budget.ended(Session())  # pyright: ignore[reportArgumentType]
+    assert (budget.left.calls, budget.left.cpu_seconds) == (4, 7.0)
+    assert budget.exhausted is None
     for _ in range(3):
-        allowance.ended(Session())  # pyright: ignore[reportArgumentType]
-    assert allowance.left.cpu_seconds == 0.0
-    assert allowance.spent is not None
+        budget.ended(Session())  # pyright: ignore[reportArgumentType]
+    assert budget.left.cpu_seconds == 0.0
+    assert budget.exhausted is not None

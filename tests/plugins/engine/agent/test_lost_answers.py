@@ -40,7 +40,7 @@ for _ in range(2):
 
 
 @pytest.mark.parametrize(
-    ("decision", "paid", "said"),
+    ("decision", "paid", "message"),
     [
         (True, [10, 10], "paid 10"),
         (False, [10], "pay was rejected"),
@@ -49,7 +49,7 @@ for _ in range(2):
     ids=["again", "rejected", "it happened"],
 )
 def test_the_same_call_again_is_asked_about(
-    make_agent, scripted_model, decision: Any, paid: list[int], said: str
+    make_agent, scripted_model, decision: Any, paid: list[int], message: str
 ) -> None:
     bank, asked = Bank(), []
 
@@ -63,7 +63,7 @@ def test_the_same_call_again_is_asked_about(
     assert (action, unknown) == ("pay", True)
     assert "its answer was lost" in reason
     assert bank.paid == paid
-    assert said in response.text
+    assert message in response.text
     assert "may have been done" in response.text
 
 

@@ -79,12 +79,12 @@ async def test_nobody_has_facts_of_another_person(make_agent, delf_host, scripte
             name = f"task_{number}"
             await agent.asubmit("Do it.", task_id=name, key=key, listeners=[listen])
             await over.wait()
-    told = ["Ada has a cat." in prompt for prompt in scripted_model.prompts[0::2]]
+    message = ["Ada has a cat." in prompt for prompt in scripted_model.prompts[0::2]]
     if scope == "agent":
-        assert told == [False, True, True, True]
+        assert message == [False, True, True, True]
         assert stores.keys() == {"default"}
     else:
-        assert told == [False, False, False, True]
+        assert message == [False, False, False, True]
         assert stores.keys() == {"default", "default/ada:1", "default/bo:2"}
 
 
@@ -143,7 +143,7 @@ def test_a_failing_search_is_a_warning(make_agent, scripted_model, error, says):
     assert says in warning
 
 
-def test_a_store_that_cannot_be_made_is_a_warning_and_is_tried_again(
+def test_a_store_that_cannot_be_made_is_a_warning_and_is_retried(
     make_agent, delf_host, scripted_model
 ):
     tries = []

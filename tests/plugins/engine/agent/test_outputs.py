@@ -65,9 +65,9 @@ def test_a_model_of_pydantic(make_agent, scripted_model, call):
     response = make_agent().run("Which invoice?", output=Invoice)
     assert response.value == Invoice(number="A-1", total=20.0, due=dt.date(2026, 12, 24))
     assert response.used_tools is False
-    told = scripted_model.prompts[0]
-    assert "answer(value)" in told
-    assert '"minimum":1' in told
+    message = scripted_model.prompts[0]
+    assert "answer(value)" in message
+    assert '"minimum":1' in message
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ class TestParameters:
                     pass
 
     @pytest.mark.parametrize("llm", ["no-such-model-at-all", "gpt-4o-mini"])
-    def test_a_model_that_cannot_be_asked_is_said_at_once(self, llm, monkeypatch):
+    def test_a_model_that_cannot_be_asked_is_reported_at_once(self, llm, monkeypatch):
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
         with pytest.raises(ConfigurationError), Agent(llm=llm) as agent:
             agent.run("Hi.")

@@ -42,7 +42,7 @@ def test_each_thing_has_its_place(make_agent, scripted_model):
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "name nothing like one",
         "Results are plain data",
@@ -52,17 +52,17 @@ def test_each_thing_has_its_place(make_agent, scripted_model):
         "or by open()",
     ],
 )
-def test_the_rules_say(make_agent, scripted_model, said):
+def test_the_rules_say(make_agent, scripted_model, message):
     scripted_model.writes("print(1)")
     make_agent(add).run("x")
-    assert said in scripted_model.requests[0].messages[0].text
+    assert message in scripted_model.requests[0].messages[0].text
 
 
 def test_the_python_that_really_runs(make_agent, scripted_model):
     scripted_model.writes("import sys\nprint(sys.version_info[:2])")
     response = make_agent(add, allowed_libs=None).run("x")
-    told = scripted_model.requests[0].messages[0].text
-    major, minor = re.search(r"Python (\d)\.(\d+), no network", told).groups()
+    message = scripted_model.requests[0].messages[0].text
+    major, minor = re.search(r"Python (\d)\.(\d+), no network", message).groups()
     if response.status:
         assert response.text == f"({major}, {minor})"
 

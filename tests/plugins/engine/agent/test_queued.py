@@ -47,7 +47,7 @@ def test_it_is_in_the_journal_when_submit_returns(make, journal, scripted_model)
         task = agent.submit("add them", 12)
         first = of(journal, task)[0]
         assert isinstance(first, ev.TaskQueued)
-        assert (first.task, first.timeout, first.attended) == ("add them", 12, False)
+        assert (first.task, first.timeout, first.interactive) == ("add them", 12, False)
         response = agent.wait(task, 20)
     assert response.text == "3"
     kinds = [type(event) for event in of(journal, task)]

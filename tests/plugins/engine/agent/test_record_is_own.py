@@ -36,7 +36,7 @@ class Bench:
         self.host, self.model = host, model
         self.journal = InProcessJournal()
         self.observed: list[ev.Event] = []
-        self.heard: list[ev.Event] = []
+        self.received: list[ev.Event] = []
         host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: self.journal)
         for name, observer in (("vandal", self._vandal()), ("witness", self._witness())):
             spec = ObserverSpec(name=name, factory="x:y", summary="x")
@@ -72,17 +72,17 @@ class Bench:
 
     async def run(self, agent: Agent) -> Any:
         async with agent:
-            response = await agent.arun("Do it.", listeners=[spoil, self.heard.append])
+            response = await agent.arun("Do it.", listeners=[spoil, self.received.append])
         response.raise_for_status()
         return response
 
-    async def told(self, response: Any, kind: type[Any], name: str) -> list[Any]:
+    async def message(self, response: Any, kind: type[Any], name: str) -> list[Any]:
         """A field of the events of a kind, as each of those who see them has it."""
         task_id = response.trace.task_id
         kept = await self.journal.read(task_id)
         found = [
             [getattr(event, name) for event in events if isinstance(event, kind)]
-            for events in (kept, self.observed, self.heard)
+            for events in (kept, self.observed, self.received)
         ]
         assert found[0] == found[1] == found[2]
         return found[0]
@@ -135,7 +135,7 @@ async def test_arguments_that_a_tool_changes_are_recorded_as_approved(bench: Ben
 
     response = await bench.run(bench.agent(pay, on_confirm=on_confirm))
     wanted = {"rows": ROWS, "order": {"to": "ben", "amounts": [3]}, "more": {"a": [0]}}
-    (begun,) = await bench.told(response, ev.CallStarted, "arguments")
+    (begun,) = await bench.message(response, ev.CallStarted, "arguments")
     assert begun == wanted
     assert response.trace.tool_calls[0].arguments == wanted
     assert asked[0]["rows"] == ROWS
@@ -162,7 +162,7 @@ async def test_result_that_a_tool_changes_later_is_recorded_as_given(bench: Benc
     )
     response = await bench.run(bench.agent(numbers, ordered))
     one, two = ([{"to": "ada", "amounts": [1, *[0] * n]}] for n in (1, 2))
-    assert await bench.told(response, ev.CallFinished, "result") == [[1, 2], one, [1, 2, 3], two]
+    assert await bench.message(response, ev.CallFinished, "result") == [[1, 2], one, [1, 2, 3], two]
     assert [call.result for call in response.trace.tool_calls] == [[1, 2], one, [1, 2, 3], two]
     assert response.text == f"[1, 2] [1, 2, 3] {one} {two}"
 
@@ -180,8 +180,8 @@ async def test_large_values_are_recorded_as_given(bench: Bench) -> None:
 
     bench.model.writes("rows = [{'n': n} for n in range(20_000)]\nprint(len(take(rows)))")
     response = await bench.run(bench.agent(take))
-    (begun,) = await bench.told(response, ev.CallStarted, "arguments")
-    (ended,) = await bench.told(response, ev.CallFinished, "result")
+    (begun,) = await bench.message(response, ev.CallStarted, "arguments")
+    (ended,) = await bench.message(response, ev.CallFinished, "result")
     assert [len(begun["rows"]), len(ended), response.text] == [20_000, 20_000, "20000"]
 
 
@@ -205,8 +205,8 @@ async def test_arguments_of_a_person_are_recorded_as_edited(bench: Bench) -> Non
     response = await bench.run(bench.agent(pay, on_confirm=on_confirm))
     wanted = {"rows": [{"to": "ben", "amounts": [5]}]}
     assert done == [wanted["rows"]]
-    assert await bench.told(response, ev.CallStarted, "arguments") == [wanted]
-    assert await bench.told(response, ev.ApprovalDecided, "arguments") == [wanted]
+    assert await bench.message(response, ev.CallStarted, "arguments") == [wanted]
+    assert await bench.message(response, ev.ApprovalDecided, "arguments") == [wanted]
 
 
 async def test_answer_that_a_program_changes_is_recorded_as_given(bench: Bench) -> None:
@@ -214,12 +214,12 @@ async def test_answer_that_a_program_changes_is_recorded_as_given(bench: Bench) 
     agent = bench.agent()
     async with agent:
         response = await agent.arun(
-            "Numbers.", output=list[dict[str, int]], listeners=[spoil, bench.heard.append]
+            "Numbers.", output=list[dict[str, int]], listeners=[spoil, bench.received.append]
         )
         response.raise_for_status()
     response.value[0]["n"] = 2
     response.value.append({})
-    assert await bench.told(response, ev.TaskFinished, "value") == [[{"n": 1}]]
+    assert await bench.message(response, ev.TaskFinished, "value") == [[{"n": 1}]]
 
 
 def test_frozen_values_are_the_same_values_and_their_copies_can_be_changed() -> None:

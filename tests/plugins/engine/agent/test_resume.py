@@ -209,7 +209,7 @@ print(seen)
 """
 
 
-async def told(bench: Bench, task: str) -> Sequence[ev.Event]:
+async def shown(bench: Bench, task: str) -> Sequence[ev.Event]:
     """What the journal has of a task."""
     return await bench.journal.read(task)
 
@@ -371,7 +371,7 @@ async def test_a_task_that_asks_no_model_any_more_ends_over_its_budget(bench: Be
         assert (await second.aresume(events[0].task_id)).raise_for_status().text == "10"
 
 
-async def test_the_model_is_told_what_it_would_have_been_told(bench: Bench) -> None:
+async def test_the_model_is_reported_what_it_would_have_been_reported(bench: Bench) -> None:
     """Of each script that failed, what it changed; not what a later one did."""
     scripts = (
         "await write('bill of Ada')\n1 / 0",
@@ -381,15 +381,15 @@ async def test_the_model_is_told_what_it_would_have_been_told(bench: Bench) -> N
     bench.model.writes(*scripts)
     async with bench.agent(World(), retry_count=2) as first:
         events = await recorded(bench, first)
-    told = bench.model.prompts[2]
-    assert "- write(text='bill of Ada')" in told
-    assert "- write(text='bill of Bob')" in told
+    shown = bench.model.prompts[2]
+    assert "- write(text='bill of Ada')" in shown
+    assert "- write(text='bill of Bob')" in shown
     retried = [n for n, e in enumerate(events, 1) if isinstance(e, ev.RetryScheduled)]
     await bench.journal.ended_after(events[: retried[1]])
     bench.model.writes(scripts[2])
     async with bench.agent(World(), retry_count=2) as second:
         (await second.aresume(events[0].task_id)).raise_for_status()
-    assert bench.model.prompts[-1] == told
+    assert bench.model.prompts[-1] == shown
 
 
 GIVING_UP = """
@@ -403,7 +403,7 @@ print(seen, await write(seen))
 
 
 @pytest.mark.parametrize("how", ["it ends anyway", "its end is being written down"])
-async def test_a_call_that_was_given_up_is_not_answered(bench: Bench, how: str) -> None:
+async def test_a_call_that_was_abandoned_is_not_answered(bench: Bench, how: str) -> None:
     """Whatever its end was, the script did not see it; so it is at every point of the journal."""
     calls: list[str] = []
 
@@ -434,8 +434,8 @@ async def test_a_call_that_was_given_up_is_not_answered(bench: Bench, how: str) 
     bench.journal.append = InProcessJournal.append.__get__(bench.journal)
     (end,) = (e for e in calls_of(events) if e.action == "slow")
     assert (end.status, end.result) == ("ok", "whole")
-    given_up = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallGivenUp))
-    for last in range(given_up, len(events)):
+    abandoned = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallAbandoned))
+    for last in range(abandoned, len(events)):
         world = World()
         await bench.journal.ended_after(events[:last])
         async with bench.agent(world, lambda _: AlreadyDone(result=4), more=[slow]) as second:

@@ -252,7 +252,9 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("factory", "says"), FAILURES)
-def test_a_failure_is_told_and_words_choose(make_agent, delf_host, scripted_model, factory, says):
+def test_a_failure_is_reported_and_words_choose(
+    make_agent, delf_host, scripted_model, factory, says
+):
     spec = PrefilterSpec(name="made-up", summary="s", factory="a:b", modes=("own",), asks=False)
     delf_host.provide(spec, factory)
     scripted_model.writes("print(await look_7())")

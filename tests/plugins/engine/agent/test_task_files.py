@@ -51,7 +51,7 @@ async def test_in_every_way_to_do_a_task(make_agent, scripted_model, paper):
     await agent.astop()
 
 
-def test_a_file_that_is_missing_is_said_before_a_model_is_asked(make_agent, scripted_model):
+def test_a_file_that_is_missing_is_reported_before_a_model_is_asked(make_agent, scripted_model):
     with pytest.raises(ConfigurationError, match="does not exist"):
         make_agent().run("x", files=["nowhere.csv"])
     assert scripted_model.requests == []

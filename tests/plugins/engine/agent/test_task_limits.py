@@ -65,20 +65,20 @@ def test_a_script_can_take_what_was_done(make_agent, scripted_model):
     assert response.text.count("'read'") == 5
 
 
-def test_the_limit_is_told_in_the_prompt(make_agent, scripted_model):
+def test_the_limit_is_reported_in_the_prompt(make_agent, scripted_model):
     scripted_model.writes("print(1)", "print(1)")
     make_agent(delegate, max_children=5).run("x")
-    told = "at most 5 child tasks"
-    assert told in scripted_model.requests[0].messages[-1].text
+    shown = "at most 5 child tasks"
+    assert shown in scripted_model.requests[0].messages[-1].text
     make_agent(slow, max_children=5).run("x")
-    assert told not in scripted_model.requests[1].messages[-1].text
+    assert shown not in scripted_model.requests[1].messages[-1].text
 
 
-def test_limits_of_scripts_are_told_where_there_are_scripts(make_agent, scripted_model):
+def test_limits_of_scripts_are_reported_where_there_are_scripts(make_agent, scripted_model):
     options = {"max_children": 5, "budget_usd": 0.5, "timeout": 90}
     scripted_model.writes("print(1)").says("done")
     make_agent(delegate, **options, sandbox_config={"calls": 7}).run("x")
-    told = scripted_model.requests[0].messages[-1].text
+    shown = scripted_model.requests[0].messages[-1].text
     for limit in (
         "90 s",
         "7 calls",
@@ -86,13 +86,13 @@ def test_limits_of_scripts_are_told_where_there_are_scripts(make_agent, scripted
         "$0.50",
         "10 MB printed",
     ):
-        assert limit in told
+        assert limit in shown
     make_agent(delegate, **options, strategy="stream").run("x")
-    told = scripted_model.requests[1].messages[-1].text
-    assert "90 s" in told
-    assert "at most 5 child tasks" in told
-    assert "printed" not in told
-    assert " calls" not in told
+    shown = scripted_model.requests[1].messages[-1].text
+    assert "90 s" in shown
+    assert "at most 5 child tasks" in shown
+    assert "printed" not in shown
+    assert " calls" not in shown
 
 
 def test_a_budget_ends_the_next_call_and_not_those_that_run(make_agent, scripted_model):
@@ -170,12 +170,12 @@ def test_two_hundred_documents_cost_nothing_before_they_fit(
     is_plan = mode == "plan" and first is LOOP
     plans = 1 if is_plan else 2  # what only the run shows is refused after the plan was approved
     assert len(asked) == (50 if mode == "call" else plans)
-    told = next(
+    shown = next(
         m.text
         for m in scripted_model.requests[1].messages
         if "at least 200" in m.text or "200 calls" in m.text
     )
-    assert "100 more" in told
+    assert "100 more" in shown
 
 
 def test_a_script_that_surely_makes_too_many_calls_is_not_run(make_agent, scripted_model):
@@ -205,7 +205,9 @@ def test_calls_in_flight_end_before_the_limit_of_calls_ends_the_script(make_agen
     assert ends == ["ok"] * 4
 
 
-def test_a_person_is_told_that_functions_may_start_too_many_children(make_agent, scripted_model):
+def test_a_person_is_reported_that_functions_may_start_too_many_children(
+    make_agent, scripted_model
+):
     scripted_model.says(*[reply] * 20)
     response = make_agent(delegate, max_children=5, retry_count=0).run("do eight", timeout=50)
     warned = [e.message for e in response.events if isinstance(e, Warned)]

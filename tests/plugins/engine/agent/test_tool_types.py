@@ -289,7 +289,7 @@ except ToolError as error:
     assert call.error.startswith("no such order")
 
 
-@pytest.mark.parametrize("handle", ["text", "told"])
+@pytest.mark.parametrize("handle", ["text", "reported"])
 def test_other_failures_are_never_handled(run, handle):
     @tool(confirm=False, handle_error=handle)
     def find(order: str) -> str:

@@ -36,13 +36,13 @@ def agent(delf_host, scripted_model):
 
 @pytest.mark.parametrize("name", WORDS)
 def test_a_wrong_word_is_an_error_that_says_what_is_allowed(agent, name):
-    use, told, allowed = WORDS[name]
-    with pytest.raises(DelfError, match=re.escape(told)) as refused:
+    use, message, allowed = WORDS[name]
+    with pytest.raises(DelfError, match=re.escape(message)) as refused:
         use(agent)
     assert allowed in (refused.value.hint or "")
 
 
-def test_a_wrong_word_in_on_confirm_is_told_and_is_no_decision(delf_host, scripted_model):
+def test_a_wrong_word_in_on_confirm_is_reported_and_is_no_decision(delf_host, scripted_model):
     @tool(effect="write")
     def send() -> None:
         """Send."""
@@ -52,8 +52,8 @@ def test_a_wrong_word_in_on_confirm_is_told_and_is_no_decision(delf_host, script
     with Agent(tools=[send], on_confirm=lambda _: Approved(remember="session"), **options) as made:
         response = made.run("send")
     assert not response.status
-    told = "\n".join([response.error, *response.trace.warnings])
-    assert "remember of Approved is 'session'" in told
+    message = "\n".join([response.error, *response.trace.warnings])
+    assert "remember of Approved is 'session'" in message
 
 
 class TestMemoryAdd:

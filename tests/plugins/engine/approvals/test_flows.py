@@ -116,7 +116,7 @@ FROM_A_STRANGER = {
 
 
 @pytest.mark.parametrize("code", FROM_A_STRANGER.values(), ids=FROM_A_STRANGER)
-def test_what_a_stranger_may_have_said_asks_whatever_was_approved(run, code):
+def test_what_a_stranger_may_have_reported_asks_whatever_was_approved(run, code):
     _, asked = run(code, approval_rules={"*": "approve"}, approval_mode="approve_all")
     assert len(asked) == 1
     assert asked[0].flow
@@ -212,8 +212,8 @@ def test_a_question_says_where_each_value_came_from(delf_host, scripted_model):
         tools=tools, llm="scripted", host=delf_host, approvals=[], on_confirm=decide
     ) as agent:
         response = agent.run("Pay the bill of 250 euros")
-    told = {path: origin["text"] for path, origin in asked[0].origins.items()}
-    assert told == {
+    shown = {path: origin["text"] for path, origin in asked[0].origins.items()}
+    assert shown == {
         "iban": "in part from mails (call 1, [0].body); others wrote it",
         "amount": "in your task",
         "texts[0]": "from mails (call 1, [0].body); others wrote it",

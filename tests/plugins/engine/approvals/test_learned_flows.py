@@ -38,10 +38,10 @@ FORWARDED = "print(forward(mails()[0]['sender']))"
 def agent(delf_host, scripted_model, tmp_path):
     asked = []
 
-    def made(said, **options):
+    def made(message, **options):
         def decide(request):
             asked.append(request.arguments)
-            return said
+            return message
 
         return Agent(
             tools=[mails, reply, forward],
@@ -89,10 +89,10 @@ def test_within_a_task_it_holds_for_the_task(agent):
         assert run(one, TO_ADA) == 1
 
 
-@pytest.mark.parametrize("said", [True, Approved(remember="until_revoked", covers="call")])
-def test_a_yes_to_one_call_teaches_nothing(agent, said):
+@pytest.mark.parametrize("message", [True, Approved(remember="until_revoked", covers="call")])
+def test_a_yes_to_one_call_teaches_nothing(agent, message):
     made, run = agent
-    with made(said) as one:
+    with made(message) as one:
         assert run(one, TO_EVE, TO_ADA) == 2
 
 

@@ -65,9 +65,9 @@ async def test_it_is_begun_where_that_does_not_matter(agent_of, scripted_model, 
 async def test_judges_decide_in_the_order_of_the_docs():
     page = (ROOT / "docs/approvals.md").read_text(encoding="utf-8")
     table = page.partition("## The order of decisions")[2].partition("\n## ")[0]
-    told = re.findall(r"^\| (\w+) \|", table, re.MULTILINE)[1:]
+    message = re.findall(r"^\| (\w+) \|", table, re.MULTILINE)[1:]
     judges = (await gate_bench(pay)).approvals.judges
-    assert [f"{name.title()}Judge" for name in told] == [
+    assert [f"{name.title()}Judge" for name in message] == [
         type(getattr(judge, "__self__", None)).__name__ for judge in judges
     ]
 

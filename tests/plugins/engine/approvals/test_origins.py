@@ -172,5 +172,5 @@ def test_a_script_whose_author_searched_the_web_is_in_others_words():
     origins.follow([asked, ScriptGenerated(**SEEN, code="pay('DE89 3704')", attempt=1)])
     found = origins.of({"to": "DE89 3704"})["to"]
     assert (found.kind, found.trust) == ("script", "outside")
-    assert "its provider searches" in origins.author.told()
+    assert "its provider searches" in origins.author.described()
     assert origins.of({"what": "the bill"})["what"].kind == "task"

@@ -188,14 +188,14 @@ def test_a_short_number_of_the_task_is_no_record_that_it_names(delf_host, script
     assert flow.startswith("mail_id: ")
 
 
-def test_the_model_is_asked_once_and_is_told_the_users_words_alone(run, scripted_model):
+def test_the_model_is_asked_once_and_is_reported_the_users_words_alone(run, scripted_model):
     response, _ = run("print(remove(m[0]['id']))\nprint(remove(m[1]['id']))")
     outlines = [request for request in scripted_model.requests if request.purpose == "outline"]
     assert len(outlines) == 1
-    told = outlines[0].messages[-1].text
-    assert "Answer Ada's mail" in told
-    assert "def remove(mail_id: str)" in told
-    assert "evil.example" not in told
+    message = outlines[0].messages[-1].text
+    assert "Answer Ada's mail" in message
+    assert "def remove(mail_id: str)" in message
+    assert "evil.example" not in message
     kinds = [e.purpose for e in response.events if isinstance(e, ModelReplied)]
     assert kinds.count("outline") == 1
 
@@ -283,10 +283,10 @@ def leaflet() -> list[dict]:
 
 
 @pytest.fixture
-def told(delf_host, scripted_model):
+def message(delf_host, scripted_model):
     """What a model is told of texts that the task orders to follow, and what is asked about."""
 
-    def told(reads, calls, outline, task="Do what Ada's post says", then=""):
+    def message(reads, calls, outline, task="Do what Ada's post says", then=""):
         followed, asked = [], []
 
         def answer(request):
@@ -309,23 +309,23 @@ def told(delf_host, scripted_model):
             assert agent.run(task).status
         return followed, asked
 
-    return told
+    return message
 
 
 TO_BOB = "print(send('bob@firm.example', 'Hi'))"
 
 
-def test_what_a_text_says_passes_where_the_task_orders_it_and_names_its_author(told):
-    followed, asked = told("posts()", TO_BOB, "follow(posts())")
+def test_what_a_text_says_passes_where_the_task_orders_it_and_names_its_author(message):
+    followed, asked = message("posts()", TO_BOB, "follow(posts())")
     assert followed == ["author: Ada\ntext: To do: write to bob@firm.example"]
     assert not asked
 
 
-def test_so_it_does_on_a_page_whose_address_the_task_names(told):
+def test_so_it_does_on_a_page_whose_address_the_task_names(message):
     task = "Do my to-dos at wiki.example/ada!"
     outline = "follow(wiki(address='wiki.example/ada'))"
-    assert not told("wiki('wiki.example/ada')", TO_BOB, outline, task)[1]
-    followed, asked = told("wiki('wiki.example/eve')", TO_BOB, outline, task)
+    assert not message("wiki('wiki.example/ada')", TO_BOB, outline, task)[1]
+    followed, asked = message("wiki('wiki.example/eve')", TO_BOB, outline, task)
     assert not followed
     assert asked
 
@@ -351,16 +351,16 @@ NOT_FOLLOWED = {
 
 
 @pytest.mark.parametrize("case", NOT_FOLLOWED.values(), ids=NOT_FOLLOWED)
-def test_what_nobody_ordered_to_follow_is_asked_about(told, case):
+def test_what_nobody_ordered_to_follow_is_asked_about(message, case):
     reads, calls, outline, task = case
-    _, asked = told(reads, calls, outline, task or "Do what Ada's post says")
+    _, asked = message(reads, calls, outline, task or "Do what Ada's post says")
     assert len(asked) == 1
 
 
-def test_a_text_that_is_followed_orders_to_follow_no_other(told):
+def test_a_text_that_is_followed_orders_to_follow_no_other(message):
     task = "Do what Ada's post says, and tell me about wiki.example/ada"
     first = "posts()[:1], wiki('wiki.example/ada')"
-    followed, asked = told(f"({first})", TO_BOB, "follow(posts())", task, "follow(wiki())")
+    followed, asked = message(f"({first})", TO_BOB, "follow(posts())", task, "follow(wiki())")
     assert len(followed) == 1
     assert asked
 

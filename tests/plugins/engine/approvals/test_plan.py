@@ -139,8 +139,8 @@ async def test_rejected_it_goes_back_to_the_model_with_the_reason(bench):
     b.person.says("close the second only", True)
     response = await b.run(CLOSE_ALL, "print(await shop.close(2))")
     assert response.text == "closed"
-    said = str(b.model.requests[1].messages[-1])
-    assert "the script was not run: it was rejected: close the second only" in said
+    words = str(b.model.requests[1].messages[-1])
+    assert "the script was not run: it was rejected: close the second only" in words
     assert b.shop.made == [("close", 2)]
     assert b.person.actions == ["script", "script"]
 
@@ -253,7 +253,7 @@ def asked_before(code, *actions, name="req_1"):
     )
 
 
-SAID_YES = ApprovalDecided(request_id="req_1", decision="approved", by="bob", **FIELDS)
+APPROVED = ApprovalDecided(request_id="req_1", decision="approved", by="bob", **FIELDS)
 ONE = "await shop.close(1)"
 
 
@@ -274,8 +274,8 @@ async def test_a_recorded_decision_counts_for_the_same_plan_only(asked, counts):
     close = bench.tools.find("shop", "close")
     digests = {name: bench.tools.find(*name.split(".")).digest for name in asked.actions}
     asked = replace(asked, action_digest=call_digest("script", digests))
-    said = await bench.approvals.decide_script(ONE, 1, [close], (asked, SAID_YES))
-    assert said == (None if counts else "no")
+    words = await bench.approvals.decide_script(ONE, 1, [close], (asked, APPROVED))
+    assert words == (None if counts else "no")
     assert len(bench.asked) == (0 if counts else 1)
 
 

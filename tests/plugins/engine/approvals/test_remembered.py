@@ -42,7 +42,7 @@ def remembering(remember="task", covers="call"):
     return lambda request: Approved(remember=remember, covers=covers)
 
 
-def told(bench):
+def remembered_in(bench):
     return [event for event in bench.events if isinstance(event, ApprovalRemembered)]
 
 
@@ -70,7 +70,7 @@ async def test_each_call_that_passes_tells_by_whom_and_when_that_was_decided():
     assert isinstance(asked, ApprovalRequested)
     assert isinstance(decided, ApprovalDecided)
     assert (decided.remember, decided.covers) == ("task", "action")
-    second, third = told(bench)
+    second, third = remembered_in(bench)
     assert (second.call_id, third.call_id) == (2, 3)
     for event in (second, third):
         assert (event.action, event.by) == ("mail.send", "test")
@@ -85,7 +85,7 @@ async def test_until_it_is_revoked_it_holds_for_later_tasks(covers):
     await first.call("mail.send", ["ann@us.example"])
     second = await gate_bench(Mail(), journal=journal, task_id="task_2")
     assert isinstance(await second.call("mail.send", ["ann@us.example"]), Returned)
-    (event,) = told(second)
+    (event,) = remembered_in(second)
     assert (event.from_task, event.from_request) == ("task_1", first.asked[0].request_id)
     (decision,) = await journal.remembered()
     assert (decision.action, decision.by, decision.project) == (
@@ -145,7 +145,7 @@ async def test_a_keys_word_holds_for_its_own_later_tasks_only(by, holds):
     first = await gate_bench(Mail(), shared=shared, journal=journal, key="ann")
     for to in ("x", "y"):
         assert isinstance(await first.call("mail.send", [to]), Returned)
-    assert len(told(first)) == 1, "in the task that was looked at it holds"
+    assert len(remembered_in(first)) == 1, "in the task that was looked at it holds"
     for key in ("ann", "bob", None):
         later = await gate_bench(
             Mail(), journal=journal, key=key, task_id=f"task_{key}", project="/shop"
@@ -263,8 +263,8 @@ async def test_in_the_mode_strict_nothing_that_was_remembered_passes():
 
 async def test_a_no_in_this_task_goes_before_a_yes_from_another():
     journal = InProcessJournal()
-    said = [Rejected(reason="not today")]
-    bench = await gate_bench(Mail(), decide=lambda _: said.pop(), journal=journal)
+    message = [Rejected(reason="not today")]
+    bench = await gate_bench(Mail(), decide=lambda _: message.pop(), journal=journal)
     await bench.call("mail.send", ["x"])
     other = await gate_bench(
         Mail(), decide=remembering("until_revoked"), journal=journal, task_id="task_2"

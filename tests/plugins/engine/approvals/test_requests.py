@@ -117,18 +117,18 @@ class Down:
 
 async def test_a_no_tells_of_the_channels_that_failed(tools):
     bench = Bench(tools, [NamedChannel("webask", Down()), NamedChannel("pager", Down())])
-    said = await bench.decide(1)
-    assert isinstance(said, Rejected)
-    told = "nobody could be asked (webask failed: connection refused; pager failed: connection"
-    assert told in said.reason
+    rejected = await bench.decide(1)
+    assert isinstance(rejected, Rejected)
+    message = "nobody could be asked (webask failed: connection refused; pager failed: connection"
+    assert message in rejected.reason
 
 
 @pytest.mark.parametrize("callback", [await_what_is_cancelled])
 async def test_with_nobody_behind_it_that_is_a_no(tools, callback, caplog):
     bench = Bench(tools, [NamedChannel("on_confirm", CallbackChannel(callback))])
-    said = await asyncio.wait_for(bench.decide(1), 5)
-    assert isinstance(said, Rejected)
-    assert "nobody could be asked" in said.reason
+    message = await asyncio.wait_for(bench.decide(1), 5)
+    assert isinstance(message, Rejected)
+    assert "nobody could be asked" in message.reason
     (decided,) = bench.events(ApprovalDecided)
     assert (decided.decision, decided.by) == ("rejected", "nobody")
     assert "approval channel" in caplog.text
@@ -233,18 +233,18 @@ async def test_a_script_is_not_edited():
 
 
 @pytest.mark.parametrize(
-    ("outcome_unknown", "decision", "said"),
+    ("outcome_unknown", "decision", "message"),
     [
         (True, Edited(arguments={}), "a call that was begun cannot be changed"),
         (False, AlreadyDone(result=1), "only an interrupted call can be settled"),
     ],
 )
 async def test_an_answer_that_a_request_cannot_have_leaves_it_waiting(
-    outcome_unknown, decision, said
+    outcome_unknown, decision, message
 ):
     pending = PendingRequests()
     pending.open(request(outcome_unknown=outcome_unknown))
-    with pytest.raises(DelfError, match=said):
+    with pytest.raises(DelfError, match=message):
         pending.answer("req_1", Answer(decision))
     assert pending.find("req_1") is not None
 
@@ -326,12 +326,12 @@ async def test_it_is_in_the_journal_before_the_task_has_a_place_again(tools):
         assert await bench.decide(1) == Approved(reason="remembered")
 
 
-@pytest.mark.parametrize(("given_up", "source"), [(False, "sandbox_died"), (True, "given_up")])
-async def test_where_nobody_answered_that_is_told(tools, given_up, source):
+@pytest.mark.parametrize(("abandoned", "source"), [(False, "sandbox_died"), (True, "abandoned")])
+async def test_where_nobody_answered_that_is_reported(tools, abandoned, source):
     bench = Bench(tools, wait_approvals=True)
     work = bench.decide(1)
     name = await pending_name(bench)
-    bench.call.given_up = given_up
+    bench.call.abandoned = abandoned
     work.cancel()
     await ended(work)
     (decided,) = bench.events(ApprovalDecided)

@@ -32,7 +32,7 @@ def agent_with(delf_host, scripted_model):
     return make
 
 
-HOPELESS = [
+FINAL = [
     ConnectionUnavailableError("the service does not answer"),
     EnvironmentKeyError("no key", variable="KEY"),
     ToolExecutionError("403: not your file", can_retry=False),
@@ -44,8 +44,8 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("error", HOPELESS, ids=lambda e: type(e).__name__)
-async def test_a_hopeless_failure_ends_the_task(agent_with, scripted_model, error):
+@pytest.mark.parametrize("error", FINAL, ids=lambda e: type(e).__name__)
+async def test_a_final_failure_ends_the_task(agent_with, scripted_model, error):
     scripted_model.writes("print('before')\nawait ask()")
     async with agent_with(error) as agent:
         response = await agent.arun("x")
@@ -83,7 +83,7 @@ async def test_a_script_may_catch_it_and_go_on_or_fail_otherwise(agent_with, scr
     scripted_model.writes(
         "try:\n    await ask()\nexcept ToolError:\n    pass\n1 / 0", "print('mended')"
     )
-    async with agent_with(HOPELESS[0]) as agent:
+    async with agent_with(FINAL[0]) as agent:
         response = await agent.arun("x")
     assert (response.text, len(scripted_model.requests)) == ("mended", 2)
 
@@ -111,7 +111,7 @@ async def test_a_failure_that_only_reads_like_a_tool_s_goes_back_to_the_model(
 )
 async def test_a_failure_that_a_tool_s_is_behind_ends_the_task(agent_with, scripted_model, script):
     scripted_model.writes(script)
-    raised = HOPELESS[0]
+    raised = FINAL[0]
     async with agent_with(raised) as agent:
         response = await agent.arun("x")
     assert response.exception.__cause__ is raised

@@ -123,7 +123,7 @@ async def test_neither_model_nor_script_sees_the_parameter(bench):
     assert "context" not in bench.model.prompts[0].partition("office")[2].partition("\n\n")[0]
 
 
-async def test_an_action_is_told_of_its_task(bench, tmp_path, monkeypatch):
+async def test_an_action_is_reported_of_its_task(bench, tmp_path, monkeypatch):
     (tmp_path / "notes.txt").write_text("hello")
     monkeypatch.chdir(tmp_path)
     response = await bench.run(
@@ -249,8 +249,8 @@ async def test_it_is_cancelled_with_its_parent(bench):
     (child,) = [e for e in bench.journal.order if isinstance(e, ev.ChildStarted)]
     (end,) = bench.journal.of(child.child_id, ev.TaskFinished)
     assert end.error == "the task was stopped"
-    (told,) = bench.journal.of(child.task_id, ev.ChildFinished)
-    assert not told.status
+    (shown,) = bench.journal.of(child.task_id, ev.ChildFinished)
+    assert not shown.status
 
 
 # -- resumed --------------------------------------------------------------------------------------
@@ -285,8 +285,8 @@ async def test_a_parent_that_was_killed_goes_on_with_its_child(bench):
             await bench.journal.append(event)
         bench.office = Office(confirm=False)
         bench.model.replies.clear()
-        said = sum(isinstance(e, ev.ModelReplied) for e in kept)
-        bench.model.writes(*[PARENT, CHILD][said:])
+        words = sum(isinstance(e, ev.ModelReplied) for e in kept)
+        bench.model.writes(*[PARENT, CHILD][words:])
         asked = []
 
         def person(request, asked=asked):

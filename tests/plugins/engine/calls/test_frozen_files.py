@@ -84,16 +84,16 @@ async def test_a_file_may_be_named_with_a_folder(post, report, delf_host, script
 
 
 async def test_a_request_names_the_files_with_their_sizes(post, report, delf_host, scripted_model):
-    told = []
+    message = []
 
     def decide(request):
-        told.extend(fact for fact in facts(request) if fact.kind is FactKind.FILE)
+        message.extend(fact for fact in facts(request) if fact.kind is FactKind.FILE)
         return True
 
     scripted_model.writes(SEND)
     async with agent_with(post, delf_host, decide, files=[str(report)]) as agent:
         assert (await agent.arun("Send it.")).text == "sent"
-    assert [(fact.text, fact.note) for fact in told] == [("report.txt", "8 bytes")]
+    assert [(fact.text, fact.note) for fact in message] == [("report.txt", "8 bytes")]
 
 
 async def test_an_input_file_that_vanishes_while_a_person_is_asked(

@@ -68,7 +68,7 @@ async def test_a_call_is_made_and_recorded():
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "text"),
     [
         ("shop.fnd", "there is no tool 'shop.fnd'; did you mean 'shop.find'?"),
         ("shop.settings", "there is no tool 'shop.settings'"),
@@ -80,13 +80,13 @@ async def test_a_call_is_made_and_recorded():
         ("x" * 100_000, "there is no tool"),
     ],
 )
-async def test_an_unknown_tool_is_refused(name, said):
+async def test_an_unknown_tool_is_refused(name, text):
     shop = Shop()
     bench = await gate_bench(shop)
     answer = await bench.call(name)
     assert isinstance(answer, Raised)
     assert answer.kind == "ToolNotAllowed"
-    assert said in answer.message
+    assert text in answer.message
     assert len(answer.message) < 1_000
     assert [status for _, status in bench.calls] == ["refused"]
     assert shop.made == []
@@ -103,7 +103,7 @@ async def test_a_hidden_tool_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("args", "kwargs", "said"),
+    ("args", "kwargs", "text"),
     [
         ((), {}, "missing argument 'status'"),
         (("open", "many"), {}, "argument 'limit'"),
@@ -114,12 +114,12 @@ async def test_a_hidden_tool_is_refused():
         (("open",), {"x" * 100_000: 1}, "unknown argument"),
     ],
 )
-async def test_arguments_that_do_not_fit_are_refused(args, kwargs, said):
+async def test_arguments_that_do_not_fit_are_refused(args, kwargs, text):
     shop = Shop()
     bench = await gate_bench(shop)
     answer = await bench.call("shop.find", *args, **kwargs)
     assert answer.kind == "ToolArgumentError"
-    assert said in answer.message
+    assert text in answer.message
     assert len(answer.message) <= 4_000
     assert bench.calls == [("shop.find", "refused")]
     assert shop.made == []
@@ -169,7 +169,7 @@ async def test_an_approved_call_is_made():
 
 
 @pytest.mark.parametrize(
-    ("decision", "said"),
+    ("decision", "text"),
     [
         (False, "no reason was given"),
         (Rejected(reason="too dear"), "shop.close was rejected: too dear"),
@@ -180,12 +180,12 @@ async def test_an_approved_call_is_made():
         (Edited(arguments={"number": "x"}), "the edited arguments do not fit"),
     ],
 )
-async def test_a_call_that_is_not_approved_is_not_made(decision, said):
+async def test_a_call_that_is_not_approved_is_not_made(decision, text):
     shop = Shop()
     bench = await gate_bench(shop, decide=lambda request: decision)
     answer = await bench.call("shop.close", 7)
     assert answer.kind == "ApprovalRejected"
-    assert said in answer.message
+    assert text in answer.message
     assert shop.made == []
     assert bench.calls == [("shop.close", "rejected")]
     assert bench.kinds == ["ApprovalRequested", "ApprovalDecided", "CallFinished"]
@@ -327,7 +327,7 @@ async def test_calls_at_once_are_each_asked_for_and_each_answered():
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "text"),
     [
         (ValueError("bad"), "ValueError: bad"),
         (ValueError(), "ValueError"),
@@ -340,7 +340,7 @@ async def test_calls_at_once_are_each_asked_for_and_each_answered():
         (asyncio.CancelledError(), "fail cancelled itself"),
     ],
 )
-async def test_a_tool_that_raises_is_an_error_in_the_script(error, said, kind):
+async def test_a_tool_that_raises_is_an_error_in_the_script(error, text, kind):
     def plain() -> str:
         raise error
 
@@ -349,18 +349,18 @@ async def test_a_tool_that_raises_is_an_error_in_the_script(error, said, kind):
 
     function = plain if kind == "thread" else coroutine
     bench = await gate_bench(tool(name="fail", confirm=False)(function))
-    assert await bench.call("fail") == Raised("ToolError", said)
+    assert await bench.call("fail") == Raised("ToolError", text)
     assert [status for _, status in bench.calls] in (["error"], ["cancelled"])
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "text"),
     [
         ("x" * 120_000, "too large: 120,002 bytes"),
     ],
     ids=["large"],
 )
-async def test_a_result_that_cannot_be_passed_is_an_error(value, said):
+async def test_a_result_that_cannot_be_passed_is_an_error(value, text):
     @read_tool
     def get():
         """Get."""
@@ -369,7 +369,7 @@ async def test_a_result_that_cannot_be_passed_is_an_error(value, said):
     bench = await gate_bench(get)
     answer = await bench.call("get")
     assert answer.kind == "ToolError"
-    assert said in answer.message
+    assert text in answer.message
     assert bench.calls == [("get", "error")]
 
 

@@ -100,16 +100,16 @@ NOT_PLAIN = {
 @pytest.mark.parametrize("name", NOT_PLAIN)
 async def test_what_is_not_plain_crosses_as_what_comes_closest(results, name):
     given, expected, note = NOT_PLAIN[name]
-    taken, encoded, told = await results.take(given)
-    assert (taken == expected, loads(encoded) == expected, told) == (True, True, note)
+    taken, encoded, message = await results.take(given)
+    assert (taken == expected, loads(encoded) == expected, message) == (True, True, note)
 
 
 async def test_scalars_arrays_and_tables_of_the_usual_libraries(results):
     np, pd = pytest.importorskip("numpy"), pytest.importorskip("pandas")
     table = pd.DataFrame({"n": [1, 2], "at": [pd.Timestamp("2026-01-02"), pd.NaT]})
     value = {"a": np.int64(1), "b": np.arange(3), "c": table, "d": pd.NA, "e": np.bool_(True)}
-    _, encoded, told = await results.take(value)
-    assert told is None
+    _, encoded, message = await results.take(value)
+    assert message is None
     rows = [{"n": 1, "at": dt.datetime(2026, 1, 2)}, {"n": 2, "at": None}]
     assert loads(encoded) == {"a": 1, "b": [0, 1, 2], "c": rows, "d": None, "e": True}
 
@@ -119,8 +119,8 @@ async def test_a_secret_in_what_becomes_a_text_is_taken_out(results):
         def __repr__(self):
             return f"Client(key={SECRET})"
 
-    taken, encoded, told = await results.take({"client": Client()})
-    assert (taken, told) == ({"client": f"Client(key={REDACTED})"}, "passed as text: Client")
+    taken, encoded, message = await results.take({"client": Client()})
+    assert (taken, message) == ({"client": f"Client(key={REDACTED})"}, "passed as text: Client")
     assert SECRET.encode() not in encoded
 
 

@@ -43,11 +43,11 @@ def answers(drafts, *decisions):
     left = list(decisions)
 
     def decide(request):
-        said = left.pop(0)
-        if callable(said):
-            said()
+        words = left.pop(0)
+        if callable(words):
+            words()
             return True
-        return said
+        return words
 
     return decide
 

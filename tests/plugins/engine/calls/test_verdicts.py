@@ -101,7 +101,7 @@ async def test_it_sees_the_validated_arguments_and_cannot_change_them():
 
 
 @pytest.mark.parametrize(
-    ("failure", "said"),
+    ("failure", "text"),
     [
         (ValueError("broken"), "it could not be checked: ValueError: broken"),
         (ConnectionUnavailableError("it is down"), "it could not be checked: it is down"),
@@ -109,7 +109,7 @@ async def test_it_sees_the_validated_arguments_and_cannot_change_them():
         (None, "check returned NoneType"),
     ],
 )
-async def test_a_check_that_fails_refuses_the_call(failure, said):
+async def test_a_check_that_fails_refuses_the_call(failure, text):
     def check(call):
         if failure is not None:
             raise failure
@@ -118,7 +118,7 @@ async def test_a_check_that_fails_refuses_the_call(failure, said):
     bench = await gate_bench(mail)
     answer = await bench.call("mail.send", "ann@us.example")
     assert answer.kind == "ToolNotAllowed"
-    assert said in answer.message
+    assert text in answer.message
     assert mail.made == []
 
 

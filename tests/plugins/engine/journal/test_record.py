@@ -244,14 +244,14 @@ async def test_buffered_output_survives_a_journal_that_fails_for_a_while():
     log = TaskLog("t", journal, [])
     log.clock_read([1, 2])
     log.say("printed ")
-    log.record_soon(ev.CallGivenUp, call_id=1, action="pay")
+    log.record_soon(ev.CallAbandoned, call_id=1, action="pay")
     with pytest.raises(OSError, match="full"):
         await log.record(ev.Warned, message="refused")
     log.say("later")
     journal.fails = False
     await log.record(ev.Warned, message="end")
     found = [type(event) for event in journal.kept]
-    assert found == [ev.ClockRead, ev.Printed, ev.CallGivenUp, ev.Printed, ev.Warned]
+    assert found == [ev.ClockRead, ev.Printed, ev.CallAbandoned, ev.Printed, ev.Warned]
     assert journal.kept[0].readings == (1, 2)
     assert "".join(e.text for e in journal.kept if isinstance(e, ev.Printed)) == "printed later"
     assert [event.seq for event in journal.kept] == [1, 2, 3, 4, 5]

@@ -23,7 +23,7 @@ from delf.errors import (
     UnrecordedCallError,
 )
 from delf.events import TaskPostponed, TaskQueued, TaskStarted
-from delf_engine.journal.retrying import as_untried, next_try
+from delf_engine.journal.retrying import next_try, without_attempts
 
 BEGUN = (
     TaskQueued(task_id="t", seq=1, at=1.0, task="Do it.", queue="q"),
@@ -32,8 +32,8 @@ BEGUN = (
 
 
 def postponed(tries: int) -> TaskPostponed:
-    told: Any = {"error": "away", "code": "ERR", "tries": tries, "not_before": 9.0}
-    return TaskPostponed(task_id="t", seq=2 + tries, at=3.0, **told)
+    message: Any = {"error": "away", "code": "ERR", "tries": tries, "not_before": 9.0}
+    return TaskPostponed(task_id="t", seq=2 + tries, at=3.0, **message)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def postponed(tries: int) -> TaskPostponed:
         SandboxUnavailableError("docker does not answer"),
     ],
 )
-def test_what_was_away_is_tried_again(error: DelfError) -> None:
+def test_what_was_away_is_retried(error: DelfError) -> None:
     assert next_try(error, BEGUN, 1, 5.0) == 5.0
     behind = ToolExecutionError("a tool failed")
     behind.__cause__ = error
@@ -77,12 +77,12 @@ def test_what_would_fail_again_is_not(error: DelfError) -> None:
 def test_tries_are_counted_and_wait_twice_as_long_each_up_to_an_hour() -> None:
     away = ConnectionUnavailableError("away")
     waits = [
-        next_try(away, (*BEGUN, *map(postponed, range(1, tried + 1))), 9, 100.0)
-        for tried in range(10)
+        next_try(away, (*BEGUN, *map(postponed, range(1, attempts + 1))), 9, 100.0)
+        for attempts in range(10)
     ]
     assert waits == [100, 200, 400, 800, 1600, 3200, 3600, 3600, 3600, None]
 
 
 def test_what_is_recorded_stays() -> None:
-    assert as_untried((*BEGUN, postponed(1))) == list(BEGUN)
-    assert as_untried(BEGUN) == list(BEGUN)
+    assert without_attempts((*BEGUN, postponed(1))) == list(BEGUN)
+    assert without_attempts(BEGUN) == list(BEGUN)

@@ -5,17 +5,17 @@ import pytest
 from delf import Agent
 
 
-@pytest.mark.parametrize("told", ["AttributeError: no such thing", "TypeError"])
-async def test_a_factory_that_fails_is_named(delf_host, scripted_model, told: str) -> None:
+@pytest.mark.parametrize("message", ["AttributeError: no such thing", "TypeError"])
+async def test_a_factory_that_fails_is_named(delf_host, scripted_model, message: str) -> None:
     def raises(config, context):
         raise AttributeError("no such thing")
 
-    factory = raises if told.startswith("AttributeError") else lambda: scripted_model
+    factory = raises if message.startswith("AttributeError") else lambda: scripted_model
     delf_host.provide(scripted_model.spec, factory)
     with pytest.raises(Exception, match=r"the model 'scripted' of .* cannot be made") as caught:
         async with Agent(llm="scripted", host=delf_host) as agent:
             (await agent.arun("x")).raise_for_status()
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "called with (config, context)" in str(getattr(caught.value, "hint", ""))
 
 

@@ -85,7 +85,7 @@ async def test_a_call_that_would_pass_the_budget_is_refused_with_the_figures() -
         async with ledger.reserved(costs(0.5)):
             raise AssertionError("was let through")
     error = caught.value
-    assert (error.limit_usd, error.spent_usd, error.expected_usd) == (1.0, 0.75, 0.5)
+    assert (error.limit_usd, error.cost_usd, error.expected_usd) == (1.0, 0.75, 0.5)
     assert (error.code, "reset_budget" in (error.hint or "")) == ("AGT-006", True)
     assert pickle.loads(pickle.dumps(error)).expected_usd == 0.5
     assert (ledger.remaining_usd, ledger.is_exhausted, ledger.reserved_usd) == (0.25, False, 0.0)
@@ -230,7 +230,7 @@ def test_a_name_without_its_provider_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "words"),
     [
         ("{", "cannot be read"),
         ("\xff", "cannot be read"),
@@ -247,12 +247,12 @@ def test_a_name_without_its_provider_is_enough(tmp_path: Path) -> None:
         ('{"m": {"input": Infinity, "output": 1}}', "m: inf is not a price"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, content: str, said: str) -> None:
+def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, content: str, words: str) -> None:
     path = tmp_path / "pricing.json"
     path.write_bytes(content.encode("latin-1"))
     with pytest.raises(ConfigurationError) as caught:
         load_pricing((path,))
-    assert said in caught.value.message
+    assert words in caught.value.message
     assert str(path) in caught.value.message
 
 

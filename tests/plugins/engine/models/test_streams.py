@@ -56,7 +56,7 @@ class Endless:
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "message"),
     [
         (Endless(ModelDelta("words " * 1000)), "longer than 8,000,000 letters"),
         (Endless(ModelDelta("x" * 100_000, call=0)), "longer than 8,000,000 letters"),
@@ -65,13 +65,13 @@ class Endless:
     ids=["letters", "a call", "drips"],
 )
 @pytest.mark.slow
-async def test_a_stream_without_an_end_is_ended(model: Endless, said: str) -> None:
+async def test_a_stream_without_an_end_is_ended(model: Endless, message: str) -> None:
     host = TestHost.discover(environ={})
     host.provide(SPEC, model.factory)
-    llm = LLMConfig("endless", settings={"timeout": 0.5 if "0.5" in said else 60})
+    llm = LLMConfig("endless", settings={"timeout": 0.5 if "0.5" in message else 60})
     async with Agent(llm=llm, host=host, stream=True, timeout=60) as agent:
         response = await agent.arun("Say something.")
-    assert said in str(response.error)
+    assert message in str(response.error)
     assert model.closed
 
 

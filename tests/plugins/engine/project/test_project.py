@@ -4,7 +4,7 @@ import pytest
 
 from delf.errors import ConfigurationError, EnvironmentKeyError, ModelConfigurationError
 from delf.llm import LLMConfig
-from delf_engine.secrets import worth_hiding
+from delf_engine.secrets import long_enough
 
 # Precedence
 
@@ -372,7 +372,7 @@ def test_a_variable_wins_over_an_option_of_the_file(project):
     assert more_direct.plugin_options["journal-sql"]["lock_timeout"] == 7
 
 
-def test_no_model_is_said_when_one_is_needed(project):
+def test_no_model_is_reported_when_one_is_needed(project):
     agent = project("").agent
     with pytest.raises(ModelConfigurationError, match="no language model is configured"):
         _ = agent.main_llm
@@ -408,9 +408,9 @@ def test_its_secrets_are_those_of_every_section(project):
         env={"SHELF_TOKEN": "of-a-plugin"},
     )
     wanted = {"sk-of-the-agent", "of-a-header", "of-a-login", "of-a-plugin"}
-    assert wanted <= worth_hiding(found.secrets())
+    assert wanted <= long_enough(found.secrets())
 
 
 def test_a_missing_variable_hides_no_other_secret(project):
     toml = "[plugins.a]\ntoken = '${NO_SUCH}'\n[plugins.b]\ntoken = 'hunter2'\n"
-    assert "hunter2" in worth_hiding(project(toml).secrets())
+    assert "hunter2" in long_enough(project(toml).secrets())

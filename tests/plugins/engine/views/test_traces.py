@@ -142,9 +142,9 @@ def test_only_the_first_lines_are_kept_one_by_one():
     texts = ["a\nb", "\n" * 5_000_000, "c\n" * MAX_LINES, "d"]
     events = [ev.Printed(task_id="t", seq=n, at=float(n), text=x) for n, x in enumerate(texts, 1)]
     trace = Trace(events)
-    told = ["a", "b", *[""] * (MAX_LINES - 2)]
-    assert trace.utterances == told
-    assert [line.label for line in trace.timeline] == told
+    shown = ["a", "b", *[""] * (MAX_LINES - 2)]
+    assert trace.utterances == shown
+    assert [line.label for line in trace.timeline] == shown
     assert len(trace.to_dict()["timeline"]) == MAX_LINES
 
 
@@ -206,7 +206,7 @@ def test_a_snapshot_at_every_moment(count):
     json.dumps(taken.to_dict())
 
 
-def test_a_call_that_was_made_again_is_told_as_it_ended():
+def test_a_call_that_was_made_again_is_reported_as_it_ended():
     at = {"task_id": "task_1", "at": 1.0, "action": "shop.find"}
     call = {"call_id": 1, "arguments": {}, "effect": "read", "digest": "d"}
     ends = [{"status": "cancelled", "duration_ms": 900.0}, {"status": "ok", "duration_ms": 2.0}]
@@ -253,7 +253,7 @@ def asked_and_called(decided):
     return [asked, answer, ev.CallStarted(**at, seq=3, **call)]
 
 
-def test_a_call_has_the_origins_that_its_question_told():
+def test_a_call_has_the_origins_that_its_question_reported():
     [call] = Trace(asked_and_called({"decision": "approved"})).tool_calls
     assert call.origins["to"]["text"] == "in your task"
 

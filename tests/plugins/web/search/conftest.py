@@ -187,9 +187,9 @@ async def server() -> AsyncIterator[RawServer]:
         yield running
 
 
-def answering(server: RawServer, told: Any, status: int = 200) -> None:
+def answering(server: RawServer, shown: Any, status: int = 200) -> None:
     """Have the server answer everything so."""
-    body = told if isinstance(told, bytes) else json.dumps(told).encode()
+    body = shown if isinstance(shown, bytes) else json.dumps(shown).encode()
     server.answer = lambda seen: Reply(status, body)
 
 

@@ -57,15 +57,15 @@ async def test_openai_is_asked_as_its_sdk_asks(open_search, server) -> None:
     await open_search("openai", domains=["a.test"]).search("lakes")
     body = sent(server)
     async with AsyncOpenAI(api_key=KEY, base_url=f"{server.url}/v1", max_retries=0) as client:
-        told = await client.responses.create(**body)
+        shown = await client.responses.create(**body)
     ours, theirs = server.seen
     assert (ours.path, sent(server, 0)) == (theirs.path, sent(server, 1))
     assert ours.header("Authorization") == theirs.header("Authorization") == f"Bearer {KEY}"
     assert body["tools"] == [{"type": "web_search", "filters": {"allowed_domains": ["a.test"]}}]
-    (note,) = told.output[2].content[0].annotations
+    (note,) = shown.output[2].content[0].annotations
     assert (note.url, note.title) == ("https://a.test/ladoga", "Lake Ladoga")
-    assert [s.url for s in told.output[1].action.sources][1] == "https://c.test/lakes"
-    assert told.to_dict(mode="json", warnings=True)["usage"] == OPENAI["usage"]
+    assert [s.url for s in shown.output[1].action.sources][1] == "https://c.test/lakes"
+    assert shown.to_dict(mode="json", warnings=True)["usage"] == OPENAI["usage"]
 
 
 @pytest.mark.slow
@@ -75,14 +75,14 @@ async def test_anthropic_is_asked_as_its_sdk_asks(open_search, server) -> None:
     await open_search("anthropic", domains=["a.test"]).search("lakes")
     body = sent(server)
     async with AsyncAnthropic(api_key=KEY, base_url=server.url, max_retries=0) as client:
-        told = await client.messages.create(**body)
+        shown = await client.messages.create(**body)
     ours, theirs = server.seen
     assert (ours.path, sent(server, 0)) == (theirs.path, sent(server, 1))
     assert ours.header("x-api-key") == theirs.header("x-api-key") == KEY
     assert ours.header("anthropic-version") == theirs.header("anthropic-version")
-    assert told.content[1].content[0].title == "Lake Ladoga"
-    assert told.content[2].citations[0].cited_text == "Ladoga is the largest lake of Europe"
-    assert told.usage.server_tool_use.web_search_requests == 1
+    assert shown.content[1].content[0].title == "Lake Ladoga"
+    assert shown.content[2].citations[0].cited_text == "Ladoga is the largest lake of Europe"
+    assert shown.usage.server_tool_use.web_search_requests == 1
 
 
 @pytest.mark.slow
@@ -96,7 +96,7 @@ async def test_gemini_is_asked_as_its_sdk_asks(open_search, server) -> None:
         options = gemini.HttpOptions(base_url=server.url, httpx_async_client=http)
         models = genai.Client(api_key=KEY, http_options=options).aio.models
         tool = gemini.Tool(google_search=gemini.GoogleSearch())
-        told = await models.generate_content(
+        shown = await models.generate_content(
             model=MODELS["google"],
             contents=body["contents"][0]["parts"][0]["text"],
             config=gemini.GenerateContentConfig(tools=[tool]),
@@ -107,7 +107,7 @@ async def test_gemini_is_asked_as_its_sdk_asks(open_search, server) -> None:
     assert body["contents"] == theirs_body["contents"]
     assert body["tools"] == theirs_body["tools"]
     assert ours.header("x-goog-api-key") == theirs.header("x-goog-api-key") == KEY
-    grounds = told.candidates[0].grounding_metadata
+    grounds = shown.candidates[0].grounding_metadata
     assert grounds.grounding_chunks[0].web.uri == "https://a.test/ladoga"
     assert grounds.grounding_supports[0].segment.text == "Ladoga is the largest."
 
@@ -132,13 +132,13 @@ async def test_a_turn_that_pauses_goes_on(open_search, server) -> None:
 
 async def test_a_failed_search_of_claudes_is_an_error(open_search, server) -> None:
     search = open_search("anthropic")
-    told = copy.deepcopy(ANTHROPIC)
-    told["content"][1]["content"] = {
+    shown = copy.deepcopy(ANTHROPIC)
+    shown["content"][1]["content"] = {
         "type": "web_search_tool_result_error",
         "error_code": "max_uses_exceeded",
     }
-    del told["content"][2]
-    answering(server, told)
+    del shown["content"][2]
+    answering(server, shown)
     with pytest.raises(ToolExecutionError, match="max_uses_exceeded"):
         await search.search("lakes")
 
@@ -159,18 +159,18 @@ async def test_a_failed_answer_of_openais_is_an_error(open_search, server) -> No
 
 async def test_an_answer_without_a_search_has_no_pages(open_search, server) -> None:
     search = open_search("google")
-    told = copy.deepcopy(GOOGLE)
-    del told["candidates"][0]["groundingMetadata"]
-    answering(server, told)
+    shown = copy.deepcopy(GOOGLE)
+    del shown["candidates"][0]["groundingMetadata"]
+    answering(server, shown)
     assert (await search.search("lakes"))["results"] == []
 
 
 @every_engine
-@pytest.mark.parametrize("told", [b"<html>", b"[]", b"7", b'{"output": [7], "content": [7]}'])
-async def test_an_answer_that_is_none_is_an_error(engine, told, open_search, server) -> None:
+@pytest.mark.parametrize("shown", [b"<html>", b"[]", b"7", b'{"output": [7], "content": [7]}'])
+async def test_an_answer_that_is_none_is_an_error(engine, shown, open_search, server) -> None:
     search = open_search(engine)
-    answering(server, told)
-    if engine == "searxng" and told.startswith(b"{"):
+    answering(server, shown)
+    if engine == "searxng" and shown.startswith(b"{"):
         assert (await search.search("lakes"))["results"] == []
         return
     with pytest.raises((ToolExecutionError, LLMExecutionError)):

@@ -20,7 +20,7 @@ from delf_sandbox.guest.nodes import LATER
 
 _ONCE_ONLY = (types.GeneratorType, map, filter, zip, reversed)
 _MOST_AFTER_END = 100
-"""Calls that a task may make once its script has come to its end."""
+"""The most calls that a task may make after its script's end."""
 _MOST_LOOKED_AT = 10_000
 """Parts of a script's value that are looked at for actions."""
 SCRIPT_NAME = "<script "
@@ -28,16 +28,16 @@ SCRIPT_NAME = "<script "
 
 
 class ToolError(Exception):
-    """A tool call failed; the message says why."""
+    """A tool call failed; the message has the reason."""
 
     call_number: int | None = None
-    """The call that raised it, as the host knows it; None where no call did."""
+    """The number of the failed call; None without a call."""
     status: int | None = None
     """The HTTP status of the answer, where the call failed by one."""
 
 
 class ToolException(ToolError):  # noqa: N818 - the name that tools' authors know
-    """A tool said no, with a message for the script."""
+    """A tool refused, with a message for the script."""
 
 
 class ToolArgumentError(ToolError):
@@ -49,7 +49,7 @@ class ToolNotAllowed(ToolError):  # noqa: N818 - reads as what it says
 
 
 class ApprovalRejected(ToolError):  # noqa: N818 - reads as what it says
-    """A person said no to this call."""
+    """A person rejected this call."""
 
 
 EXCEPTIONS: dict[str, type[ToolError]] = {
@@ -61,7 +61,7 @@ EXCEPTIONS: dict[str, type[ToolError]] = {
 class ToolMessage(str):
     """A tool's error message, returned in place of a result.
 
-    It is text; a script that takes it for a record or a list gets the message as an error.
+    It is text; using it as a record or a list raises an error with the message.
     """
 
     __slots__ = ()
@@ -81,7 +81,7 @@ class ToolMessage(str):
 
 
 class ToolCall(Coroutine[Any, Any, Any]):
-    """A call that is made once it is awaited, or used as if it were its result.
+    """A call that is made when it is awaited, or when its result is used.
 
     A true coroutine for asyncio.
     """
@@ -127,7 +127,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
         return result
 
     def result(self) -> Any:
-        """The result, which is waited for."""
+        """Return the result, which is waited for."""
         if not self._result:
             self._result.append(self._caller.block(self))
         return self._result[0]
@@ -145,7 +145,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
 
 
 def _of_result(name: str) -> Callable[..., Any]:
-    """A method that the result has, and its call by its own name."""
+    """Return a method that the result has, and its call by its own name."""
 
     def method(self: ToolCall, *args: Any) -> Any:
         given = [item.result() if isinstance(item, ToolCall) else item for item in args]
@@ -179,13 +179,13 @@ def _label(connection: str, method: str) -> str:
 
 
 class Caller:
-    """Makes calls and gives their answers to the coroutines that wait for them.
+    """Makes calls and passes their answers to the waiting coroutines.
 
-    While nothing else can happen in the guest, a call blocks until its answer is there: that
-    spares the turns of the event loop which would only wait for it.
+    While nothing else can happen in the guest, a call blocks until its answer arrives: that saves
+    turns of the event loop.
 
     Args:
-        send: Passes a frame on, at once if told so.
+        send: Sends a frame, immediately if requested.
         receive: Waits for frames of the host and takes them.
         loop: Where it works.
     """
@@ -219,7 +219,7 @@ class Caller:
         return bool(self._waiting)
 
     def script_ended(self, *, is_over: bool) -> None:
-        """The script came to its end; what it left goes on until that is over, too."""
+        """Record the end of the script; its remaining tasks run to their end."""
         self._after_end = None if is_over else Counter()
 
     def when_idle(self) -> asyncio.Future[None]:
@@ -228,21 +228,21 @@ class Caller:
         return self._idle
 
     def forget(self) -> None:
-        """A new script begins; what an earlier one did not await is not its concern."""
+        """Forget the unawaited calls of earlier scripts, as a new script begins."""
         self._unawaited.clear()
         self._arrived.clear()
         self._before = self._last
 
     def note_unawaited(self, call: str, line: int) -> None:
-        """Something was written as a call on a line and never made."""
+        """Record a call that was written but never made."""
         self._unawaited[-line] = (call, line)
 
     def unawaited(self) -> list[str]:
-        """The calls that were written and never made."""
+        """Return the calls that were written and never made."""
         return [f"{call} on line {line}" for call, line in self._unawaited.values()]
 
     def call(self, connection: str, method: str, args: Any, kwargs: Any, depth: int) -> ToolCall:
-        """A call to be awaited."""
+        """Return a call to be awaited."""
         args = [_listed(given) for given in args]
         kwargs = {name: _listed(given) for name, given in kwargs.items()}
         number = self._last = next(self._numbers)
@@ -252,7 +252,7 @@ class Caller:
     def make(
         self, number: int, connection: str, method: str, args: Any, kwargs: Any
     ) -> Coroutine[Any, Any, Any]:
-        """The coroutine that makes a call."""
+        """Return the coroutine that makes a call."""
         _, line = self._unawaited.pop(number, ("", 0))
         return self._make(number, line, ["call", number, connection, method, list(args), kwargs])
 
@@ -279,7 +279,7 @@ class Caller:
                 self._idle.set_result(None)
 
     def _check_end(self) -> None:
-        """Refuse one more call to a task that goes on and on after its script's end."""
+        """Raise for a task that keeps calling after its script's end."""
         task = asyncio.current_task()
         if self._after_end is None or task is None:
             return
@@ -301,14 +301,16 @@ class Caller:
             self._hand_over(frame)
 
     def deliver(self, numbers: Sequence[int]) -> None:
-        """Hand over answers once they are there, in the turn in which the script got them.
+        """Deliver arrived answers, in the recorded turn of the loop.
 
         Args:
             numbers: The calls, counted from the script's first.
         """
         for number in numbers:
             wanted = number + self._before
-            while wanted in self._waiting and wanted not in self._arrived and self._is_told(wanted):
+            while (
+                wanted in self._waiting and wanted not in self._arrived and self._is_pending(wanted)
+            ):
                 self._receive()
             frame = self._arrived.pop(wanted, None)
             if frame is not None:
@@ -318,18 +320,18 @@ class Caller:
             for frame in rest.values():
                 self.answer(frame)
 
-    def _is_told(self, number: int) -> bool:
+    def _is_pending(self, number: int) -> bool:
         return not self._waiting[number].done()
 
     def _hand_over(self, frame: list[Any]) -> None:
-        """Give an answer to who waits for it; one that nobody waits for is dropped."""
+        """Pass an answer to its waiter; an unexpected answer is dropped."""
         future = self._waiting.get(frame[1])
         if future is None or future.done():
             return
         match frame:
             case ["return", _, value]:
                 future.set_result(value)
-            case ["told", _, message]:
+            case ["message", _, message]:
                 future.set_result(ToolMessage(message))
             case ["raise", _, kind, message, *status]:
                 error = EXCEPTIONS.get(kind, ToolError)(message)
@@ -341,12 +343,12 @@ class Caller:
 
 
 def _listed(given: Any) -> Any:
-    """Return the arguments of a call; one that can be gone through only once becomes a list."""
+    """Return the arguments of a call, with iterators as lists."""
     return list(cast("Iterable[Any]", given)) if isinstance(given, _ONCE_ONLY) else given
 
 
 def _line_of_script(depth: int) -> int:
-    """The line of the script that runs, past the library code that it called; 0 for none."""
+    """Return the running line of the script, past library frames; 0 if none."""
     frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if frame.f_code.co_filename.startswith(SCRIPT_NAME):
@@ -356,10 +358,10 @@ def _line_of_script(depth: int) -> int:
 
 
 class _NoValue(abc.ABC):
-    """A connection or an action: it can be called, and has no value of its own.
+    """A connection or an action, which can be called and has no value.
 
-    A script that uses it as one forgot to call it, or called something else, and would go on as if
-    that had been done.
+    A script that uses it as a value forgot to call it; without an error the script would continue
+    as if the call had been made.
     """
 
     __slots__ = ()
@@ -415,7 +417,7 @@ class _NoValue(abc.ABC):
 class ToolNamespace(_NoValue):
     """A connection as a script sees it: every public attribute is a method to call.
 
-    Some take it for a class, of which they make an object, or a context manager.
+    Some scripts take it for a class, and make an object or a context manager of it.
     """
 
     _caller: Caller
@@ -447,13 +449,13 @@ class ToolNamespace(_NoValue):
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
     def __dir__(self) -> list[str]:
         return sorted(self._methods)

@@ -22,10 +22,10 @@ _MAX_PENDING = 1024 * 1024
 
 
 class WireLock:
-    """A lock for whoever sends; its holder may take it again.
+    """A reentrant lock for senders.
 
-    A signal's handler runs in the middle of what the main thread does. It sends only where
-    :meth:`take_if_free` lets it.
+    A signal handler runs in the middle of the main thread's code. It sends only if
+    :meth:`take_if_free` succeeds.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class WireLock:
         self._lock.release()
 
     def take_if_free(self) -> bool:
-        """Take it, unless somebody holds it: another thread, or this one in what it just does."""
+        """Acquire the lock unless any thread, this one included, holds it."""
         if self._holder == get_ident() or not self._lock.acquire(blocking=False):
             return False
         self._holder = get_ident()
@@ -56,9 +56,9 @@ class WireLock:
 class Channel:
     """Sends and receives frames.
 
-    What is sent goes out together with :meth:`flush`, before the event loop waits. The host
-    always reads, so writing may block without a deadlock. Threads of a script print, too: who
-    sends or flushes holds :attr:`lock`.
+    Frames are sent together with :meth:`flush`, before the event loop waits. The host always reads,
+    so writing may block without a deadlock. Threads of a script print, too: a sender holds
+    :attr:`lock`.
 
     Args:
         receive: Called with each frame.
@@ -95,7 +95,7 @@ class Channel:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is queued now."""
+        """Flush queued frames."""
         if not self._pending:
             return
         data = memoryview(b"".join(self._pending))
@@ -110,10 +110,9 @@ class Channel:
                 os._exit(0)
 
     def take(self) -> None:
-        """Read what is there, if anything is, and hand over its frames.
+        """Read available data without blocking, and dispatch its frames.
 
-        The loop calls this more often than there is something to read: one that runs within
-        another sees what that is about to read, too.
+        Nested loops may find no data, because an outer loop has read it.
         """
         try:
             data = os.read(self._read_fd, _READ_SIZE)
@@ -124,7 +123,7 @@ class Channel:
         self._hand_over(data)
 
     def receive(self) -> None:
-        """Read what is there, or wait until something is, and hand over its frames."""
+        """Read available data, blocking if there is none, and dispatch its frames."""
         self._hand_over(self._read())
 
     def _hand_over(self, data: bytes) -> None:

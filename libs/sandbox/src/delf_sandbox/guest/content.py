@@ -46,12 +46,12 @@ Grid = list[list[Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-    """A file's content as it goes to the host.
+    """A file's content in transfer to the host.
 
     Args:
         data: Its bytes, or rows in tagged JSON: the first names the columns.
         is_rows: Whether the host makes the file from rows.
-        ending: What the name lacks, where it had no ending.
+        ending: The suffix to add to a name without one.
     """
 
     data: bytes
@@ -64,7 +64,7 @@ class ContentTooLargeError(Exception):
 
 
 class _Text(io.StringIO):
-    """A text that is not made any further once it is too large."""
+    """A text buffer that stops once it is too large."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -80,9 +80,9 @@ class _Text(io.StringIO):
 def make_content(
     name: str, content: Any, row_files: Collection[str] = (), most: int = _LARGEST
 ) -> Content:
-    """Content in the form that its type and the name's ending ask for.
+    """Convert content to the format of its type and the name's suffix.
 
-    A name without an ending gets one by the content, if that is not text and no bytes.
+    A name without a suffix gets one by the content, unless that is text or bytes.
 
     Args:
         name: The file's name.
@@ -93,7 +93,7 @@ def make_content(
     Raises:
         TypeError: For content that has no form as a file of this name.
         RuntimeError: When the host would need a plugin for it.
-        ContentTooLargeError: When it would be larger; what is written as it is is not looked at.
+        ContentTooLargeError: If the result would be too large; raw content is not checked.
     """
     whole = getattr(content, "getvalue", None)
     if callable(whole):  # io.StringIO, io.BytesIO
@@ -182,7 +182,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _known(name: str, content: Any) -> Any:
-    """A value of another type as a list or a dict, by the rules for its type."""
+    """Return a value of another type as a list or a dict, by the rules for its type."""
     if isinstance(content, Iterator):
         return list(islice(cast("Iterator[Any]", content), _LARGEST))
     made = plain_or_as_is(content)
@@ -217,7 +217,7 @@ def _indented_json(value: Any, most: int) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    """Turn a value that the json module does not know into one that it writes."""
+    """Convert a value that the json module does not support."""
     if isinstance(value, (dt.datetime, dt.date, dt.time)) and type(value).__name__ != "NaTType":
         return value.isoformat()
     if _is_bytes(value):
@@ -235,7 +235,7 @@ _INDENTED = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False, defa
 
 
 def _for_json(value: Any) -> Any:
-    """The value with names that are text, and with null where JSON has no number."""
+    """Return the value with names that are text, and with null where JSON has no number."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -256,13 +256,13 @@ def _json_key(key: Any) -> Any:
 
 
 def _name(key: Any) -> str:
-    """A key as the json module writes it."""
+    """Convert a key as the json module does."""
     key = _json_key(key)
     return key if isinstance(key, str) else json.dumps(key)
 
 
 def _check_keys(value: Any) -> None:
-    """Refuse keys that are several in a dict and one in JSON, where a value would be lost."""
+    """Raise for distinct keys that are equal in JSON, where a value would be lost."""
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
         if not all(type(key) is str for key in items):
@@ -284,7 +284,7 @@ def _check_keys(value: Any) -> None:
 
 
 def _grid(rows: Collection[Any], most: int) -> Iterator[list[Any]]:
-    """Rows as lists of cells; records get a first row with the names of their columns."""
+    """Yield rows as lists of cells; records get a first row with the names of their columns."""
     records = [_record(row) for row in rows]
     if not records or any(record is None for record in records):
         yield from (_cells(row) for row in rows)
@@ -318,7 +318,7 @@ def _separated(grid: Iterable[list[Any]], separator: str, most: int) -> bytes:
 
 
 def _page(grid: Iterable[list[Any]], most: int) -> bytes:
-    """The rows as a table of HTML."""
+    """Return the rows as a table of HTML."""
     out = _Text(most)
     out.write('<table border="1">\n')
     for number, row in enumerate(grid):
@@ -331,7 +331,7 @@ def _page(grid: Iterable[list[Any]], most: int) -> bytes:
 
 
 def _shown(cell: Any) -> Any:
-    """A cell as text files have it: what is nested becomes JSON, what is missing nothing."""
+    """Format a cell for text files: nested values as JSON, missing ones empty."""
     kind = cast("Any", type(cell))
     if kind is str or kind is int:
         return cell
@@ -404,7 +404,7 @@ def _sheet(table: Table) -> Grid:
 
 
 def _cell(value: Any) -> Any:
-    """A value that a cell can hold; what is nested becomes JSON, what is unknown text."""
+    """Convert a value for a cell: nested values as JSON, unknown types as text."""
     shown = _shown(value)
     if shown is None or isinstance(shown, _CELLS):
         return shown

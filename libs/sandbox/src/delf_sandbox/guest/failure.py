@@ -1,7 +1,7 @@
-"""Describes how a script ended: the failing line, the message, the variables alive.
+"""Description of a script's end: the failing line, the message, the variables.
 
-What scripts make is looked at without its own code where that is possible: a type is asked for,
-not ``__class__``, which unbound proxies compute. Whatever else fails is left out.
+Objects of scripts are inspected without running their code if possible: ``type()`` is used rather
+than ``__class__``, which unbound proxies compute. Failing inspections are left out.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _T = TypeVar("_T")
 
 
 def is_a(value: object, kind: type[_T]) -> TypeGuard[_T]:
-    """Tell whether a value is of a type, which no code of its own decides."""
+    """Return whether a value is of a type, ignoring the value's own code."""
     return issubclass(type(value), kind)
 
 
 def kind_name(value: object) -> str:
-    """The name of a value's type, whatever its metaclass says."""
+    """Return the name of a value's type, whatever its metaclass does."""
     return _name_of(type(value))
 
 
 def attempt(describe: Callable[[], _T], otherwise: _T) -> _T:
-    """A description of what may fail when it is looked at, or something in its place."""
+    """Call a function that may fail; return a fallback on failure."""
     try:
         return describe()
     except BaseException:
@@ -57,10 +57,10 @@ class Place:
 
 
 def hide_own_frames(own: str) -> None:
-    """Let tracebacks that scripts print leave out what is not theirs.
+    """Hide foreign frames from the tracebacks that scripts print.
 
     Args:
-        own: What is in the names of the guest's files.
+        own: Parts of the names of the guest's files.
     """
 
     def shown(walk: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -78,7 +78,7 @@ def hide_own_frames(own: str) -> None:
 
 
 def find_place(error: BaseException, sources: Mapping[str, str]) -> Place:
-    """The innermost line of a script on an exception's way up.
+    """Return the innermost line of a script on an exception's way up.
 
     Args:
         error: The exception.
@@ -102,17 +102,17 @@ def find_place(error: BaseException, sources: Mapping[str, str]) -> Place:
 
 
 def _line_of(source: str, number: int) -> str | None:
-    """A line as Python counts them: other separators of Unicode do not end one."""
+    """Return a line by Python's counting: other Unicode separators do not end a line."""
     lines = re.split(r"\r\n?|\n", source)
     text = lines[number - 1].strip() if 0 < number <= len(lines) else ""
     return text[:_MAX_LINE] or None
 
 
 def call_behind(error: BaseException | None) -> int | None:
-    """The number of the call whose failure an exception is, or was raised from.
+    """Return the number of the failed call that an exception comes from.
 
-    An exception that a script raises while it handles a call's failure has another reason, unless
-    the script says ``raise … from``.
+    An exception raised while a script handles a call's failure has another cause, unless the script
+    uses ``raise … from``.
 
     Args:
         error: The exception; of a group, the members count.
@@ -133,11 +133,11 @@ def call_behind(error: BaseException | None) -> int | None:
 
 
 def message_of(error: BaseException) -> str:
-    """An exception's message with its notes, capped, whatever its ``__str__`` does."""
+    """Return an exception's message with its notes, truncated, whatever ``__str__`` does."""
     notes: Any = attempt(lambda: getattr(error, "__notes__", None), None)
     listed = notes[:_MAX_NOTES] if type(notes) in (list, tuple) else [notes]
-    told = [error, *listed] if notes is not None else [error]
-    text = "\n".join(map(_text_of, told))
+    errors = [error, *listed] if notes is not None else [error]
+    text = "\n".join(map(_text_of, errors))
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}… ({len(text)} characters)"
 
 
@@ -149,9 +149,9 @@ def _text_of(thing: object) -> str:
 
 
 def variables_of_main(error: BaseException, sources: Mapping[str, str]) -> dict[str, Any]:
-    """The variables of the script's ``main()`` where an exception came through it.
+    """Return the variables of the script's ``main()`` on the exception's path.
 
-    To the model they are the script's: many write everything into such a function.
+    For the model these are the script's variables: many models write everything into ``main()``.
 
     Args:
         error: The exception.
@@ -168,7 +168,7 @@ def variables_of_main(error: BaseException, sources: Mapping[str, str]) -> dict[
 
 
 def describe_variables(namespace: Mapping[str, Any], hidden: frozenset[str]) -> dict[str, str]:
-    """The variables alive with their types, newest last, for the next prompt.
+    """Return the variables alive with their types, newest last, for the next prompt.
 
     Args:
         namespace: The script's global names.
@@ -183,7 +183,7 @@ def describe_variables(namespace: Mapping[str, Any], hidden: frozenset[str]) -> 
 
 
 def describe_type(value: Any) -> str:
-    """A value's type in a few words: ``list of 24 dict``, ``DataFrame (10, 3)``."""
+    """Return a value's type in a few words: ``list of 24 dict``, ``DataFrame (10, 3)``."""
     kind = kind_name(value)
     return attempt(lambda: _describe(value, kind), kind)
 

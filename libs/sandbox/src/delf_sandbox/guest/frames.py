@@ -6,7 +6,7 @@ Host to guest::
 
     ["init", {tools, modules, libraries, limits, scratch, readable, row_files, zone}]
     ["exec", number, code, start]
-    ["return", call, value]   ["raise", call, kind, message, status?]   ["told", call, message]
+    ["return", call, value]   ["raise", call, kind, message, status?]   ["message", call, message]
 
 Guest to host::
 
@@ -40,7 +40,7 @@ class FrameTooLargeError(ValueError):
 
 
 def encode(frame: list[Any], limit: int) -> bytes:
-    """A frame as bytes, with its length ahead; halves of characters are replaced.
+    """Return a frame as bytes, with its length ahead; halves of characters are replaced.
 
     Args:
         frame: Its name and fields.
@@ -68,7 +68,7 @@ def _dumps_within(frame: list[Any], limit: int) -> bytes:
 
 
 def frame_around(head: bytes, value: bytes, limit: int) -> tuple[bytes, bytes, bytes]:
-    """The parts of a frame whose last field is encoded already, which is not copied.
+    """Return the parts of a frame with a pre-encoded last field, which is not copied.
 
     Args:
         head: The frame up to that field, as ``["return",7,``.
@@ -104,7 +104,7 @@ class FrameReader:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The payloads that are complete with this data, in order.
+        """Return the payloads that are complete with this data, in order.
 
         Raises:
             FrameTooLargeError: As soon as a header announces too much.

@@ -13,12 +13,12 @@ from delf_sandbox.guest.scopes import AWAITABLE, CallPlace, FunctionNode, Scope
 
 
 class Functions:
-    """The functions of a script, and what its calls give.
+    """The functions of a script, and the results of its calls.
 
-    Plain functions that call tools are made async where nothing but calls of them are written.
+    Plain functions that call tools become async if they are only ever called.
 
     Args:
-        names: What of the script are tools.
+        names: The script's names of tools.
         everywhere: Whether an ``await`` can stand anywhere.
     """
 
@@ -29,14 +29,14 @@ class Functions:
         self._tools = names
         self._methods = {same_name(m) for listed in self.known.tools.values() for m in listed}
         self.by_name: dict[tuple[int, str], list[Scope]] = {}
-        """The functions of a name, by the scope that has it."""
+        """The functions of a name, by scope."""
         self._by_method: dict[str, list[Scope]] = {}
         for scope in self.seen.functions:
             self._note(scope)
         self.made_async: set[int] = set()
         """The plain functions that become async."""
         self.gives_awaitables: set[int] = set()
-        """The functions whose results may be what is to be awaited."""
+        """The functions whose results may be awaitable."""
         self.calls_of: dict[int, list[CallPlace]] = {}
         """The calls that may be of a function."""
         for place in self.seen.calls.values():
@@ -55,11 +55,11 @@ class Functions:
             self.by_name.setdefault((id(parent.owner(node.name)), node.name), []).append(scope)
 
     def is_async(self, scope: Scope) -> bool:
-        """Tell whether a function is async, or becomes so."""
+        """Return whether a function is async, or becomes so."""
         return isinstance(scope.node, ast.AsyncFunctionDef) or id(scope) in self.made_async
 
     def can_await(self, scope: Scope) -> bool:
-        """Tell whether an ``await`` can be in a scope."""
+        """Return whether an ``await`` can be in a scope."""
         function = scope.function
         return (
             self._everywhere
@@ -68,7 +68,7 @@ class Functions:
         )
 
     def targets(self, place: CallPlace) -> Sequence[Scope]:
-        """The functions of the script that a call may be one of."""
+        """Return the functions of the script that a call may refer to."""
         match place.node.func:
             case ast.Name(id=word):
                 found = place.scope.find(word)
@@ -103,7 +103,7 @@ class Functions:
         return (id(owner), node.name) not in handed_over
 
     def _waiting(self) -> set[int]:
-        """The functions in which something is awaited, or should be."""
+        """Return the functions in which something is awaited, or should be."""
         calls = (p for p in self.seen.calls.values() if self.kind(p) in ("tool", "async"))
         around = (p for p in (*self.seen.loops, *self.seen.contexts) if is_async_node(p.node))
         return {id(place.scope.function) for place in (*calls, *self.seen.awaits, *around)}
@@ -187,7 +187,7 @@ class Functions:
 
     @functools.cached_property
     def _changing(self) -> dict[int, str]:
-        """The functions of the script that call what changes something, and what that is."""
+        """Return the functions of the script that call write actions, and those actions."""
         found: dict[int, str] = {}
         while True:
             more: dict[int, str] = {}
@@ -237,7 +237,7 @@ class Functions:
 
 
 def around(scope: Scope) -> Iterator[Scope]:
-    """A scope, and those that it stands in."""
+    """Yield a scope, and its enclosing scopes."""
     current: Scope | None = scope
     while current is not None:
         yield current
@@ -245,7 +245,7 @@ def around(scope: Scope) -> Iterator[Scope]:
 
 
 def is_async_node(node: Any) -> bool:
-    """Tell whether a loop or a context is one of async functions."""
+    """Return whether a loop or a context manager needs an async function."""
     return isinstance(node, (ast.AsyncFor, ast.AsyncWith)) or bool(getattr(node, "is_async", 0))
 
 

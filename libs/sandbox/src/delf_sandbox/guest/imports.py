@@ -1,4 +1,4 @@
-"""Imports that a script forgot: what its names can mean only."""
+"""Imports that a script forgot, for names that can mean only one thing."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _OF_MODULE: Final[Mapping[str, frozenset[str]]] = {
     "datetime": frozenset({"date", "datetime", "time", "timedelta", "timezone", "UTC"}),
     "time": frozenset({"monotonic", "perf_counter", "sleep", "strftime", "time"}),
 }
-"""Modules that have a class of their own name, and what is read from the module only."""
+"""Modules with a class of the same name, and the attributes that only the module has."""
 
 
 def forgotten_imports(
     unknown: Mapping[str, list[str | None]], can_import: Callable[[str], bool], node: Any
 ) -> list[ast.stmt]:
-    """The imports that a script needs, in order.
+    """Return the imports that a script needs, in order.
 
     Args:
-        unknown: What is read from each name that means nothing; None for the name itself.
+        unknown: The attributes read from each undefined name; None for the name itself.
         can_import: Whether there is a module of a name.
         node: Where they are to stand.
     """
@@ -61,7 +61,7 @@ def forgotten_imports(
 
 
 def _meant(word: str, read: list[str | None]) -> tuple[str, str]:
-    """The module that a name is, or is in, and its name there; empty for nothing certain."""
+    """Return the module that a name is, or is in, and its name there; empty for nothing certain."""
     if word in _MODULES:
         return word, ""
     if word in _HOME:

@@ -14,7 +14,7 @@ _COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "iter", "reversed
 
 
 class Later:
-    """Follows what is awaited, gathered and the like back to the calls that give it.
+    """Follows awaited, gathered and similar values back to the calls that return them.
 
     Args:
         functions: The functions of the script.
@@ -30,7 +30,7 @@ class Later:
             self._keep(expression, scope, path)
 
     def _keep(self, node: Any, scope: Scope, path: Path) -> None:
-        """Let what an expression gives, or what a path leads to in it, be awaited later."""
+        """Mark an expression's value, or a path into it, as awaited later."""
         match node:
             case ast.Call():
                 self._keep_call(node, path)
@@ -108,7 +108,7 @@ class Later:
             self._keep_function(given[0], place, path[1:])
 
     def _keep_function(self, function: Any, place: CallPlace, path: Path) -> None:
-        """Let what a function gives that is handed over be awaited later."""
+        """Mark the results of a passed function as awaited later."""
         if isinstance(function, ast.Lambda):
             self._keep(function.body, self._seen.scopes[id(function)], path)
             return
@@ -167,7 +167,7 @@ class Later:
             self._keep(value, scope, (*how[out:], *path[out:]))
 
     def _keep_given(self, function: Scope, word: str, path: Path) -> None:
-        """Let what a function is given be awaited later."""
+        """Mark the arguments of a function as awaited later."""
         if (key := (id(function), f"({word})", path)) in self._asked:
             return
         self._asked.add(key)

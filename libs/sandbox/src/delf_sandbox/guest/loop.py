@@ -1,4 +1,4 @@
-"""The guest's event loop: sends what gathered before it waits, and repeats what it did.
+"""The guest's event loop: flushes output before it waits, and replays recorded turns.
 
 What happens to a script that runs is only that answers of the host come and timers run out. In
 which turn of the loop each of them did is noted for the host. A script that runs once more gets
@@ -22,10 +22,10 @@ from typing import Any
 _count_threads = _thread._count  # pyright: ignore[reportPrivateUsage]
 _TIMER = 0
 _MOST_NOTES = 10_000
-"""A script that gets more than that at the same time as something else is not repeated exactly."""
+"""Simultaneous events beyond this number are not replayed exactly."""
 _MANY_CANCELLED = 100
 _DEEPEST = 30
-"""The number of functions that may wait within one another; each takes several frames."""
+"""The deepest nesting of blocking waits; each takes several frames."""
 _QUIET_TURNS = 1_000
 
 
@@ -39,7 +39,7 @@ def _same(given: Any) -> Any:
 
 
 class _Task(asyncio.Task[Any]):
-    """A task whose place in a set is the same whenever its script runs, and not by its address."""
+    """A task with a stable place in sets, independent of its address."""
 
     def __init__(self, coro: Any, *, loop: GuestLoop, **options: Any) -> None:
         loop.tasks += 1
@@ -51,7 +51,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class GuestLoop(asyncio.SelectorEventLoop):
-    """An event loop whose turns can be repeated."""
+    """An event loop whose turns can be replayed."""
 
     _ready: deque[Any]
     _scheduled: list[Any]
@@ -82,7 +82,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self.set_exception_handler(self._note_lost)
 
     def open(self, *, threads: bool) -> None:
-        """Begin to serve one process.
+        """Start serving a process.
 
         Args:
             threads: Whether threads may wake it up.
@@ -97,7 +97,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         deliver: Callable[[Sequence[int]], None],
         look: Callable[[Callable[[], int]], int],
     ) -> None:
-        """Let a session work on it.
+        """Attach a session.
 
         Args:
             at_turn: Called at the end of every turn, before the loop waits.
@@ -107,10 +107,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._at_turn, self._deliver, self._look = at_turn, deliver, look
 
     def begin(self, turns: Sequence[int]) -> None:
-        """A script is about to run.
+        """Note that a script is about to run.
 
         Args:
-            turns: What was noted when it ran before: turns and what happened in them.
+            turns: The recorded turns of an earlier run, and their events.
         """
         self.tasks = 0
         self._tasks.clear()
@@ -134,15 +134,15 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     @property
     def repeats(self) -> bool:
-        """True if a message of the host has to wait for its turn.
+        """True if a message of the host must wait for its recorded turn.
 
-        So it has after the last turn that was noted, too, until the script only waits: what it
-        did by then may be known without that something more had happened.
+        That holds after the last recorded turn, too, until the script only waits: its earlier work
+        may have had no recorded event.
         """
         return bool(self._past) or self._quiet > 0
 
     def install(self, coroutine: Callable[[Any], Any]) -> None:
-        """Let tasks be made of what is none yet.
+        """Convert awaitables to tasks.
 
         Args:
             coroutine: Makes a coroutine of it.
@@ -150,7 +150,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._coroutine = coroutine
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        """As the one of asyncio, whose tasks cannot be told apart in the same way twice."""
+        """Create a task as asyncio does, with a stable order."""
         coro = self._coroutine(coro)
         if self.get_task_factory() is not None:
             return super().create_task(coro, **options)
@@ -177,7 +177,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
             self._lost.append(error)
 
     def block(self, coro: Any) -> Any:
-        """Run until a coroutine is done, within whatever runs.
+        """Run until a coroutine is done, nested in any running code.
 
         Raises:
             RecursionError: When too many wait within one another.
@@ -203,7 +203,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return task.result()
 
     def run_until_complete(self, future: Any) -> Any:
-        """As the one of asyncio; within a script that runs, it is a part of that."""
+        """Run as asyncio does; inside a running script, as part of it."""
         return self.block(future) if self.is_running() else super().run_until_complete(future)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
@@ -216,12 +216,15 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return future
 
     def close(self) -> None:
-        """As the one of asyncio; while it runs, scripts only close what they take for theirs."""
+        """Close as asyncio does; ignored while the loop runs.
+
+        Scripts close the loop because they take it for their own.
+        """
         if not self.is_running():
             super().close()
 
     def add_signal_handler(self, sig: int, callback: Callable[..., Any], *args: Any) -> None:
-        """As the one of asyncio, which needs something to be woken by."""
+        """Add a handler as asyncio does, with a wake-up descriptor."""
         self._open_wake_up()
         super().add_signal_handler(sig, callback, *args)
 
@@ -237,17 +240,17 @@ class GuestLoop(asyncio.SelectorEventLoop):
             super()._close_self_pipe()  # pyright: ignore[reportUnknownMemberType,reportAttributeAccessIssue]
 
     def time(self) -> float:
-        """The time that timers go by, as whoever sets one sees it."""
+        """Return the loop's time, as timers see it."""
         now = self._now() if self._look is None else self._look(self._now)
         self._offset = now - monotonic_ns()
         return now / 1e9
 
     def _now(self) -> int:
-        """Nanoseconds; they go on from where a script that runs once more was."""
+        """Return nanoseconds, continuing the recorded time of a replayed script."""
         return monotonic_ns() + self._offset
 
     def _run_once(self) -> None:
-        """One turn: wait until something happens, and run what that makes ready."""
+        """Run one turn: wait for events, and run the ready callbacks."""
         # In place of asyncio's own, which takes descriptors and timers as they come: a script that
         # runs once more would not find the same order.
         self._drop_cancelled()
@@ -273,7 +276,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 handle._run()
 
     def _drop_cancelled(self) -> None:
-        """Forget timers that were cancelled: those in front, or all where they are many."""
+        """Drop cancelled timers: the first ones, or all if there are many."""
         timers, cancelled = self._scheduled, self._timer_cancelled_count
         if cancelled > _MANY_CANCELLED and 2 * cancelled > len(timers):
             for handle in timers:
@@ -286,7 +289,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
             heapq.heappop(timers)._scheduled = False
 
     def _ready_timer(self) -> bool:
-        """Let the next timer run out; whether it was not cancelled."""
+        """Run the next timer; return whether it was not cancelled."""
         handle = heapq.heappop(self._scheduled)
         handle._scheduled = False
         if handle._cancelled:
@@ -308,7 +311,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 self.note(_TIMER)
 
     def _repeat(self) -> bool:
-        """Let happen what happened in this turn; False where the loop has to wait for a thread."""
+        """Replay the events of this turn; return False if the loop must wait for a thread."""
         if not self._ready and self._past[0][0] > self._turn:
             if _count_threads() != self._threads:
                 return False
@@ -328,11 +331,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return True
 
     def only_waits(self) -> bool:
-        """Tell whether nothing can happen before the host sends something.
+        """Return whether only the host can cause the next event.
 
-        Something can happen while a callback is ready, a timer runs or a thread could call back.
-        So it can where a signal is handled, another descriptor is watched, or the task that asks
-        is being cancelled.
+        False while a callback is ready, a timer runs or a thread could call back, and while a
+        signal is handled, another descriptor is watched, or the calling task is being cancelled.
         """
         task = asyncio.current_task(self)
         return (

@@ -1,7 +1,8 @@
-"""Refuses scripts that use a tool as a value: what they mean would not be done.
+"""Refuses scripts that use a tool as a value, which would silently do nothing.
 
 ``mail("x")``, ``mail.subject = "x"``, ``mail.send`` without parentheses and ``f"{mail.unread}"``
-call nothing, and the script would go on as if they had. They are found before anything runs.
+call nothing, and the script would continue as if they had. They are detected before the script
+runs.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ _TAKING_VALUES = frozenset(
         *("any", "all", "iter", "next", "enumerate", "reversed", "bytes", "setattr", "delattr"),
     }
 )
-"""Builtin functions that use the value of what they are given."""
+"""Builtin functions that use the value of their arguments."""
 _SHOWING = frozenset({"print", "str", "repr", "format", "ascii"})
-"""Those that show what is in a list, too."""
+"""Builtin functions that show the items of a list, too."""
 _LAZY = frozenset(
     {
         *("map", "filter", "starmap", "accumulate", "takewhile", "dropwhile", "filterfalse"),
         *("groupby", "zip", "enumerate", "reversed", "iter", "chain", "cycle", "repeat", "islice"),
     }
 )
-"""Functions that call what they are given only once something goes through their result."""
+"""Functions that call their argument lazily, as their result is iterated."""
 _RUN_ALONE = frozenset({"map", "filter"})
-"""Those that are run to their end where they stand alone as a statement."""
+"""Lazy functions that are consumed if they are a statement."""
 _MOST_NAMES = 12
 
 
 @dataclass(frozen=True)
 class _Use:
-    """A part of the script that stands for a connection, an action or a tool."""
+    """An expression that refers to a connection, an action or a tool."""
 
     label: str
     methods: Sequence[str]
@@ -56,7 +57,7 @@ def check_uses(tree: ast.Module, names: ToolNames) -> None:
 
     Args:
         tree: The script, with its tools' names as they are.
-        names: What of it are tools.
+        names: The script's names of tools.
 
     Raises:
         ToolMisuseError: For the first such place.
@@ -125,7 +126,7 @@ class _Uses:
                     pass
 
     def _look_at(self, use: _Use) -> list[_Use]:
-        """Refuse a use, or return the further places that stand for the same."""
+        """Raise for a use, or return the further expressions that refer to the same object."""
         node = use.node
         while True:
             parent = self._parents.get(id(node))
@@ -150,7 +151,7 @@ class _Uses:
                     node = parent
                 case ast.Tuple() | ast.List() | ast.Set() | ast.Dict() | ast.IfExp():
                     is_lost = self._is_dropped(parent) or isinstance(parent, ast.IfExp)
-                    is_lost = is_lost or self._is_told(parent)
+                    is_lost = is_lost or self._is_shown(parent)
                     return self._refuse(use, node) if is_lost else []
                 case ast.Call(
                     func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(word))]
@@ -180,7 +181,7 @@ class _Uses:
 
         Args:
             use: The use of the tool.
-            value: What the name is given.
+            value: The assigned value.
             word: The name.
             read: Whether the value is used where it is given to the name.
         """
@@ -240,7 +241,7 @@ class _Uses:
                 return ""
 
     def _is_unused(self, node: ast.Call, scope: Scope) -> bool:
-        """Tell whether nothing goes through the result of a call."""
+        """Return whether nothing goes through the result of a call."""
         match self._parents.get(id(node)):
             case ast.Expr():
                 return self._made_by(node) not in _RUN_ALONE
@@ -253,13 +254,13 @@ class _Uses:
                 return False
 
     def _is_dropped(self, node: Any) -> bool:
-        """Tell whether a list or the like stands for itself as a statement."""
+        """Return whether a list or the like is a statement by itself."""
         while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
             node = self._parents.get(id(node))
         return isinstance(node, ast.Expr)
 
-    def _is_told(self, node: Any) -> bool:
-        """Tell whether a list or the like is shown, or given to a tool, with what is in it."""
+    def _is_shown(self, node: Any) -> bool:
+        """Return whether a list or the like is shown or passed to a tool, with its items."""
         while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
             node, inner = self._parents.get(id(node)), node
             match node:
@@ -276,13 +277,13 @@ class _Uses:
         return False
 
     def _is_tool(self, function: Any) -> bool:
-        """Tell whether a call calls a tool or an action."""
+        """Return whether a call calls a tool or an action."""
         while isinstance(function, ast.Attribute):
             function = function.value
         return isinstance(function, ast.Name) and function.id in self._tools
 
     def _needs_value(self, parent: Any, node: Any) -> bool:
-        """Tell whether a part of the script uses the value of a part of it."""
+        """Return whether an expression uses the value of its part."""
         match parent:
             case ast.Expr() | ast.Await() | ast.FormattedValue() | ast.Starred() | ast.YieldFrom():
                 return True
@@ -321,7 +322,7 @@ class _Uses:
 
 
 def misuse_message(label: str, methods: Sequence[str]) -> str:
-    """Say what to do with a connection, or with an action or tool, which have no methods.
+    """Describe the right use of a connection, action or tool without methods.
 
     Args:
         label: Its name.

@@ -21,11 +21,11 @@ def _nothing(_name: str) -> bool:
 
 @dataclass(frozen=True)
 class Known:
-    """The names that a script finds when it begins.
+    """The names that a script finds at its beginning.
 
     Args:
         tools: The methods of each connection by its name; none for a plain tool.
-        changing: Those calls that change something, as ``mail.send``.
+        changing: The write actions among them, as ``mail.send``.
         can_import: Whether there is a module of a name.
         is_bound: Whether an earlier script left a name.
         is_async: Whether that is an async function.
@@ -39,12 +39,12 @@ class Known:
 
 
 def same_name(name: str) -> str:
-    """Return the same text for names that differ in their spelling only."""
+    """Normalise a name, so that spellings of one name are equal."""
     return name.replace("_", "").replace("-", "").lower()
 
 
 def taken_note(taken: Sequence[str]) -> str:
-    """Tell the model which names of tools its script used for something else."""
+    """Describe the names of tools that a script used for something else."""
     if not taken:
         return ""
     return (
@@ -57,16 +57,16 @@ class ToolNames:
 
     Args:
         tree: The script.
-        known: What it finds when it begins.
+        known: The initial names.
     """
 
     def __init__(self, tree: ast.Module, known: Known) -> None:
         self.seen = Seen(tree)
         self.known = known
         self.calls: dict[int, str] = {}
-        """The calls of tools by what they are called, as ``mail.send``."""
+        """The calls of tools, by action, as ``mail.send``."""
         self.perhaps: set[int] = set()
-        """Those of them whose name may mean a function of the script by now."""
+        """The calls whose name may refer to a function of the script."""
         self.taken: dict[str, str] = {}
         """Names of tools that the script uses for something else: ``data`` or ``function``."""
         self._spellings = _spellings(known.tools)
@@ -82,7 +82,7 @@ class ToolNames:
             self._find_tool_of(place)
 
     def is_free(self, word: str, scope: Scope) -> bool:
-        """Tell whether a name means nothing but what the script finds when it begins."""
+        """Return whether a name only has its initial meaning."""
         return scope.find(word) is None
 
     def _is_unknown(self, word: str, scope: Scope) -> bool:
@@ -148,7 +148,7 @@ class ToolNames:
             function.attr = _only(like) or function.attr
 
     def _how_taken(self, word: str, scope: Scope) -> str | None:
-        """For what else a tool's name is used here: empty for nothing, None for a parameter."""
+        """Return how a tool's name is rebound here: empty if not, None for a parameter."""
         found = scope.find(word)
         if found is None:
             return ""
@@ -173,7 +173,7 @@ class ToolNames:
         yield from self.seen.scopes.values()
 
     def _drop_stub(self, place: Place, defined: str) -> None:
-        """A function or class of a tool's name is a copy of what is in the prompt."""
+        """Drop a function or class with a tool's name, which is a copy of the prompt's stub."""
         for inner in ast.walk(place.node):
             match inner:
                 case ast.Call(func=ast.Name(id=word)) if word in self.known.tools:
@@ -219,7 +219,7 @@ class ToolNames:
         return attribute(tool(node, word), method) if method else tool(node, word)
 
     def _import_forgotten(self, tree: ast.Module) -> bool:
-        """Import what the script uses without having done so; whether that was anything."""
+        """Import modules that the script uses without an import; return whether any."""
         unknown: dict[str, list[str | None]] = {}
         whole = {id(place.node.value): place.node.attr for place, _ in self.seen.attributes}
         for place, _ in self.seen.loads:
@@ -246,18 +246,18 @@ class ToolNames:
         return bool(new)
 
     def _tidy_imports(self) -> bool:
-        """Drop imports of tools, and of what is not here and not used either."""
+        """Drop imports of tools, and unused imports of missing modules."""
         edits: list[tuple[list[ast.stmt], int, list[ast.stmt]]] = []
-        for place, is_tried in self.seen.imports:
-            new = self._import(place, is_tried)
+        for place, in_try in self.seen.imports:
+            new = self._import(place, in_try)
             if new is not None:
                 edits.append((place.box, place.key, new))
         for box, index, new in reversed(edits):
             box[index : index + 1] = new or [ast.Pass(**at(box[index]))]
         return bool(edits)
 
-    def _import(self, place: Place, is_tried: bool) -> list[ast.stmt] | None:
-        """Return the statements in place of an import; None to leave it."""
+    def _import(self, place: Place, in_try: bool) -> list[ast.stmt] | None:
+        """Return the statements that replace an import; None to keep it."""
         node = place.node
         module = getattr(node, "module", None) or ""
         kept: list[ast.alias] = []
@@ -274,7 +274,7 @@ class ToolNames:
                     target = ast.Name(id=bound, ctx=ast.Store(), **at(node))
                     value = self._spelled(node, tool)
                     new.append(ast.Assign(targets=[target], value=value, **at(node)))
-            elif is_tried or (self._misses_names() if item.name == "*" else self._is_read(bound)):
+            elif in_try or (self._misses_names() if item.name == "*" else self._is_read(bound)):
                 kept.append(item)
         if len(kept) == len(node.names):
             return None
@@ -291,7 +291,7 @@ class ToolNames:
         return found if found is not None and not (is_plain and found[1]) else None
 
     def _misses_names(self) -> bool:
-        """Tell whether names are read that are nothing, nor those of tools."""
+        """Return whether undefined names are read that are no tools."""
         return any(
             self._is_unknown(place.node.id, place.scope)
             and same_name(place.node.id) not in self._spellings
@@ -299,7 +299,7 @@ class ToolNames:
         )
 
     def _is_read(self, word: str) -> bool:
-        """Tell whether a name is read other than as what tools hang on, as ``tools.shop``."""
+        """Return whether a name is read other than as a prefix of tools, as ``tools.shop``."""
         ahead = {
             id(place.node.value)
             for place, _ in self.seen.attributes
@@ -311,7 +311,7 @@ class ToolNames:
 
 
 def _is_record(node: ast.AST) -> bool:
-    """Tell whether a call gives nothing but fields."""
+    """Return whether a call gives nothing but fields."""
     return isinstance(node, ast.Call) and bool(node.keywords) and not node.args
 
 
@@ -335,7 +335,7 @@ def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _is_ahead(node: ast.stmt) -> bool:
-    """Tell whether a statement has to be the first: a docstring or a ``__future__`` import."""
+    """Return whether a statement has to be the first: a docstring or a ``__future__`` import."""
     match node:
         case ast.Expr(value=ast.Constant(value=str())):
             return True
@@ -351,9 +351,9 @@ def _only(found: Iterator[str]) -> str | None:
 
 
 def _spellings(tools: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, str]]:
-    """Each tool by what its name has in common with other spellings; none of two alike.
+    """Return each tool by its normalised name, without ambiguous ones.
 
-    In front of a method the name may be of another number, as ``worker_call`` for workers.call.
+    Before a method, singular and plural are equal, as ``worker_call`` for workers.call.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for word, methods in tools.items():

@@ -18,11 +18,11 @@ _LOAD = ast.Load()
 
 
 class AmbiguousError(SyntaxError):
-    """A script says what can be taken in two ways, of which one would be wrong."""
+    """A script is ambiguous, and one of two readings would be wrong."""
 
     @classmethod
     def about(cls, node: Any, message: str) -> Self:
-        """The error about a part of the script."""
+        """Return the error about a part of the script."""
         error = cls(message)
         error.lineno, error.offset = node.lineno, node.col_offset + 1
         return error
@@ -33,7 +33,7 @@ class ToolMisuseError(AmbiguousError):
 
 
 def at(node: Any) -> dict[str, Any]:
-    """The place of a node in the text, for another."""
+    """Return the place of a node in the text, for another."""
     return {
         "lineno": node.lineno,
         "col_offset": node.col_offset,
@@ -43,26 +43,26 @@ def at(node: Any) -> dict[str, Any]:
 
 
 def name(node: Any, text: str) -> ast.Name:
-    """A name that is read, where a node stands."""
+    """Return a name node for reading, at a node's position."""
     return ast.Name(id=text, ctx=_LOAD, **at(node))
 
 
 def call(function: str, *given: Any) -> ast.Call:
-    """A call of one of the rewriting's own functions, where its first argument stands."""
+    """Return a call of a rewriting helper, at the position of its first argument."""
     return ast.Call(func=name(given[0], function), args=list(given), keywords=[], **at(given[0]))
 
 
 def awaited(node: Any) -> ast.Await:
-    """A node that is awaited."""
+    """Return a node that is awaited."""
     return ast.Await(value=node, **at(node))
 
 
 def attribute(value: Any, word: str) -> ast.Attribute:
-    """An attribute that is read, where what it is one of stands."""
+    """Return an attribute node for reading, at its object's position."""
     return ast.Attribute(value=value, attr=word, ctx=_LOAD, **at(value))
 
 
 def tool(node: Any, word: str) -> ast.expr:
-    """A tool or a connection, whatever its name is used for, where a node stands."""
+    """Return a node for a tool or a connection, whatever its name is bound to."""
     key = ast.Constant(value=word, **at(node))
     return ast.Subscript(value=name(node, TOOLS), slice=key, ctx=_LOAD, **at(node))

@@ -1,4 +1,4 @@
-"""A script's prints, and the files that it hands over."""
+"""A script's output, and the files that it hands over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from delf_sandbox.guest.scratch import Scratch
 
 _FLUSH_CHARS = 32 * 1024
 _PIECE_CHARS = 64 * 1024
-"""The most that is sent in one frame, so that the host can look after others in between."""
+"""The most characters in one frame, so that the host can serve others in between."""
 
 _FLUSH_SECONDS = 0.05
 _CHUNK = 1024 * 1024
@@ -24,7 +24,7 @@ MAX_FILES = 1000
 
 
 class LimitReachedError(BaseException):
-    """Ends a script that went over a limit; no ``except Exception`` stops it."""
+    """Ends a script that exceeded a limit; no ``except Exception`` stops it."""
 
     def __init__(self, limit: str, message: str) -> None:
         super().__init__(message)
@@ -33,13 +33,13 @@ class LimitReachedError(BaseException):
 
 
 class Printer(io.TextIOBase):
-    """Standard output of scripts: gathers text and sends it in pieces.
+    """Standard output of scripts: buffers text and sends it in pieces.
 
-    What was gathered leaves with whatever the script sends next. A script that sleeps or computes
-    sends nothing, so an alarm passes it on.
+    Buffered text leaves with the script's next frame. A script that sleeps or computes sends
+    nothing, so an alarm flushes the buffer.
 
     Args:
-        send: Passes a piece on, at once if told so.
+        send: Sends a piece, immediately if requested.
         lock: Held meanwhile, so that pieces of several threads keep apart.
     """
 
@@ -56,21 +56,24 @@ class Printer(io.TextIOBase):
         self._has_alarm = self._waits_for_alarm = False
 
     def use_alarm(self) -> None:
-        """From now on pass on what waits while the script sleeps or computes, too.
+        """Flush buffered text while the script sleeps or computes, too.
 
-        It is called by the main thread, and once the process is the session's own.
+        Call this in the main thread, once the process is the session's own.
         """
         signal.signal(signal.SIGALRM, self._take_alarm)
         self._has_alarm = True
 
     def start(self) -> None:
-        """A new script begins; its output counts from zero."""
+        """Reset the output count, as a new script begins."""
         self._total = 0
         self._sent_at = monotonic()
         self._is_over = self._waits_for_alarm = False
 
     def end(self) -> None:
-        """The script is over: send the rest, and nothing that a thread of its prints later."""
+        """Note that the script is over.
+
+        Send the rest, and nothing that a thread of its prints later.
+        """
         self._is_over = True
         self.pass_on()
 
@@ -98,22 +101,22 @@ class Printer(io.TextIOBase):
         return size
 
     def flush(self) -> None:
-        """As scripts ask for it, after every line at times: a frame for each would be many."""
+        """Flush at a limited rate, because scripts may flush after every line."""
         if monotonic() - self._sent_at > _FLUSH_SECONDS:
             self._pass_on(at_once=True)
 
     def pass_on(self) -> None:
-        """Send what was gathered, ahead of whatever is sent next."""
+        """Send buffered text, ahead of the next frame."""
         self._pass_on(at_once=False)
 
     def _set_alarm(self) -> None:
-        """Set the alarm, unless it is the script's: a process has only one."""
+        """Set the alarm, unless the script uses it: a process has only one."""
         if signal.getsignal(signal.SIGALRM) == self._take_alarm:
             self._waits_for_alarm = True
             signal.setitimer(signal.ITIMER_REAL, _FLUSH_SECONDS)
 
     def _take_alarm(self, *_: object) -> None:
-        """Pass on what waits; later, where something is being sent at this moment."""
+        """Flush buffered text; defer that while another send is in progress."""
         self._waits_for_alarm = False
         if not self._parts:
             return
@@ -161,7 +164,7 @@ class FileSender:
     def __call__(self, name: Any, content: Any = NOT_GIVEN) -> Nothing:
         """Hand a file over; it may be awaited or not.
 
-        Without content, it is a file that the script wrote.
+        Without content, a file that the script wrote is handed over.
         """
         scratch = self.scratch
         written = None if scratch is None else _written(scratch, name, content)
@@ -210,7 +213,7 @@ class FileSender:
 
 
 def _written(scratch: Scratch, name: Any, content: Any) -> str | None:
-    """The file that the script wrote and means, if one is."""
+    """Return the file that the script wrote and means, if one is."""
     if content is NOT_GIVEN or (isinstance(content, str) and content == name):
         return scratch.find(name)
     if isinstance(content, Path):
@@ -224,7 +227,7 @@ def _written(scratch: Scratch, name: Any, content: Any) -> str | None:
 
 
 class Nothing:
-    """Lets a script await what needs no waiting."""
+    """An awaitable without a wait."""
 
     def __await__(self) -> Generator[Any, Any, None]:
         return

@@ -1,7 +1,7 @@
 """The modules that scripts may import, and the builtins that they see.
 
-This is for clear messages, not for security: a script can reach any object in its own
-interpreter. What it must not reach is kept out of the process by its confinement.
+This is for clear messages, not for security: a script can reach any object in its own interpreter.
+The confinement of the process is the security boundary.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REFUSED = {
 _REMOVED = ("copyright", "credits", "license", "__loader__", "__spec__")
 
 _FEW = 20
-"""So many modules are named where one is asked for that is not among them."""
+"""The number of modules named in the error for a forbidden import."""
 _NO_NETWORK = "there is no network; call the tools"
 _INSTEAD = {
     "subprocess": "programs cannot be started; call the tools",
@@ -47,10 +47,10 @@ _INSTEAD = {
 def make_builtins(
     modules: Sequence[str], stand_ins: Mapping[str, Any], open_file: Callable[..., Any]
 ) -> dict[str, Any]:
-    """The builtins that scripts see.
+    """Return the builtins that scripts see.
 
     Args:
-        modules: What may be imported: top-level names, or dotted names of single modules.
+        modules: The importable modules: top-level names, or dotted names of single modules.
         stand_ins: Modules that take the place of the real ones.
         open_file: The ``open`` to give them.
     """
@@ -72,7 +72,7 @@ def _refused(name: str, instead: str) -> Callable[..., Any]:
 
 
 def can_import(name: str, modules: Sequence[str], stand_ins: Mapping[str, Any]) -> bool:
-    """Tell whether scripts may import a module."""
+    """Return whether scripts may import a module."""
     return name in stand_ins or _covered(name, frozenset(modules))
 
 
@@ -104,17 +104,17 @@ def _covered(name: str, roots: frozenset[str]) -> bool:
 
 
 def refusal(name: str, modules: Sequence[str]) -> str:
-    """Tell a script about an import that is not allowed."""
+    """Describe a forbidden import to a script."""
     instead = _INSTEAD.get(name.split(".", maxsplit=1)[0], "write it with the standard library")
     few = f"; there is {', '.join(sorted(modules))}" if len(modules) <= _FEW else ""
     return f"there is no {name!r} in this sandbox: {instead}{few}"
 
 
 def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[..., Any]:
-    """An ``open`` for files below the given folders, or being exactly one of them.
+    """Make an ``open`` restricted to files in or at the given paths.
 
     Args:
-        readable: What may be read.
+        readable: The readable paths.
         writable: Where files may be written (and read).
     """
     inputs = [os.path.realpath(path) for path in readable]
@@ -149,7 +149,7 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
 
 
 def link_inputs(readable: Sequence[str], scratch: str) -> None:
-    """Give input files their bare names in the working folder, for whatever opens files.
+    """Link input files by name in the working folder, for libraries that open files.
 
     Args:
         readable: Files, and folders of them, as they are called inside.

@@ -19,7 +19,7 @@ _AS_DICT = frozenset({"model_dump", "dict", "to_dict", "_asdict"})
 
 def _record() -> type[dict[str, Any]]:
     class Record(dict[str, Any]):
-        """A dict whose items are attributes, too; what every dict has comes first."""
+        """A dict with attribute access to its items; dict methods take precedence."""
 
         __slots__ = ()
 
@@ -59,7 +59,7 @@ Record = _record()
 
 
 def jsonable(value: Any) -> Any:
-    """Turn a value that the json module does not know into one that it writes; dates in ISO 8601.
+    """Convert a value for the json module; dates in ISO 8601.
 
     Raises:
         TypeError: For what has no form in JSON.
@@ -94,7 +94,7 @@ def _default(_encoder: object, value: Any) -> Any:
 
 
 def _loads(text: Any, **options: Any) -> Any:
-    """Read JSON; what a tool gave is data already."""
+    """Parse JSON; a tool's result is data already."""
     is_text = isinstance(text, (str, bytes, bytearray))
     return _real_loads(text, **options) if is_text else text
 
@@ -103,7 +103,7 @@ _real_loads = json.loads
 
 
 def install() -> None:
-    """Let records cross to the host, and let the json module write what tools give."""
+    """Let records cross to the host, and let the json module write tools' results."""
     values.ENCODERS[Record] = values.encode_mapping
     encoder: Any = json.JSONEncoder
     encoder.default = _default

@@ -1,4 +1,4 @@
-"""Makes ``await`` optional: what a script means by a call is what it does.
+"""Makes ``await`` optional in scripts, by rewriting their calls of tools.
 
 A call of a tool is awaited where its result is meant. It stays something to be awaited where it
 goes into ``gather``, ``create_task`` and the like, also by way of a list. A plain function that
@@ -60,7 +60,7 @@ class Rewriting:
 
     Args:
         tree: The script.
-        known: What it finds when it begins.
+        known: The initial names.
 
     Raises:
         AmbiguousError: Where it says what can be taken in two ways.
@@ -68,7 +68,7 @@ class Rewriting:
     """
 
     everywhere = False
-    """True if an ``await`` may stand anywhere."""
+    """True if ``await`` is allowed anywhere."""
 
     def __init__(self, tree: ast.Module, known: Known) -> None:
         self._known = known
@@ -114,7 +114,7 @@ class Rewriting:
                 scope.node.__class__ = ast.AsyncFunctionDef
 
     def _let_cache(self, function: ast.AsyncFunctionDef) -> None:
-        """Let what an async function gives be awaited more than once where it is kept."""
+        """Make the stored result of an async function awaitable repeatedly."""
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             if (label_of(called) or "").rpartition(".")[2] in ("cache", "lru_cache"):
@@ -122,7 +122,7 @@ class Rewriting:
                 return
 
     def may_give_coroutines(self) -> bool:
-        """Tell whether a call of which nothing is known can give something to be awaited."""
+        """Return whether a call of which nothing is known can give something to be awaited."""
         return (
             bool(self._functions.gives_awaitables)
             or any(map(self._functions.is_async, self._seen.functions))
@@ -151,11 +151,11 @@ class Rewriting:
         place.put(self.later_of(place.node))
 
     def later_of(self, function: Any) -> Any:
-        """A function of which nothing is known, so that its calls give something to be awaited."""
+        """Return an unknown function, wrapped so that its calls return awaitables."""
         return call(LATER_OF, function)
 
     def waited(self, place: Place, given: Any) -> ast.expr:
-        """Await a call in its place, or let it wait by itself where no ``await`` can stand."""
+        """Await a call in place, or block if ``await`` is not allowed there."""
         return awaited(given) if self._functions.can_await(place.scope) else call(WAIT, given)
 
     def _write_call(self, place: CallPlace, outer: Place | None, may_give: bool) -> None:
@@ -191,7 +191,7 @@ class Rewriting:
             place.node.value = call(SETTLE, given)
 
     def write_taken_functions(self, place: CallPlace) -> None:
-        """``sorted(names, key=fetch)``: an async function that is called by a plain one."""
+        """Rewrite async functions that plain functions call: ``sorted(names, key=fetch)``."""
         node = place.node
         if not isinstance(node.func, ast.Name) or node.func.id not in _TAKING_FUNCTIONS:
             return
@@ -208,7 +208,7 @@ class Rewriting:
         )
 
     def _keep_stream(self, place: Place) -> None:
-        """Leave an asynchronous generator as it is where ``async for`` goes through it."""
+        """Keep an asynchronous generator if ``async for`` iterates it."""
         call_of = self._seen.calls.get(id(place.node.iter))
         if (
             call_of is not None
@@ -218,7 +218,7 @@ class Rewriting:
             call_of.later = True
 
     def _streams(self, place: Place) -> bool:
-        """Tell whether an ``async for`` can be in its place."""
+        """Return whether an ``async for`` can be in its place."""
         return (
             is_async_node(place.node)
             and self._functions.can_await(place.scope)
@@ -226,7 +226,7 @@ class Rewriting:
         )
 
     def _write_loop(self, place: Place) -> None:
-        """``async for`` over what is not a stream, and where none can stand."""
+        """Rewrite ``async for`` over a plain iterable, or where ``async for`` is not allowed."""
         node = place.node
         if self._streams(place):
             node.iter = call(ASYNC_ITER, node.iter)
@@ -268,7 +268,7 @@ class Rewriting:
         return found
 
     def _makes_calls(self, inner: Scope) -> bool:
-        """Tell whether tools are called within a scope, by itself."""
+        """Return whether tools are called within a scope, by itself."""
         return any(
             scope is inner
             for place in self._seen.calls.values()
@@ -277,7 +277,7 @@ class Rewriting:
         )
 
     def _makes_generator(self, place: CallPlace) -> bool:
-        """Tell whether a call is of a plain generator function of the script that calls tools."""
+        """Return whether a call is of a plain generator function of the script that calls tools."""
         functions = self._functions.targets(place)
         return bool(functions) and all(
             scope.is_generator

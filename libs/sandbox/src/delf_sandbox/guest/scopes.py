@@ -1,7 +1,7 @@
 """A script's names and calls, found in one walk through its syntax tree.
 
-What is found here is what the rewriting decides by: which scope binds a name and to what, where a
-call stands, and whether an ``await`` could stand there, too.
+The rewriting decides by these: the scope and value of each name, the place of each call, and
+whether ``await`` is allowed there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Step = int | str
-"""Into what was bound: an index of each item's tuple, or ``*`` for each item."""
+"""A path into a bound value: an index into each item's tuple, or ``*`` for each item."""
 Path = tuple[Step, ...]
 EACH: Step = "*"
 
@@ -30,12 +30,12 @@ CONSUMERS = frozenset(
         "Task",
     }
 )
-"""Functions of asyncio that take what is to be awaited."""
+"""Functions of asyncio that take awaitables."""
 METHOD_CONSUMERS = frozenset(
     {"create_task", "ensure_future", "run_until_complete", "gather", "as_completed"}
 )
 AWAITABLE = frozenset({"gather", "wait", "wait_for", "shield", "sleep", "to_thread"})
-"""Functions of asyncio whose result is meant once it is there."""
+"""Functions of asyncio whose result is awaited."""
 _INSERTS = {"append": (), "add": (), "appendleft": (), "put_nowait": (), "extend": (EACH,)}
 _SKIPPED = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.Constant)
 _GENERIC = (ast.pattern, ast.match_case, ast.ExceptHandler)
@@ -45,8 +45,8 @@ class Scope:
     """A scope of names.
 
     Args:
-        kind: ``module``, ``function``, ``lambda``, ``class``, ``list`` for comprehensions that are
-            worked off at once, ``generator`` for those that are not.
+        kind: ``module``, ``function``, ``lambda``, ``class``, ``list`` for eager comprehensions,
+            ``generator`` for lazy ones.
         node: The part of the tree.
         parent: The scope around it.
     """
@@ -86,7 +86,7 @@ class Scope:
         return scope
 
     def around(self) -> Iterator[Scope]:
-        """The scopes whose names can be seen here."""
+        """Yield the scopes that are visible here."""
         scope: Scope | None = self
         while scope is not None:
             if scope is self or scope.kind != "class":
@@ -94,7 +94,7 @@ class Scope:
             scope = scope.parent
 
     def owner(self, name: str) -> Scope:
-        """The scope in which a name is bound that is assigned here."""
+        """Return the scope in which a name is bound that is assigned here."""
         scope = self
         while scope.parent is not None and (word := scope.outside.get(name)):
             scope = scope.parent
@@ -103,7 +103,7 @@ class Scope:
         return scope
 
     def find(self, name: str) -> Scope | None:
-        """The scope that binds a name as it is seen here; None where the script does not."""
+        """Return the scope that binds a name visible here; None if the script does not bind it."""
         for scope in self.around():
             if name in scope.outside:
                 found = scope.owner(name)
@@ -114,7 +114,7 @@ class Scope:
 
 
 class Place:
-    """A part of the tree, and what it hangs on so that another can take its place."""
+    """A node of the tree with its parent, so that it can be replaced."""
 
     __slots__ = ("_is_listed", "box", "key", "node", "scope")
 
@@ -139,7 +139,7 @@ class Place:
 
 
 class CallPlace(Place):
-    """A call, and what is to become of its result."""
+    """A call, and the use of its result."""
 
     __slots__ = ("later",)
 
@@ -150,7 +150,7 @@ class CallPlace(Place):
 
 
 class Seen:
-    """Everything in a script that the rewriting looks at.
+    """Everything in a script that the rewriting needs.
 
     Args:
         tree: The script.
@@ -174,7 +174,7 @@ class Seen:
         self.imports: list[tuple[Place, bool]] = []
         """Imports, and whether they are tried."""
         self.stores: dict[str, list[tuple[ast.expr, Scope, Path]]] = {}
-        """The values that are put under an attribute, whatever the object."""
+        """The values that are assigned to an attribute, of any object."""
         self.asyncio_names = {"asyncio"}
         self.from_asyncio: dict[str, str] = {}
         self.awaitables: list[tuple[ast.expr, Scope, Path]] = []
@@ -286,7 +286,7 @@ class Seen:
             self._bound_to(function.value, node.args[0], scope, ("-",) if path == () else ())
 
     def _bound_to(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
-        """Note that a value, or what a path leads to in it, is held under a target."""
+        """Record that a value, or a path into it, is bound to a target."""
         match target:
             case ast.Name(id=name):
                 scope.owner(name).binds.setdefault(name, []).append((value, scope, path))

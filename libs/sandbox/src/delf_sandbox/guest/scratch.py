@@ -29,9 +29,9 @@ class Scratch:
             self.passed_on(name)
 
     def new(self) -> Iterator[str]:
-        """The names of files that are new, or were changed since they were last passed on.
+        """Yield the names of new files, and of files changed since they were last handed over.
 
-        Only of those that can be output files; a name that begins with a dot is that of a cache.
+        Only possible output files; a name with a leading dot is a cache.
         """
         todo = [""] if os.path.isdir(self._folder) else []
         while todo:
@@ -48,7 +48,7 @@ class Scratch:
                     yield name
 
     def find(self, named: Any) -> str | None:
-        """The name of a file that a script calls by a path; None where there is none."""
+        """Return the name of a file that a script calls by a path; None where there is none."""
         path = getattr(named, "name", named) if hasattr(named, "read") else named
         text = os.fspath(path) if isinstance(path, (str, Path)) else ""
         if not text:
@@ -60,7 +60,7 @@ class Scratch:
         return os.path.relpath(found, self._folder).replace(os.sep, "/")
 
     def read(self, name: str) -> bytes:
-        """A file's content, which is passed on now.
+        """Return a file's content, which is passed on now.
 
         Args:
             name: Its name, as :meth:`new` and :meth:`find` give it.
@@ -69,7 +69,7 @@ class Scratch:
         return Path(self._folder, name).read_bytes()
 
     def passed_on(self, name: str) -> None:
-        """A file, or one of its name, was passed on as it is now."""
+        """Record that a file was handed over in its present state."""
         mark = _mark(os.path.join(self._folder, name))
         if mark is not None:
             self._marks[name] = mark
@@ -85,7 +85,7 @@ def _may_be_output(name: str) -> bool:
 
 
 def _mark(path: str) -> _Mark | None:
-    """Return a mark that changes with a file's content; None for what is not a file."""
+    """Return a mark that changes with a file's content; None for a non-file."""
     try:
         found = os.lstat(path)
     except OSError:

@@ -25,7 +25,7 @@ class Script:
     Args:
         source: The text.
         filename: How tracebacks name it.
-        known: What it finds when it begins.
+        known: The initial names.
 
     Raises:
         SyntaxError: When it is not Python, or can be taken in two ways.
@@ -34,7 +34,7 @@ class Script:
     def __init__(self, source: str, filename: str, known: Known) -> None:
         self._wrapped = False
         self.taken: list[str] = []
-        """Names of tools that it uses for something else."""
+        """Names of tools that the script rebinds."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they would be in the script's output
             try:
@@ -55,7 +55,7 @@ class Script:
         return compile(tree, filename, "exec", flags=flags, dont_inherit=True)
 
     async def run(self, namespace: dict[str, Any]) -> Any:
-        """Run it in a namespace, which keeps what the script defined.
+        """Run the script in a namespace, which keeps its definitions.
 
         Returns:
             What it returned, or the last value that it left.
@@ -77,7 +77,7 @@ _SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
 
 
 def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node of the top-level scope; functions and classes are named but not entered."""
+    """Yield every node of the top-level scope; functions and classes are named but not entered."""
     for child in ast.iter_child_nodes(tree):
         yield child
         if not isinstance(child, _SCOPES):
@@ -94,7 +94,7 @@ def call_forgotten(tree: ast.Module) -> None:
 
 
 def _call_named(tree: ast.Module) -> None:
-    """Call the function of the script whose bare name is its last line."""
+    """Call the function whose bare name is the script's last line."""
     match tree.body[-1:]:
         case [ast.Expr(value=ast.Name(id=word) as last) as line]:
             functions = [node for node in tree.body if getattr(node, "name", None) == word]
@@ -117,7 +117,7 @@ def forgotten_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionD
 
 
 def _only_defines(tree: ast.Module) -> bool:
-    """Tell whether a script does nothing but give names to functions, modules and constants."""
+    """Return whether a script does nothing but give names to functions, modules and constants."""
     for node in tree.body:
         match node:
             case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom():
@@ -133,14 +133,14 @@ def _only_defines(tree: ast.Module) -> bool:
 
 
 def _needs(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Tell whether a function cannot be called without arguments."""
+    """Return whether a function cannot be called without arguments."""
     given = function.args
     listed = len(given.posonlyargs) + len(given.args)
     return listed > len(given.defaults) or None in given.kw_defaults
 
 
 def keep_last_value(body: list[ast.stmt]) -> None:
-    """Keep the value that a script leaves: of its last expression, or what it assigned last."""
+    """Keep the value of a script: its last expression, or its last assignment."""
     last = body[-1] if body else None
     match last:
         case ast.Expr(value=value) if not _is_ellipsis(value):
@@ -192,16 +192,16 @@ def _wrap(tree: ast.Module) -> ast.Module:
 
 
 def _only_at_module_level(node: ast.stmt) -> bool:
-    """Tell whether a statement is one of those that no function may hold."""
+    """Return whether a statement is allowed at module level only."""
     return isinstance(node, ast.ImportFrom) and (
         node.module == "__future__" or node.names[0].name == "*"
     )
 
 
 class _ForFunction(ast.NodeTransformer):
-    """Rewrites what is legal at the top level, and not in a function that declares its names.
+    """Rewrites module-level code for a function that declares its names.
 
-    ``global`` statements do nothing there; annotations of names mean nothing to a script.
+    ``global`` statements have no effect there; annotations of names mean nothing to a script.
     """
 
     def visit_Global(self, node: ast.Global) -> ast.AST:
@@ -224,7 +224,7 @@ class _ForFunction(ast.NodeTransformer):
 
 
 def bound_names(tree: ast.AST) -> set[str]:
-    """The names that a scope binds: a module's, or a function's."""
+    """Return the names that a scope binds: a module's, or a function's."""
     names: set[str] = set()
     for node in _own_nodes(tree):
         match node:
@@ -247,7 +247,7 @@ def bound_names(tree: ast.AST) -> set[str]:
 
 
 def _comprehension_names(tree: ast.AST) -> set[str]:
-    """Names bound by comprehensions only; they live in scopes of their own."""
+    """Return names bound by comprehensions only, which have scopes of their own."""
     inner: set[str] = set()
     outer: set[str] = set()
     targets: set[int] = set()

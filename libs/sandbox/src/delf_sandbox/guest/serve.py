@@ -11,10 +11,10 @@ from delf_sandbox.guest.session import GuestSession
 
 
 class Server:
-    """Has done all that can be done before it is known for whom.
+    """Does all preparation that is independent of the session.
 
-    A template process makes one and forks; each fork serves one session with it. Until then it
-    holds no descriptor, and no chance that forks would share.
+    A template process makes one server and forks; each fork serves one session with it. Until then
+    it holds no descriptor and no random state that forks would share.
     """
 
     def __init__(self) -> None:

@@ -104,7 +104,7 @@ class GuestSession:
         warnings.showwarning = self._take_warning
 
     async def rehearse(self) -> None:
-        """Do once what each script needs."""
+        """Warm up the code paths that each script uses."""
         script = Script("def nothing():\n    return [1]\nnothing()", "<rehearsal>", Known({}))
         await script.run(dict(self._waiting.names))
         loads(dumps(["exec", 1, "print()", None]))
@@ -138,7 +138,7 @@ class GuestSession:
                 self._reply(answer)
 
     def _receive(self, frame: list[Any]) -> None:
-        if frame[0] in ("return", "raise", "told"):
+        if frame[0] in ("return", "raise", "message"):
             self._caller.answer(frame)
         else:
             self._commands.put_nowait(frame)
@@ -221,13 +221,13 @@ class GuestSession:
     def _take_warning(
         self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
     ) -> None:
-        """Keep warnings out of the answer; one says that something was not done at all."""
+        """Collect warnings apart from the answer; an unawaited call is reported."""
         found = re.fullmatch(r"coroutine '(.+)' was never awaited", str(message))
         if found and filename in self._sources:
             self._caller.note_unawaited(f"{found[1]}(…)", lineno)
 
     def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
-        """End this script; the next is written with what was learned."""
+        """End this script; the next script is written with new context."""
         names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
         self._rerun = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], names]
         raise RerunSignal
@@ -295,7 +295,7 @@ class GuestSession:
                 return
 
     async def _stop_stray_tasks(self) -> None:
-        """Tasks that a script left, and that wait for something else, end with it."""
+        """End a script's remaining tasks that wait for something other than the host."""
         own = asyncio.current_task()
         stray = [task for task in asyncio.all_tasks() if task is not own]
         for task in stray:
@@ -321,7 +321,7 @@ class GuestSession:
         return ["failed", kind_name(error), _explain(error) + taken_note(self._taken), *where, call]
 
     def _hand_over_files(self) -> BaseException | None:
-        """Hand over what the script wrote to its own folder; what went wrong with that."""
+        """Hand over files that the script wrote to its own folder; return the errors."""
         try:
             self._files.hand_over_written()
         except (OSError, ValueError, LimitReachedError) as error:
@@ -354,7 +354,7 @@ class GuestSession:
 
 
 def _settled(value: Any) -> Any:
-    """Return the value of a task of the script; None where it failed, as is told elsewhere."""
+    """Return the result of a script's task; None if it failed, which is reported elsewhere."""
     if not asyncio.isfuture(value):
         return value
     is_good = value.done() and not value.cancelled() and value.exception() is None
@@ -362,7 +362,7 @@ def _settled(value: Any) -> Any:
 
 
 def _make_home(scratch: str) -> None:
-    """Give libraries a home for their caches, whose names and notes are not the script's output.
+    """Make a home folder for libraries' caches, apart from the script's output.
 
     Args:
         scratch: The working folder.
@@ -381,7 +381,7 @@ def _is_async(value: object) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A value that cannot be passed, as text."""
+    """Return a value that cannot be passed, as text."""
     if issubclass(type(value), (list, dict, set, tuple)):
         return f"<{describe_type(value)}>"
     try:
@@ -391,7 +391,7 @@ def _shown(value: Any) -> str:
 
 
 def _limit_of(error: BaseException) -> tuple[str, str] | None:
-    """The limit behind an exception, with a message, if it is one."""
+    """Return the limit behind an exception, with a message, if any."""
     if is_a(error, LimitReachedError):
         return error.limit, error.message
     if is_a(error, MemoryError):

@@ -1,8 +1,8 @@
-"""Choose between looking again and again for the next message, and sleeping until it comes.
+"""Adaptive spin-wait for the next message.
 
 A wake-up costs 30 to 150 µs: as much as all the rest of a tool call, which has a budget of 250 µs.
-So the guest looks for a moment first, as long as that pays: the next message of a script that makes
-one call after another comes at once.
+So the guest spins briefly, as long as that pays: the next message of a script that makes one call
+after another comes at once.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ SPIN_SECONDS: Final = 300e-6
 threads of the host apart, which makes each call slower by that much."""
 _LONGEST_REST: Final = 64
 _SEVERAL: Final = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else True
-"""With one processor, looking keeps the host from doing what is looked for."""
+"""True with several processors: on one, spinning would keep the host from answering."""
 
 
 class Spin:
-    """Remembers whether looking paid: the more often in vain, the more waits are slept.
+    """Adaptive spin-wait: back off while spinning finds nothing.
 
-    So is the first one: many scripts make one call.
+    The first wait always sleeps: many scripts make one call.
 
     Args:
         several: Whether there are several processors.
@@ -33,18 +33,18 @@ class Spin:
         self._next_rest = 1
 
     def pays(self) -> bool:
-        """Tell whether to look first this time."""
+        """Return whether to look first this time."""
         if self._rest:
             self._rest -= 1
             return False
         return self._several
 
     def paid(self) -> None:
-        """Record that the awaited message came, or would have: it was slept for no longer."""
+        """Record a successful spin, or a sleep shorter than a spin."""
         self._rest = 0
         self._next_rest = 1
 
     def was_in_vain(self) -> None:
-        """Nothing came meanwhile."""
+        """Record a spin that found nothing."""
         self._rest = self._next_rest
         self._next_rest = min(2 * self._next_rest, _LONGEST_REST)

@@ -1,7 +1,7 @@
-"""Modules that scripts import for little, in place of the real ones.
+"""Modules that scripts import for trivial uses, in place of the real ones.
 
-``os`` and ``sys`` have what is of use here. Threads run what they are given at once. An event loop
-can be entered again without ``nest_asyncio``. What is left out says what to do instead.
+``os`` and ``sys`` have the useful parts. Threads run their function at once. An event loop can be
+entered again without ``nest_asyncio``. Missing parts raise with an alternative.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _INSTEAD = {
 
 
 class _StandIn(types.ModuleType):
-    """A module with a part of what the real one has."""
+    """A module with a part of the real one's content."""
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
@@ -60,7 +60,7 @@ def leave(code: object = None) -> NoReturn:
 
 
 def make_modules(output: Any, wait: Callable[[Any], Any]) -> dict[str, types.ModuleType]:
-    """The modules by name.
+    """Return the modules by name.
 
     Args:
         output: Where the script prints.
@@ -115,7 +115,7 @@ def _copy(name: str, real: Any) -> Any:
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """There is nothing to do."""
+    """Note that there is nothing to do."""
 
 
 def _getenv(key: str, default: Any = None) -> Any:
@@ -125,7 +125,7 @@ def _getenv(key: str, default: Any = None) -> Any:
 
 def _thread_class(wait: Callable[[Any], Any]) -> type:
     class Thread:
-        """Runs its function as soon as it is started: there are no threads here."""
+        """Runs its function as soon as it is started, because there are no threads."""
 
         def __init__(
             self,
@@ -151,7 +151,7 @@ def _thread_class(wait: Callable[[Any], Any]) -> type:
             self.run()
 
         def join(self, timeout: float | None = None) -> None:
-            """It is over."""
+            """Do nothing: the thread is over."""
 
         def is_alive(self) -> bool:
             return False
@@ -161,10 +161,10 @@ def _thread_class(wait: Callable[[Any], Any]) -> type:
 
 def _executor_class(wait: Callable[[Any], Any]) -> type:
     class ThreadPoolExecutor(Executor):
-        """Calls what it is given at once: there are no threads here."""
+        """Calls functions at once, because there are no threads."""
 
         def __init__(self, *_: object, **__: object) -> None:
-            """There is nothing to set up."""
+            """Do nothing."""
 
         def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
             future: Future[Any] = Future()
@@ -186,6 +186,6 @@ def _executor_class(wait: Callable[[Any], Any]) -> type:
             return (future.result() for future in found)
 
         def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-            """There is nothing to end."""
+            """Note that there is nothing to end."""
 
     return ThreadPoolExecutor

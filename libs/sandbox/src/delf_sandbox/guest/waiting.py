@@ -20,7 +20,7 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, T
 
 
 class Ready:
-    """A value that may be awaited, and is there."""
+    """An awaitable with a known value."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -43,12 +43,12 @@ def settle(given: Any) -> Awaitable[Any]:
 
 
 async def settled(given: Any) -> Any:
-    """The same as a coroutine."""
+    """Await a value as a coroutine."""
     return await settle(given)
 
 
 def later_of(function: Any) -> Any:
-    """A function whose calls of a tool give something to be awaited."""
+    """Return a function whose calls of a tool return an awaitable."""
     if _type_of(function) is functools.partial and hasattr(function.func, nodes.LATER):
         return functools.partial(later_of(function.func), *function.args, **function.keywords)
     return getattr(function, nodes.LATER, function)
@@ -85,21 +85,21 @@ class Waiting:
         }
 
     def begin(self) -> None:
-        """A script is about to run."""
+        """Note that a script is about to run."""
         self._once.clear()
         self._streams.clear()
 
     def never_begun(self) -> list[int]:
-        """The lines of calls that are in a generator which nothing looped over."""
+        """Return the lines of calls that are in a generator which nothing looped over."""
         new = [line for made, line in self._once if _is_new(made)]
         return new + [line for stream, line in self._streams if not stream.is_begun]
 
     def wait(self, given: Any) -> Any:
-        """Wait for what can be awaited; other things happen meanwhile."""
+        """Wait for an awaitable, running other tasks meanwhile."""
         return self._loop.block(settled(given)) if inspect.isawaitable(given) else given
 
     def meant(self, given: Any) -> Any:
-        """The result that a call means which gave a coroutine."""
+        """Return the result that a call means which gave a coroutine."""
         kind = _type_of(given)
         if kind is ToolCall or kind is types.CoroutineType or kind is _Again:
             return self._loop.block(settled(given))
@@ -124,7 +124,7 @@ class Waiting:
         return kept
 
     def _pick(self, value: Any, name: str) -> Any:
-        """The tool of a name, unless the script gave the name to a function of its own."""
+        """Return the tool of a name, unless the script rebound the name to a function."""
         return value if callable(value) else self._tools[name]
 
     def _looped_over(self, given: Iterable[Any]) -> Generator[Any, Any, Any]:
@@ -200,7 +200,7 @@ class _Stream:
 
 
 class _Context:
-    """An asynchronous context manager that is entered where no ``await`` can stand."""
+    """An asynchronous context manager that is entered where ``await`` is not allowed."""
 
     def __init__(self, manager: Any, wait: Callable[[Any], Any]) -> None:
         self._manager = manager
@@ -221,7 +221,7 @@ class _AsyncContext:
 
     @staticmethod
     def of(manager: Any) -> Any:
-        """A context manager for ``async with``, whatever was given."""
+        """Convert any context manager for ``async with``."""
         kind = _type_of(manager)
         is_plain = hasattr(kind, "__enter__") and not hasattr(kind, "__aenter__")
         return _AsyncContext(manager) if is_plain else manager
@@ -247,7 +247,7 @@ _USAGES: Final = (
 
 
 class Tolerant:
-    """Functions of asyncio that take what scripts give them: lists, results, functions.
+    """Functions of asyncio that accept lists, results and functions.
 
     Args:
         loop: The loop that there is.
@@ -259,7 +259,7 @@ class Tolerant:
         """The work that the script waited for, and then no longer."""
 
     def install(self) -> None:
-        """Take the place of the real ones."""
+        """Replace the real functions."""
         module: Any = asyncio
         self._loop.install(self.coroutine)
         for usage in _USAGES:
@@ -276,7 +276,7 @@ class Tolerant:
         return _Runner(self.run, self._loop)
 
     def coroutine(self, given: Any) -> Any:
-        """A coroutine that gives what was given, or what that gives."""
+        """Return a coroutine with a value or an awaitable's result."""
         if inspect.iscoroutine(given) or isinstance(given, ToolCall):
             return given
         if isinstance(given, _FUNCTIONS) or type(given) is functools.partial:
@@ -284,7 +284,7 @@ class Tolerant:
         return given if inspect.iscoroutine(given) else settled(given)
 
     def ensure_future(self, coro_or_future: Any, **_options: Any) -> asyncio.Future[Any]:
-        """A future or task that gives what was given, or what that gives."""
+        """Return a future or task that gives what was given, or what that gives."""
         if asyncio.isfuture(coro_or_future):
             return coro_or_future
         return self._loop.create_task(self.coroutine(coro_or_future))
@@ -324,7 +324,7 @@ class Tolerant:
 
 
 class _Runner:
-    """As the one of asyncio, on the loop that there is."""
+    """Runs coroutines like ``asyncio.Runner``, on the existing loop."""
 
     def __init__(self, run: Callable[..., Any], loop: GuestLoop) -> None:
         self.run = run
@@ -334,7 +334,7 @@ class _Runner:
         return self._loop
 
     def close(self) -> None:
-        """The loop goes on."""
+        """Note that the loop goes on."""
 
     def __enter__(self) -> Self:
         return self
@@ -344,7 +344,7 @@ class _Runner:
 
 
 def _nothing(_loop: object) -> None:
-    """There is one loop only."""
+    """Ignore a loop, because there is only one."""
 
 
 def _is_many(given: Any) -> bool:

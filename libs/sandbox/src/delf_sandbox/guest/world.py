@@ -1,4 +1,4 @@
-"""Clock and chance of a script: what a resumed task must find again as it was."""
+"""Clock and randomness of a script, which a resumed task must see unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOMENT = dt.datetime
 
 
 class World:
-    """Replaces what the standard library reads of time and chance.
+    """Replaces the standard library's sources of time and randomness.
 
     Args:
         send: Takes new looks at the clock, in nanoseconds.
@@ -40,11 +40,11 @@ class World:
         self._blocks = 0
 
     def begin(self, seed: str, clock: Sequence[int]) -> None:
-        """A script is about to run.
+        """Note that a script is about to run.
 
         Args:
-            seed: What all chance is drawn from.
-            clock: What it sees on the clock first, in nanoseconds.
+            seed: The seed of all randomness.
+            clock: The first clock reads, in nanoseconds.
         """
         if not self._seed:  # what looked at them before was not a script
             self._origin, self._latest, self._worked = None, 0, 0
@@ -64,7 +64,7 @@ class World:
             self._send(readings)
 
     def look(self, real: Callable[[], int]) -> int:
-        """Return the time of a clock, as it was seen before if it was."""
+        """Read a clock, replaying recorded reads first."""
         if self._past:
             return self._past.popleft()
         seen = real()
@@ -74,18 +74,18 @@ class World:
         return seen
 
     def now_ns(self) -> int:
-        """The time that a script sees, in nanoseconds."""
+        """Return the time that a script sees, in nanoseconds."""
         return self.look(_real_time_ns)
 
     def now(self) -> float:
-        """The same in seconds."""
+        """Return the time in seconds."""
         return self.now_ns() / 1e9
 
     def steady_ns(self) -> int:
-        """Nanoseconds since the first look at it; it never goes back.
+        """Return monotonic nanoseconds since the first read.
 
-        It follows the clock rather than that of the machine, which another machine, or the
-        same one after a start, does not go on with.
+        The value follows the wall clock, because another machine's monotonic clock, or the same
+        one's after a reboot, does not continue.
         """
         now = self.now_ns()
         if self._origin is None:
@@ -94,12 +94,12 @@ class World:
         return self._latest
 
     def worked_ns(self) -> int:
-        """The processor's time that the script used, in nanoseconds."""
+        """Return the processor's time that the script used, in nanoseconds."""
         self._worked = max(self._worked, self.look(_real_process_time_ns))
         return self._worked
 
     def clock_ns(self, clock: int) -> int:
-        """The time of a clock of the system, in nanoseconds."""
+        """Return the time of a clock of the system, in nanoseconds."""
         if clock == time.CLOCK_REALTIME:
             return self.now_ns()
         if clock in (time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID):
@@ -107,7 +107,7 @@ class World:
         return self.steady_ns()
 
     def bytes(self, count: int) -> bytes:
-        """Unforeseeable bytes for whoever does not know the seed: SHA-256 over a counter."""
+        """Return bytes unpredictable without the seed: SHA-256 over a counter."""
         if not self._seed:
             return _real_urandom(count)
         found = b""
@@ -117,7 +117,7 @@ class World:
         return found[:count]
 
     def install(self) -> None:
-        """Take the place of the real ones; takes a while, so before anybody waits."""
+        """Replace the real sources; slow, so call this before anybody waits."""
         module: Any = random
         os.urandom = module._urandom = self.bytes
         module.Random.seed = _seeding(module.Random.seed, self.bytes)
@@ -177,7 +177,7 @@ def _with_parts(real: Callable[..., str], place: int) -> Callable[..., str]:
 
 
 def _see_while(loader: type, step: str, days: Any, moments: Any) -> None:
-    """Let modules see these in ``datetime`` while they are loaded.
+    """Load modules with these types in ``datetime``.
 
     Compiled modules need the real ones. They derive types of their own from them in C, and a class
     written in Python in between ends in endless recursion.
@@ -202,7 +202,7 @@ _OF_TEXT = frozenset(
 
 
 class _LikeText:
-    """Lets scripts treat a date as the text that it is in JSON, which many expect."""
+    """Lets scripts treat a date as its JSON text, which many expect."""
 
     __slots__ = ()
     __iter__ = None
@@ -244,7 +244,7 @@ class _LikeText:
 
 
 def _compared(name: str) -> Callable[[Any, Any], Any]:
-    """A comparison that takes a date as text, too."""
+    """Return a comparison that takes a date as text, too."""
 
     def compare(self: Any, other: Any) -> Any:
         if isinstance(other, str):
@@ -264,11 +264,11 @@ for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
 
 
 def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
-    """``datetime.date`` and ``datetime.datetime`` whose clock is the script's."""
+    """Make ``datetime.date`` and ``datetime.datetime`` with the script's clock."""
     real: dict[type, type] = {}
 
     class Alike(abc.ABCMeta):
-        """Takes the real ones for its own, as libraries make them; for no subclass, though."""
+        """Accepts real dates as instances, as libraries make them; except for subclasses."""
 
         def __instancecheck__(cls, instance: object) -> bool:
             kind = real.get(cls)

@@ -1,4 +1,4 @@
-"""An approval channel whose decisions a test queues."""
+"""An approval channel with scripted decisions."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from delf.protocols.approval import (
 )
 from delf.specs import ApprovalSpec
 
-Said = Decision | bool | str | Mapping[str, Any] | None
+PlainAnswer = Decision | bool | str | Mapping[str, Any] | None
 """A decision, True, False, a reason to reject, other arguments, or None for the next channel."""
 
-Answer = Said | Callable[[ApprovalRequest], Any]
+Answer = PlainAnswer | Callable[[ApprovalRequest], Any]
 """An answer, or a plain or async function that is given the request and returns the answer."""
 
 
 @dataclass
 class ScriptedApprovals:
-    """Gives its decisions in order and keeps what it was asked.
+    """Returns its decisions in order and records the requests.
 
     Implements :class:`delf.protocols.approval.ApprovalChannel`; works as ``on_confirm``, too.
 
     Args:
-        decisions: What it will say; past the last one it rejects and says so.
-        default: What it says past the last decision instead.
+        decisions: The decisions; after the last the channel rejects.
+        default: The decision after the last.
     """
 
     decisions: deque[Answer] = field(default_factory=deque[Answer])
@@ -43,7 +43,7 @@ class ScriptedApprovals:
 
     @property
     def spec(self) -> ApprovalSpec:
-        """Return the spec that a plugin's hook would return for it."""
+        """Return the spec, as a plugin's hook would."""
         return ApprovalSpec(
             name="scripted",
             summary="Decisions queued by a test.",
@@ -69,11 +69,11 @@ class ScriptedApprovals:
 
     @property
     def actions(self) -> list[str]:
-        """The actions that it was asked about."""
+        """The actions of the recorded requests."""
         return [request.action for request in self.requests]
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
-        """The next decision."""
+        """Return the next decision."""
         self.requests.append(request)
         answer: Any = self.decisions.popleft() if self.decisions else self.default
         if callable(answer):
@@ -82,21 +82,21 @@ class ScriptedApprovals:
         return _decision(answer)
 
     async def __call__(self, request: ApprovalRequest) -> Decision | None:
-        """The same as ``on_confirm``."""
+        """Decide a request, for use as ``on_confirm``."""
         return await self.decide(request)
 
 
-def _decision(said: object) -> Decision | None:
-    match said:
+def _decision(answer: object) -> Decision | None:
+    match answer:
         case None | Approved() | Edited() | Rejected() | AlreadyDone() | Expired():
-            return said
+            return answer
         case True:
             return Approved()
         case False:
             return Rejected(reason="rejected by the test")
         case str():
-            return Rejected(reason=said)
+            return Rejected(reason=answer)
         case Mapping():
-            return Edited(arguments=cast("Mapping[str, Any]", said))
+            return Edited(arguments=cast("Mapping[str, Any]", answer))
         case _:
-            raise TypeError(f"{said!r} is not a decision: True, False, text, a mapping or None")
+            raise TypeError(f"{answer!r} is not a decision: True, False, text, a mapping or None")

@@ -1,4 +1,4 @@
-"""One event of every kind, for journals and observers."""
+"""One event of every kind, for tests of journals and observers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _child() -> dict[str, Any]:
 
 
 def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]:
-    """One event of every kind, with all fields set and values that plain JSON lacks.
+    """Return one event of every kind, with all fields set and values beyond plain JSON.
 
     Args:
         task_id: The task that they belong to.
@@ -64,7 +64,7 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         (ev.CallPrinted, {"call_id": 1, "text": "é\n\u2028"}),
         (ev.ChildStarted, {"call_id": 1, "child_id": "task_2", "task": "Ask the bank."}),
         (ev.ChildFinished, {**_child(), "status": False, "error": "no", "cost_usd": 0.5}),
-        (ev.CallGivenUp, {"call_id": 1, "action": "bank.pay"}),
+        (ev.CallAbandoned, {"call_id": 1, "action": "bank.pay"}),
         (ev.ApprovalRequested, {**_call(), "request_id": "r", "arguments": {}, **_bound()}),
         (ev.ApprovalDecided, {"request_id": "r", "decision": "edited", "by": "ann", **_edit()}),
         (ev.ApprovalVoted, {"request_id": "r", "by": "ann", "via": "page"}),

@@ -10,7 +10,7 @@ from delf.specs import ModelSpec
 
 @hookimpl
 def delf_models() -> Iterable[ModelSpec]:
-    """The model that answers from a file."""
+    """Yield the model that answers from a file."""
     yield ModelSpec(
         name="scripted-file",
         summary="Answers from a JSON file of a test.",

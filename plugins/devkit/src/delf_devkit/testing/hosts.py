@@ -17,7 +17,7 @@ from delf.specs import Spec
 class TestHost(PluginHost):
     """A host to which a test adds specs whose factories are objects rather than names.
 
-    Made as any host: ``TestHost.discover(environ={})``.
+    Make it like any host: ``TestHost.discover(environ={})``.
     """
 
     __test__ = False  # a helper, whatever its name
@@ -27,11 +27,11 @@ class TestHost(PluginHost):
         self._provided: dict[Spec, Any] = {}
 
     def provide(self, spec: Spec, factory: Any) -> None:
-        """Add a capability, or one more of its kind.
+        """Add a capability, or another one of its kind.
 
         Args:
-            spec: What a plugin's hook would return; its ``factory`` is not looked at.
-            factory: What the spec's factory would be.
+            spec: The spec, as a plugin's hook would return it; its ``factory`` is ignored.
+            factory: The factory.
         """
         with self._lock:
             self._provided[spec] = factory
@@ -43,7 +43,7 @@ class TestHost(PluginHost):
             self._catalog = None
 
     def resolve(self, spec: Spec) -> Any:
-        """The object behind a spec's factory."""
+        """Return the object behind a spec's factory."""
         return self._provided[spec] if spec in self._provided else super().resolve(spec)
 
 

@@ -1,4 +1,4 @@
-"""A model whose answers a test writes."""
+"""A model with scripted answers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from delf.protocols.model import ModelContext
 from delf.specs import ModelSpec
 
 Reply = str | ModelReply | BaseException
-"""The reply of a scripted model: a text, a whole reply, or an error that it raises."""
+"""The reply of a scripted model: a text, a whole reply, or an error to raise."""
 
 Answer = Reply | Callable[[ModelRequest], Any]
-"""A reply, or a plain or async function that is given the request and returns one."""
+"""A reply, or a plain or async function from the request to a reply."""
 
 USAGE: Final = Usage(input_tokens=100, output_tokens=20)
 _SHOWN: Final = 500
@@ -30,7 +30,7 @@ FILE_PREFIX: Final = "scripted-file:"
 
 
 def script(code: str) -> str:
-    """A script as a model answers with it: in a Python block.
+    """Return a script as a model answers with it: in a Python block.
 
     Args:
         code: The script; common indentation is taken off.
@@ -40,15 +40,15 @@ def script(code: str) -> str:
 
 @dataclass
 class ScriptedModel:
-    """Gives its replies in order and keeps what it was asked.
+    """Returns its replies in order and records the requests.
 
     Implements :class:`delf.protocols.model.Model`.
 
     Args:
-        replies: What it will answer; past the last one it raises ``LLMExecutionError``.
-        default: What it answers past the last reply instead.
+        replies: The answers; after the last the model raises ``LLMExecutionError``.
+        default: The answer after the last.
         takes_tools: Whether it can be given tools.
-        outline: What it answers when it is asked which calls the task itself asks for.
+        outline: The answer to the question for the task's outline.
     """
 
     replies: deque[Answer] = field(default_factory=deque[Answer])
@@ -61,7 +61,7 @@ class ScriptedModel:
 
     @property
     def spec(self) -> ModelSpec:
-        """Return the spec that a plugin's hook would return for it."""
+        """Return the spec, as a plugin's hook would."""
         return ModelSpec(
             name="scripted",
             summary="Answers written by a test.",
@@ -70,7 +70,7 @@ class ScriptedModel:
         )
 
     def factory(self, config: LLMConfig, context: ModelContext) -> ScriptedModel:
-        """The model itself, whatever its name after the colon."""
+        """Return the model itself, whatever its name after the colon."""
         self.configs.append(config)
         return self
 
@@ -89,7 +89,7 @@ class ScriptedModel:
         return ["\n\n".join(m.text for m in request.messages) for request in self.requests]
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """The next reply."""
+        """Return the next reply."""
         self.requests.append(request)
         answer: Any = self.outline if request.purpose == "outline" else self._next()
         if answer is None:
@@ -112,7 +112,7 @@ class ScriptedModel:
         return self.replies.popleft() if self.replies else self.default
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """The next reply in two pieces, then as a whole."""
+        """Yield the next reply in two pieces, then as a whole."""
         reply = await self.complete(request)
         # Two pieces show whether a reader joins them.
         half = len(reply.text) // 2
@@ -124,7 +124,7 @@ class ScriptedModel:
         yield reply
 
     async def aclose(self) -> None:
-        """Count that it was closed."""
+        """Count the close."""
         self.closed += 1
 
 
@@ -142,7 +142,7 @@ class FileModel(ScriptedModel):
         self._asked = path.with_suffix(".asked")
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """The next reply; the request's text is added to the file beside it."""
+        """Return the next reply, and log the request's text in a file."""
         text = "\n\n".join(message.text for message in request.messages)
         with self._asked.open("a", encoding="utf-8") as file:
             file.write(json.dumps(text) + "\n")

@@ -27,8 +27,8 @@ class Outcome:
 
     Args:
         exit_code: Its exit status.
-        stdout: What it said.
-        stderr: What it said about it.
+        stdout: The standard output.
+        stderr: The standard error.
     """
 
     exit_code: int
@@ -37,11 +37,11 @@ class Outcome:
 
     @property
     def json(self) -> Any:
-        """Its output, parsed."""
+        """The output, parsed."""
         return json.loads(self.stdout)
 
     def succeeded(self) -> Outcome:
-        """The outcome, or a failed test that shows what was said."""
+        """Return the outcome; fail the test with the output otherwise."""
         if self.exit_code != 0:
             pytest.fail(
                 f"exit status {self.exit_code}\n{self.stdout}\n{self.stderr}", pytrace=False
@@ -50,7 +50,7 @@ class Outcome:
 
 
 class DelfProject:
-    """A project folder: files, plugins and a model of one's own, and ``delf`` run in it.
+    """A project folder with files, plugins and a model of its own, for running ``delf``.
 
     Neither the user's own configuration nor keys reach it: ``DELF_*`` and ``*_API_KEY`` are
     taken out of the environment. The user's data folder is one in the project, and the project is
@@ -154,7 +154,7 @@ class DelfProject:
     def spawn(
         self, *arguments: str, stdin: str = "", timeout: float = 60.0, **environ: str
     ) -> Outcome:
-        """Run ``delf`` in a process of its own.
+        """Run ``delf`` in a separate process.
 
         Args:
             arguments: Its arguments.
@@ -176,7 +176,7 @@ class DelfProject:
         return Outcome(result.returncode, result.stdout, result.stderr)
 
     def command(self, *arguments: str) -> list[str]:
-        """The command line that :meth:`spawn` runs, for tests that need its process."""
+        """Return the command line that :meth:`spawn` runs, for tests that need its process."""
         code = "import sys; from delf_cli.main import main; sys.argv[0] = 'delf'; sys.exit(main())"
         return [own_python(), "-c", code, *arguments]
 
@@ -208,7 +208,7 @@ class _Stream(io.TextIOWrapper):
 
 
 def _exit_code(main: Any) -> int:
-    """Run a program's main function; its exit status as a shell sees it."""
+    """Run a program's main function; return its exit status as a shell sees it."""
     try:
         result = main()
     except SystemExit as stop:

@@ -24,7 +24,7 @@ pytest.register_assert_rewrite("delf_devkit.testing.contracts")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """No failure of a suite shows a secret, wherever it stands: in an error, a value or a log."""
+    """Redact the failures of suites: errors, values and logs."""
     report = yield
     suite = getattr(item, "cls", None)
     if report.failed and getattr(suite, "hides_secrets", False):
@@ -34,7 +34,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
         text = str(report.longrepr)
         if (hidden := secrets.hide(text)) != text:
             report.longrepr = hidden
-        report.sections = [(name, secrets.hide(said)) for name, said in report.sections]
+        report.sections = [(name, secrets.hide(content)) for name, content in report.sections]
     return report
 
 
@@ -44,7 +44,7 @@ def delf_host(
 ) -> TestHost:
     """A host with all installed plugins, to which a test adds others.
 
-    What agents of the test keep goes into a folder of the test, not into the user's data.
+    Data of the test's agents goes into a folder of the test, not into the user's data.
     """
     from delf_devkit.testing.hosts import TestHost
 
@@ -54,7 +54,7 @@ def delf_host(
 
 @pytest.fixture
 def scripted_model(delf_host: TestHost) -> ScriptedModel:
-    """A model whose answers a test writes; ``llm="scripted:…"`` with ``host=delf_host``."""
+    """A model with scripted answers; ``llm="scripted:…"`` with ``host=delf_host``."""
     from delf_devkit.testing.models import ScriptedModel
 
     model = ScriptedModel()

@@ -12,16 +12,16 @@ from delf.protocols.approval import ApprovalRequest
 from delf.protocols.facts import Fact, FactKind, facts, labels
 
 _LONG: Final = " ".join(f"word{n:04}" for n in range(1_112))
-"""10,007 characters, no two words of which are the same."""
+"""10,007 characters, without repeated words."""
 _JSON: Final = {"None": "null", "True": "true", "False": "false"}
 
 
 def request_for(action: str = "bank.pay", **arguments: Any) -> ApprovalRequest:
-    """A request as the gate makes it.
+    """Return a request as the gate makes it.
 
     Args:
         action: ``connection.method``.
-        arguments: What it would be called with.
+        arguments: The arguments of the call.
     """
     return ApprovalRequest(
         request_id=f"req_{action}",
@@ -37,7 +37,7 @@ def request_for(action: str = "bank.pay", **arguments: Any) -> ApprovalRequest:
 
 
 def sample_requests() -> dict[str, ApprovalRequest]:
-    """Requests by what each of them has: every kind of fact, and what is hard to show.
+    """Return named requests with every kind of fact, and with data that is hard to show.
 
     Votes are no part of a request; :data:`AFTERWARDS` has them.
     """
@@ -108,7 +108,7 @@ AFTERWARDS: Final[Mapping[FactKind, Event]] = {
         task_id="task_1", seq=9, at=1.0, request_id="req_bank.pay", by="wilhelmina"
     ),
 }
-"""Events that are facts about a request of :func:`request_for`, once it waits."""
+"""Events that add facts to a pending request of :func:`request_for`."""
 
 
 def unseen_facts(

@@ -26,9 +26,9 @@ class RecordingScriptHost:
     Implements :class:`delf.protocols.sandbox.ScriptHost`.
 
     Args:
-        tools: Plain or async functions by the name that scripts use: ``add``, ``desk.find``.
-            What one returns is the result; it may be an answer such as ``ToolMessage``. What it
-            raises is raised in the script as ``ToolError``.
+        tools: Plain or async functions by the name that scripts use: ``add``, ``desk.find``. The
+            return value is the result; it may be an answer such as ``ToolMessage``. An exception is
+            raised in the script as ``ToolError``.
     """
 
     tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
@@ -36,7 +36,7 @@ class RecordingScriptHost:
     cancelled: list[str] = field(default_factory=list[str])
     printed_texts: list[str] = field(default_factory=list[str])
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    given_up: asyncio.Event = field(default_factory=asyncio.Event)
+    abandoned: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def text(self) -> str:
@@ -75,12 +75,12 @@ class RecordingScriptHost:
             return Raised("ToolError", f"{type(error).__name__}: {error}")
         except BaseException:
             self.cancelled.append(name)
-            self.given_up.set()
+            self.abandoned.set()
             raise
         return result if isinstance(result, (Returned, Raised, ToolMessage)) else Returned(result)
 
     def printed(self, text: str) -> None:
-        """Keep what was printed."""
+        """Record printed text."""
         self.printed_texts.append(text)
 
     def wrote_file(self, name: str, data: bytes) -> None:

@@ -18,19 +18,19 @@ from delf_devkit.testing.models import USAGE
 
 @dataclass
 class ScriptedTask:
-    """Gives an action its ``CallContext``, and keeps what the action did with it.
+    """Gives an action its ``CallContext``, and records the action's use of it.
 
     ``await desk.hand_over("the lamp", context=ScriptedTask(answer="done").context())``, in a test
     that is asynchronous. In a task of an agent, the agent gives the context.
 
     Args:
-        answer: What models and child tasks answer; an exception makes a child task fail, and is
+        answer: The answer of models and child tasks; an exception makes a child task fail, and is
             raised by ``ask``.
-        agrees: What a person says who is asked: yes, no, or yes to these arguments.
+        agrees: The answer of the asked person: yes, no, or yes to these arguments.
         children: The child tasks.
         asked: The conversations with models.
-        questions: What a person was asked.
-        said: What people were told.
+        questions: The questions to the person.
+        output: The texts shown to people.
         files: The output files that it added, by name.
     """
 
@@ -39,7 +39,7 @@ class ScriptedTask:
     children: list[ChildTask] = field(default_factory=list[ChildTask])
     asked: list[tuple[Message, ...]] = field(default_factory=list[tuple[Message, ...]])
     questions: list[str] = field(default_factory=list[str])
-    said: list[str] = field(default_factory=list[str])
+    output: list[str] = field(default_factory=list[str])
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     def context(
@@ -75,7 +75,7 @@ class ScriptedTask:
             strategy="codegen",
             tools=dict(tools or {}),
             connect=_no_connection,
-            _say=self.said.append,
+            _say=self.output.append,
             _loop=asyncio.get_running_loop(),
             _output_files=lambda: dict(output_files or {}),
             _read_file=functools.partial(

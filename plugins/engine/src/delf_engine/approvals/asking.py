@@ -1,4 +1,4 @@
-"""Waiting for the answer to one request: of a channel, of anybody else, or of the clock."""
+"""Waiting for the answer to one request: from a channel, another source, or the clock."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ NOBODY: Final = f"{_UNASKED}; {_TO_DO}"
 
 
 class Asking:
-    """Asks about the requests of one task, and counts what is answered.
+    """Asks about the requests of one task, and converts answers by the team's rule.
 
     Args:
-        shared: What the agent's tasks share.
+        shared: The parts that the agent's tasks share.
         task: The task.
         log: Where votes are recorded.
     """
@@ -48,13 +48,13 @@ class Asking:
         self._in_turn = asyncio.Lock()
 
     async def answer(
-        self, request: ApprovalRequest, told: Awaitable[None], *, since: float | None
+        self, request: ApprovalRequest, announced: Awaitable[None], *, since: float | None
     ) -> Answer:
         """Wait for the answer. Cancelled meanwhile, the request takes none any more.
 
         Args:
             request: The request; it can be answered before anybody sees it.
-            told: Lets those who look on see it.
+            announced: Lets those who look on see it.
             since: Since when it waits, where others saw it wait before.
         """
         pending = self._shared.pending
@@ -64,16 +64,16 @@ class Asking:
         how = "cancelled"
         failures: list[str] = []
         try:
-            await told
+            await announced
             is_again = since is not None
             asking = asyncio.create_task(
                 self._ask_channels(request, failures, count, again=is_again)
             )
-            said = await self._first_answer(request, asking, answer, failures)
+            answered = await self._first_answer(request, asking, answer, failures)
             if not pending.withdraw(request.request_id):
-                said = await answer  # whoever gave it in the same moment was told that it counts
-            how = type(said.decision).__name__.lower()
-            return said
+                answered = await answer  # its giver already knows that it counts
+            how = type(answered.decision).__name__.lower()
+            return answered
         finally:
             if asking is not None:
                 asking.cancel()
@@ -86,17 +86,17 @@ class Asking:
         answer: asyncio.Future[Answer],
         failures: Sequence[str],
     ) -> Answer:
-        """Return the first answer of a channel or of anybody else.
+        """Return the first answer of a channel or of another source.
 
         Args:
             request: The request.
             asking: Asks the channels.
-            answer: What anybody else answers.
+            answer: The answer of other sources.
             failures: The channels that have failed by the end of ``asking``.
 
         Raises:
-            UndecidedCallError: When nobody says what happened to a call. That is not a decision:
-                request waits in the journal, for whoever resumes the task.
+            UndecidedCallError: If nobody decides about an interrupted call. The request stays
+                pending in the journal, for whoever resumes the task.
         """
         try:
             async with asyncio.timeout(self._shared.config.approval_timeout):
@@ -105,9 +105,9 @@ class Asking:
                     return answer.result()
                 if asking.cancelled():
                     _log.error("an approval channel cancelled the task that asked it")
-                said = None if asking.cancelled() else asking.result()
-                if said is not None:
-                    return said
+                answered = None if asking.cancelled() else asking.result()
+                if answered is not None:
+                    return answered
                 await asyncio.sleep(0)  # votes of channels may decide together
                 while self._closing:
                     await asyncio.wait({*self._closing})
@@ -115,13 +115,13 @@ class Asking:
                 if answer.done():
                     return answer.result()
                 if not (
-                    self._task.patient
+                    self._task.wait_approvals
                     or self._shared.config.wait_approvals
                     or self._shared.pending.watched
                 ):
                     if request.outcome_unknown:
-                        told = f" ({'; '.join(failures)})" if failures else ""
-                        raise _undecided(request, f"nobody could be asked about it{told}")
+                        details = f" ({'; '.join(failures)})" if failures else ""
+                        raise _undecided(request, f"nobody could be asked about it{details}")
                     return Answer.given(Rejected(reason=_nobody(failures)), "nobody", "nobody")
                 return await asyncio.shield(answer)
         except TimeoutError:
@@ -132,7 +132,7 @@ class Asking:
             return Answer.given(expired, "timeout", "clock")
 
     def _counting(self, request: ApprovalRequest) -> Count:
-        """Make answers what they count for under the rule of a request."""
+        """Apply the rule of a request to its answers."""
         rule = ApprovalRule.of(request.rule)
         if rule is None:
             return lambda answer: answer
@@ -202,7 +202,7 @@ class Asking:
 
 
 def _nobody(failures: Sequence[str]) -> str:
-    """The reason of a no that nobody gave, with the channels that failed."""
+    """Return the reason for an unanswered rejection, with the failed channels."""
     return f"{_UNASKED} ({'; '.join(failures)}); {_TO_DO}" if failures else NOBODY
 
 

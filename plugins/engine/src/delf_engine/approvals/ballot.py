@@ -1,4 +1,4 @@
-"""The decision about one request under a team's rule: who may give it, and how many have to."""
+"""The decision about one request under a team's rule: who may decide, and how many must."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def why_refused(
     decision: Decision,
     shaped_by: Iterable[str] = (),
 ) -> str | None:
-    """Say why somebody may not give a decision; None where they may.
+    """Return why a person may not give a decision; None if allowed.
 
     Args:
         rule: The rule; without one, anybody may who has the right to decide.
@@ -62,7 +62,7 @@ Votes = dict[str, ApprovalVoted]
 
 
 def votes_in(events: Iterable[Event], request_id: str) -> Votes:
-    """The votes about a request that are recorded."""
+    """Return the votes about a request that are recorded."""
     votes: Votes = {}
     for event in events:
         if isinstance(event, ApprovalVoted) and event.request_id == request_id:
@@ -71,7 +71,7 @@ def votes_in(events: Iterable[Event], request_id: str) -> Votes:
 
 
 def counts(vote: ApprovalVoted, rule: ApprovalRule, people: Iterable[Person]) -> bool:
-    """Tell whether a vote still counts: its person was not removed, and may still decide.
+    """Return whether a vote still counts: its person was not removed, and may still decide.
 
     Args:
         vote: The vote.

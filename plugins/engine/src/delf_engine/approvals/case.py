@@ -44,7 +44,7 @@ class Case:
 
     @cached_property
     def request(self) -> ApprovalRequest:
-        """The request as it would be shown now; many cases are decided without one."""
+        """The request as shown now, made lazily: many cases are decided without a request."""
         return self.make_request()
 
     @property

@@ -1,4 +1,4 @@
-"""The channels that are asked about a request, in their order; ``on_confirm`` is one of them."""
+"""The approval channels of a request, in their order, ``on_confirm`` among them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from delf_engine.task import TaskRequest
 _log = logging.getLogger(__name__)
 
 _MOST_OF_A_FAILURE = 200
-"""Characters of a channel's failure: a person reads it in one line of the rejection."""
+"""The most characters of a channel's failure, shown in one line of the rejection."""
 
 _OPEN: Final = ("arguments", "defaults", "effects", "origins", "rule")
 """The fields of a request that a channel could change."""
@@ -37,12 +37,12 @@ _OPEN: Final = ("arguments", "defaults", "effects", "origins", "rule")
 
 @dataclass(frozen=True, slots=True)
 class NamedChannel:
-    """A channel with the name that events give it.
+    """A channel with its name in events.
 
     Args:
         name: Its name.
         channel: The channel.
-        needs_presence: Whether it is left out for tasks that nobody waits for.
+        needs_presence: Whether the channel is skipped for tasks that nobody waits for.
     """
 
     name: str
@@ -60,19 +60,20 @@ async def ask_channels(
 ) -> Answer | None:
     """Ask the channels in order and return the first answer that counts.
 
-    Each gets a copy of the request, so that none can change the call. What is not a decision is a
-    failure of the channel, and what the request cannot have is a no.
+    Each channel gets a copy of the request, so that none can change the call. An answer that is no
+    decision is a failure of the channel, and a decision that does not fit the request is a
+    rejection.
 
     Args:
         channels: The channels.
-        request: What is asked.
+        request: The request.
         task: The task that asks.
-        redactor: Takes secrets out of what is told of a failure.
-        failures: Each channel that fails is told here.
-        count: Makes an answer what it counts for: None where it is not enough.
+        redactor: Redacts the message of a failure.
+        failures: Collects the failure of each channel.
+        count: Applies the rule to an answer: None if the answer is not enough.
     """
     for named in channels:
-        if named.needs_presence and not task.attended:
+        if named.needs_presence and not task.interactive:
             continue
         own = {name: copy_of(getattr(request, name)) for name in _OPEN}
         shown = replace(request, **own)
@@ -96,12 +97,15 @@ async def ask_channels(
 async def _ask_channel(
     named: NamedChannel, request: ApprovalRequest, redactor: Redactor, failures: list[str]
 ) -> Decision | DecidedBy | None:
-    """A channel's answer; one that fails is passed over, which can only end in a no."""
+    """Return a channel's answer, or None if the channel fails.
+
+    A skipped channel can only lead to a rejection.
+    """
     try:
-        said = await named.channel.decide(request)
-        if isinstance(said, DecidedBy):
-            return replace(said, decision=_fitting(request, well_formed(said.decision)))
-        return None if said is None else _fitting(request, well_formed(said))
+        answer = await named.channel.decide(request)
+        if isinstance(answer, DecidedBy):
+            return replace(answer, decision=_fitting(request, well_formed(answer.decision)))
+        return None if answer is None else _fitting(request, well_formed(answer))
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
@@ -113,7 +117,7 @@ async def _ask_channel(
 
 
 def _fitting(request: ApprovalRequest, decision: Decision) -> Decision:
-    """A decision; one that the request cannot have is a no."""
+    """Return a decision; a decision that does not fit the request becomes a rejection."""
     try:
         check_fits(request, decision)
     except DelfError as error:
@@ -122,7 +126,7 @@ def _fitting(request: ApprovalRequest, decision: Decision) -> Decision:
 
 
 def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments for somebody else to read; what cannot be copied cannot be changed by accident."""
+    """Copy arguments for another reader; uncopyable values cannot be changed by accident."""
     copied: dict[str, Any] = {}
     for name, value in arguments.items():
         try:

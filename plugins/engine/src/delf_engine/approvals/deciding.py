@@ -19,7 +19,7 @@ _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 def deciding_values(bound: BoundAction, arguments: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """The values that decide what a call does, each with its path, at any depth.
+    """Return the values that decide what a call does, each with its path, at any depth.
 
     The author's ``sinks`` or ``contents`` say which they are. Without these each text or number
     decides that is not in a parameter or field with a name of contents, and so does each key.
@@ -43,7 +43,7 @@ def _values(bound: BoundAction, arguments: Mapping[str, Any]) -> Iterator[tuple[
 
 
 def is_content(path: str) -> bool:
-    """Tell whether a value is contents by the name of its field, as ``messageBody`` is.
+    """Return whether a value is contents by the name of its field, as ``messageBody`` is.
 
     ``message_id`` is none: each word has to be one of contents.
     """

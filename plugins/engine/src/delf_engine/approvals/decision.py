@@ -1,4 +1,4 @@
-"""Decisions: who gave one, and how events and notes of the journal tell of it."""
+"""Decisions: their sources, and their form in events and notes of the journal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Answer:
         decision: The decision.
         who: The person who gave it, or the way by which it was given.
         note: Its position in the journal's inbox, if it came from there.
-        source: What kind of answer it is.
+        source: The kind of answer.
         others: The people who approved the same before.
         asks_again: Whether another person has to approve what this one made of the call.
     """
@@ -54,7 +54,7 @@ class Answer:
 
     @classmethod
     def given(cls, decision: Decision, source: DecisionSource, by: str = "agent") -> Answer:
-        """An answer that no person gave: of the clock, or of the agent's own rules."""
+        """Return an answer that no person gave: of the clock, or of the agent's own rules."""
         return cls(decision, Decider(name=by), source=source)
 
     def data(self) -> dict[str, Any]:
@@ -71,28 +71,28 @@ class Answer:
 
     @property
     def was_shown(self) -> bool:
-        """True if somebody has seen what would be done."""
+        """True if somebody has seen the effect of the call."""
         return self.source == "person"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled(Expired):
-    """Nobody answered before the call was cancelled."""
+    """The call was cancelled before an answer."""
 
     after_seconds: float = 0.0
 
 
-def unanswered(*, given_up: bool) -> Answer:
-    """The answer to a request that was cancelled before anybody gave one.
+def unanswered(*, abandoned: bool) -> Answer:
+    """Return the answer to a request that was cancelled unanswered.
 
     Args:
-        given_up: The script gave its call up; else its sandbox died.
+        abandoned: The script gave its call up; else its sandbox died.
     """
-    return Answer.given(Cancelled(), "given_up" if given_up else "sandbox_died", "script")
+    return Answer.given(Cancelled(), "abandoned" if abandoned else "sandbox_died", "script")
 
 
 def decision_data(decision: Decision) -> dict[str, Any]:
-    """A decision as plain data: the fields of its event, and of a note that brings it."""
+    """Encode a decision as plain data: the fields of its event, and of its note."""
     if isinstance(decision, Expired):
         cancelled = isinstance(decision, Cancelled)
         why = "the call was given up before anybody answered" if cancelled else why_not(decision)
@@ -104,7 +104,7 @@ def decision_data(decision: Decision) -> dict[str, Any]:
 
 
 def decision_of(data: Mapping[str, Any]) -> Decision | None:
-    """The decision that data tells of; None where it tells of none that can be taken."""
+    """Decode a decision; None for unusable data."""
     reason = data.get("reason")
     reason = None if reason is None else str(reason)
     match data.get("decision"):
@@ -123,28 +123,28 @@ def decision_of(data: Mapping[str, Any]) -> Decision | None:
             return None
 
 
-def well_formed(said: object) -> Decision:
-    """A decision as a channel or a program gave it.
+def well_formed(answer: object) -> Decision:
+    """Validate a decision of a channel or a program.
 
-    Nothing is read into a value that is not a decision: neither True nor "approved" is a yes.
+    Only decision objects count: neither True nor "approved" is a yes.
 
     Raises:
         DelfError: When it is none.
     """
     # By type, not isinstance: a subclass may mean something else.
-    if type(said) not in (*_NAMES, Expired):
-        raise DelfError(f"{type(said).__name__} is not a decision")
-    match said:
+    if type(answer) not in (*_NAMES, Expired):
+        raise DelfError(f"{type(answer).__name__} is not a decision")
+    match answer:
         case Expired() | AlreadyDone():
-            return said
-        case Approved() if decision_of(decision_data(said)) == said:
-            return said
+            return answer
+        case Approved() if decision_of(decision_data(answer)) == answer:
+            return answer
         case Edited(arguments=arguments) if _are_named(arguments):
-            return said
+            return answer
         case Rejected(reason=reason):
             return Rejected(reason=str(reason or NO_REASON))
         case _:
-            raise DelfError(f"the fields of this {type(said).__name__} are invalid")
+            raise DelfError(f"the fields of this {type(answer).__name__} are invalid")
 
 
 def _are_named(arguments: object) -> bool:
@@ -154,13 +154,13 @@ def _are_named(arguments: object) -> bool:
 
 
 def recorded(event: ApprovalDecided) -> Decision:
-    """The decision that an event tells of; one that expired was a no."""
+    """Return the decision of an event; an expired request was rejected."""
     data = {f.name: getattr(event, f.name) for f in fields(event)}
     return decision_of(data) or Rejected(reason="its decision cannot be read")
 
 
 def why_not(decision: Decision) -> str:
-    """The reason for not making a call, as its script is told."""
+    """Return the reason for not making a call, for its script."""
     if isinstance(decision, Expired):
         return f"nobody answered within {decision.after_seconds:g} s"
     return decision.reason if isinstance(decision, Rejected) else "it was not approved"
@@ -169,7 +169,7 @@ def why_not(decision: Decision) -> str:
 def with_secrets(
     decision: Decision, request: ApprovalRequest, arguments: Mapping[str, Any] | None
 ) -> Decision:
-    """A decision whose edited arguments have again the secrets that were not shown."""
+    """Restore the redacted secrets in the edited arguments of a decision."""
     if not isinstance(decision, Edited) or arguments is None:
         return decision
     return Edited(arguments=put_back(decision.arguments, request.arguments, arguments))
@@ -179,8 +179,8 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
     """Refuse an answer of a kind that the request cannot have.
 
     Raises:
-        DelfError: When a script or a call that was begun is edited, a call is said to have happened
-            that was not begun, or a script is to be remembered with any arguments.
+        DelfError: If a script or an interrupted call is edited, a new call is settled, or a script
+            is to be remembered for any arguments.
     """
     if isinstance(decision, Edited) and request.code is not None:
         raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)

@@ -34,11 +34,11 @@ def origins_in(
 def reason_of(
     origins: Origins, bound: BoundAction, arguments: Mapping[str, Any], allowed: Sequence[str]
 ) -> str | None:
-    """Find the reason why a person should look at a call; None where nothing tells of a stranger.
+    """Return why a person should review a call; None if nothing suggests a stranger's influence.
 
     Args:
-        origins: Those of the task, up to now.
-        bound: What is called.
+        origins: The origins in the task so far.
+        bound: The action.
         arguments: Its arguments, without secrets.
         allowed: Flows that are no reason, as ``mail.read.sender -> mail.send.to``.
     """
@@ -53,14 +53,14 @@ def reason_of(
     if reason is not None or is_read or not origins.author.read:
         return reason
     if not (origins.asked_for.has_call(bound.name) or origins.is_planned(bound.name)):
-        return f"the model wrote this call after it had read {origins.author.told()}"
+        return f"the model wrote this call after it had read {origins.author.described()}"
     names = {parameter_of(path) for path, _ in deciding}
     contents = {name: item for name, item in arguments.items() if name not in names}
     return _reason_of_contents(origins, bound, contents, is_decided=bool(deciding))
 
 
 def _passes(action: Action, origin: Origin | None) -> bool:
-    """Tell whether a value is the user's own, and does not leave their services."""
+    """Return whether a value is the user's own, and does not leave their services."""
     return origin is not None and not (action.egress and origin.kind == "result")
 
 
@@ -81,7 +81,7 @@ def _reason_of_values(
     path = origins.asked_for.first_unasked(bound.name, unknown, deciding, in_text=is_read)
     if path is None:
         for where, text in unknown:
-            # The task asks for a record of a call, and a stranger may have said which.
+            # The task asks for a record of a call, and a stranger may have chosen which.
             is_stated = origins.asked_for.is_stated(bound.name, where, text)
             if not is_stated and (named := origins.named_by_others(text)) is not None:
                 return f"{where}: {named.text}"

@@ -16,25 +16,25 @@ def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def identity(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    """Make the text that tells a call from all other calls that a person would be asked about.
+    """Return a text that identifies a call among all calls that need approval.
 
-    It counts what the script gave, which is plain data. An object that is made from it may show
-    less than it holds, as a secret or a pattern does.
+    It covers the script's arguments, which are plain data. An object made from them may show less
+    than it holds, as a secret or a pattern does.
 
     Args:
         name: The action.
         given: The arguments as the script gave them.
-        defaults: Arguments that may be left out; one that is spelled out counts as left out.
+        defaults: The defaults of arguments; an argument that equals its default counts as omitted.
     """
     try:
-        said = {n: v for n, v in given.items() if n not in defaults or not _is(v, defaults[n])}
-        return call_digest(name, said)
+        explicit = {n: v for n, v in given.items() if n not in defaults or not _is(v, defaults[n])}
+        return call_digest(name, explicit)
     except (RecursionError, UnsupportedValueError):
         return secrets.token_hex(32)  # like no other call
 
 
 def _is(value: Any, default: Any) -> bool:
-    """Tell whether a value is the default, and no equal one of another type, such as 1 and True."""
+    """Return whether a value equals the default in value and type, unlike 1 and True."""
     if type(value) is not type(default):
         return False
     try:

@@ -31,11 +31,11 @@ _log = logging.getLogger(__name__)
 
 KIND: Final = "approval"
 _AGAIN_SECONDS: Final = 0.5
-"""Pause before a journal that failed is read again, so that it is not asked without end."""
+"""The back-off before a failed journal is read again."""
 
 
 async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
-    """The journal, ready to be written if it can tell.
+    """Return the journal, ready to be written if it can tell.
 
     Args:
         journal: One that was not used yet.
@@ -64,7 +64,7 @@ async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
 
 
 def answer_data(request_id: str, digest: str, decision: Decision, who: Decider) -> dict[str, Any]:
-    """A decision as a note's data.
+    """Return a decision as a note's data.
 
     Args:
         request_id: The request.
@@ -85,7 +85,7 @@ def answer_data(request_id: str, digest: str, decision: Decision, who: Decider) 
 
 
 def _who(data: Mapping[str, Any]) -> Decider:
-    """The person who gave the answer that a note brings."""
+    """Return the person who gave the answer that a note brings."""
     key = data.get("key")
     return Decider(
         name=str(data.get("by") or "inbox")[:100],

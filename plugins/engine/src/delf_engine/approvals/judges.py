@@ -36,7 +36,7 @@ class ModeJudge:
         self._task = task
 
     async def judge(self, case: Case, so_far: Ruling) -> Ruling:
-        """Approve a call by the mode; settle an unknown outcome as the user of the task said."""
+        """Approve a call by the mode; settle an unknown outcome by the option."""
         if case.outcome_unknown:
             settle = self._task.settle
             if settle == "ask":
@@ -51,7 +51,7 @@ class ModeJudge:
         return so_far
 
     def is_pre_approved(self, bound: BoundAction) -> bool:
-        """Tell whether the user let it pass; a worker's tool of that name may be another one."""
+        """Return whether the user let it pass; a worker's tool of that name may be another one."""
         return not self._task.worker and self._shared.is_approved(bound.name)
 
 
@@ -76,7 +76,7 @@ class PlanJudge:
         self._plans[attempt] = frozenset(bound.digest for bound in actions)
 
     def begin(self, attempt: int) -> None:
-        """A script is about to run: what was approved with it passes, and nothing else."""
+        """Start a script: only its approved actions pass from now on."""
         self._granted = self._plans.get(attempt, frozenset())
 
     def end(self) -> None:
@@ -85,10 +85,10 @@ class PlanJudge:
 
 
 class RememberedJudge:
-    """Approves what an earlier decision covers, unless the mode is strict.
+    """Approves calls that an earlier decision covers, unless the mode is strict.
 
     Args:
-        shared: What the agent's tasks share.
+        shared: The parts that the agent's tasks share.
         decisions: The decisions that hold.
     """
 
@@ -98,7 +98,7 @@ class RememberedJudge:
         self._looking = asyncio.Lock()
 
     async def judge(self, case: Case, so_far: Ruling) -> Ruling:
-        """Look up an earlier decision about the same call, or about the action."""
+        """Look up an earlier decision about the same call or about its action."""
         is_open = so_far.answer is None and case.asked is None
         if not is_open or case.outcome_unknown or self._is_strict:
             return so_far
@@ -114,8 +114,8 @@ class FlowsJudge:
     """Has a person look at calls that a stranger's words may have caused.
 
     Args:
-        shared: What the agent's tasks share.
-        flows: Finds where values of calls came from; None where nobody wants to know.
+        shared: The parts that the agent's tasks share.
+        flows: Finds the origins of values; None if origins are off.
         decisions: The decisions that hold, and let flows pass.
         worker: The worker that asks, if one does.
     """
@@ -149,30 +149,30 @@ class FlowsJudge:
         )
         if flow is None:
             return so_far
-        if case.outcome_unknown and so_far.answer is not None:  # the user said what happened
+        if case.outcome_unknown and so_far.answer is not None:  # the user decided
             return replace(so_far, flow=flow)
         if not self._denies:
             return Ruling(flow=flow)
         denied = Answer.given(Rejected(reason=flow), "policy", "flows deny")
         return replace(_kept(denied), flow=flow)
 
-    async def must_look(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
-        """Tell whether a person has to look at a call that needs no approval else."""
+    async def requires_review(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a person has to look at a call that needs no approval else."""
         guarded = self._guarded
         return guarded is not None and await guarded.reason_left(bound, arguments) is not None
 
     def sources(
         self, bound: BoundAction, arguments: Mapping[str, Any]
     ) -> Mapping[str, dict[str, Any]]:
-        """Find the sources of a call's values; none where nobody wants to know."""
+        """Return the sources of a call's values; empty if origins are off."""
         return {} if self._shown is None else self._shown.sources(bound, arguments)
 
 
 class RuleJudge:
-    """Leaves the calls for which a team has a rule to the people whom the rule names.
+    """Leaves calls with a team rule to the people whom the rule names.
 
     Args:
-        shared: What the agent's tasks share.
+        shared: The parts that the agent's tasks share.
     """
 
     def __init__(self, shared: Approvals) -> None:
@@ -185,5 +185,5 @@ class RuleJudge:
 
 
 def _kept(answer: Answer) -> Ruling:
-    """An answer that the journal keeps with its request, for nobody saw it before."""
+    """Return an answer to be journalled with its request, because nobody saw the request before."""
     return Ruling(answer=answer, has_request=True)

@@ -21,7 +21,7 @@ _KEPT: Final = 1000
 
 
 Count = Callable[[Answer], Answer | None]
-"""Makes an answer what it counts for: None where it is not enough; raises where it may not."""
+"""Applies the rule to an answer: returns None if it is not enough, raises if it is not allowed."""
 
 
 def _as_it_is(answer: Answer) -> Answer:
@@ -38,27 +38,27 @@ class PendingRequest:
     count: Count = field(default=_as_it_is)
 
     def to_dict(self) -> dict[str, Any]:
-        """The request as data, for programs that show it."""
+        """Return the request as data, for programs that show it."""
         arguments = copy_of(self.request.arguments)
         return {**request_view(self.request), "arguments": arguments, "since": self.since}
 
 
 class PendingRequests:
-    """The requests of one agent that wait. Each is decided once."""
+    """The pending requests of one agent. Each is decided once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[str, PendingRequest] = {}
         self._became: dict[str, str] = {}
         self.watched = False
-        """True if the program looks at them, so that it may decide."""
+        """True if the program looks at pending requests, so that it may decide."""
 
     def open(self, request: ApprovalRequest, count: Count = _as_it_is) -> asyncio.Future[Answer]:
         """Let a request wait; to be called on the event loop that awaits the answer.
 
         Args:
             request: The request.
-            count: Makes an answer what it counts for.
+            count: Applies the rule to an answer.
         """
         answer = asyncio.get_running_loop().create_future()
         pending = PendingRequest(request, answer, count=count)
@@ -67,13 +67,13 @@ class PendingRequests:
         return pending.answer
 
     def find(self, request_id: str) -> ApprovalRequest | None:
-        """A request that waits; None when it does not (any more)."""
+        """Return a pending request; None if it is not pending."""
         with self._lock:
             pending = self._waiting.get(request_id)
         return None if pending is None else pending.request
 
     def withdraw(self, request_id: str) -> bool:
-        """Take no answer to a request any more; False when one was taken already."""
+        """Withdraw a request; return False if it was answered already."""
         with self._lock:
             if self._waiting.pop(request_id, None) is None:
                 return False
@@ -81,11 +81,11 @@ class PendingRequests:
             return True
 
     def close(self, request_id: str, how: str) -> None:
-        """A request is decided, by whatever way.
+        """Close a decided request.
 
         Args:
             request_id: The request.
-            how: What happened to it, as ``approved`` or ``expired``.
+            how: The outcome, as ``approved`` or ``expired``.
         """
         with self._lock:
             self._waiting.pop(request_id, None)
@@ -94,7 +94,7 @@ class PendingRequests:
                 del self._became[next(iter(self._became))]
 
     def list(self) -> list[dict[str, Any]]:
-        """Every request that waits, oldest first."""
+        """Return every request that waits, oldest first."""
         with self._lock:
             return [pending.to_dict() for pending in self._waiting.values()]
 
@@ -113,12 +113,12 @@ class PendingRequests:
         pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, answer)
 
     def answer(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
-        """Decide a request, from any thread. What is refused leaves it waiting.
+        """Decide a request, from any thread. A refused answer leaves the request pending.
 
         Args:
             request_id: The request.
             answer: The answer to it.
-            digest: Of what the answer is for, if whoever gave it saw the request elsewhere.
+            digest: The digest of the answered request, if the answer comes from elsewhere.
 
         Raises:
             UnknownRequestError: When it does not wait (any more), and what happened to it.

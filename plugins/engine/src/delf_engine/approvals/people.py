@@ -23,7 +23,7 @@ from delf_engine.waiting import Permit, TaskClock
 
 
 def asks_again(request: ApprovalRequest, decision: Decision) -> bool:
-    """Tell whether another person has to approve a call as a decision has changed it."""
+    """Return whether another person has to approve a call as a decision has changed it."""
     rule = ApprovalRule.of(request.rule)
     return isinstance(decision, Edited) and rule is not None and rule.needs_others
 
@@ -32,18 +32,18 @@ _STRICT: Final = Rejected(reason="every action that needs approval is denied")
 
 
 class PeopleJudge:
-    """Asks people about what no other judge has decided. Each request is used once.
+    """Asks people about calls that no other judge has decided. Each request is used once.
 
-    A request can be answered by a channel or, at any time, through the agent: what comes
-    first counts. Nobody waits on a terminal for a task that runs in the background.
+    A request can be answered by a channel or, at any time, through the agent: the first answer
+    counts. A background task never waits on a terminal.
 
     Args:
-        shared: What the agent's tasks share.
+        shared: The parts that the agent's tasks share.
         task: The task.
         log: Where requests and decisions are recorded.
-        permit: The task's place among those that run, given up while a person decides.
+        permit: The task's place among running tasks, released while a person decides.
         clock: The task's time, which stands still meanwhile.
-        decisions: Takes note of what is to be remembered.
+        decisions: Remembers decisions.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class PeopleJudge:
         self._asking = Asking(shared, task, log)
 
     async def judge(self, case: Case, so_far: Ruling) -> Ruling:
-        """Ask a person where nobody has decided; journal what the journal keeps."""
+        """Ask a person about an undecided call; journal the request and the answer."""
         if so_far.answer is not None and not so_far.has_request:
             return so_far
         rule = {} if so_far.rule is None else so_far.rule.data()
@@ -84,26 +84,26 @@ class PeopleJudge:
     async def _journalled(
         self, case: Case, request: ApprovalRequest, answer: Answer | None
     ) -> Answer:
-        """Journal a request and its answer, also if nobody gave one; None is to be asked for."""
+        """Journal a request and its answer, even if unanswered; ask if ``answer`` is None."""
         asked = None if case.lapsed else case.asked
-        told = self._tell(request, asked, by_policy=answer is not None)
+        announced = self._tell(request, asked, by_policy=answer is not None)
         async with self._watched_inbox(answer):
             is_open = True
             try:
                 if answer is not None:
-                    await told
+                    await announced
                     is_open = False
                     return await self._take(case, request, answer)
                 with self._clock.stopped():
-                    async with self._permit.given_up():
+                    async with self._permit.released():
                         since = None if case.asked is None else case.asked.at
-                        said = await self._asking.answer(request, told, since=since)
+                        answered = await self._asking.answer(request, announced, since=since)
                         is_open = False
-                        return await self._take(case, request, said)
+                        return await self._take(case, request, answered)
             except asyncio.CancelledError:
                 if is_open:
-                    given_up = case.call is not None and case.call.given_up
-                    await self._take(case, request, unanswered(given_up=given_up))
+                    abandoned = case.call is not None and case.call.abandoned
+                    await self._take(case, request, unanswered(abandoned=abandoned))
                 raise
 
     @asynccontextmanager
@@ -118,18 +118,18 @@ class PeopleJudge:
     async def _tell(
         self, request: ApprovalRequest, asked: ApprovalRequested | None, *, by_policy: bool
     ) -> None:
-        """Journal a request, so that whoever reads the journal sees it wait, or show it again."""
+        """Journal a request so that readers see it pending, or show it again."""
         if asked is not None:
             self._log.show(asked)
             return
         await self._log.record(ApprovalRequested, **content_of(request), by_policy=by_policy)
 
-    async def _take(self, case: Case, request: ApprovalRequest, said: Answer) -> Answer:
-        """Journal an answer, remember it if it says so, and give it as it is carried out."""
-        decision = with_secrets(self._as_it_counts(request, said), request, case.arguments)
+    async def _take(self, case: Case, request: ApprovalRequest, answered: Answer) -> Answer:
+        """Journal an answer, remember it if requested, and return the effective answer."""
+        decision = with_secrets(self._as_it_counts(request, answered), request, case.arguments)
         if isinstance(decision, Edited):  # whoever edited it may change it once more
             decision = replace(decision, arguments=copy_of(decision.arguments))
-        answer = replace(said, decision=decision)
+        answer = replace(answered, decision=decision)
         lasts = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,
@@ -139,14 +139,14 @@ class PeopleJudge:
             **answer.data(),
         )
         if isinstance(decision, Approved) and decision.remember == "task":
-            self._decisions.add(request, decision, said.who.name)
-        elif isinstance(decision, Rejected) and is_refusal(said.source, request):
+            self._decisions.add(request, decision, answered.who.name)
+        elif isinstance(decision, Rejected) and is_refusal(answered.source, request):
             self._decisions.refused[case.key] = decision.reason
         return replace(answer, asks_again=asks_again(request, decision))
 
-    def _as_it_counts(self, request: ApprovalRequest, said: Answer) -> Decision:
-        """A decision without what its request, or whoever gave it, cannot have."""
-        decision = said.decision
+    def _as_it_counts(self, request: ApprovalRequest, answered: Answer) -> Decision:
+        """Return a decision without the parts that its request or its person may not have."""
+        decision = answered.decision
         if not isinstance(decision, Approved) or decision.remember == "no":
             return decision
         if request.outcome_unknown or request.rule:
@@ -154,6 +154,6 @@ class PeopleJudge:
         if decision.remember == "task":
             return decision
         # What one key of a server says holds for no other one's later tasks.
-        is_theirs = said.who.key is None or said.who.key == self._decisions.key
+        is_theirs = answered.who.key is None or answered.who.key == self._decisions.key
         lasts = is_theirs and self._decisions.can_last
         return decision if lasts else replace(decision, remember="task")

@@ -1,4 +1,4 @@
-"""The plan of a script: the actions in it that a person is asked about before it runs."""
+"""The plan of a script: its actions that need approval, shown before it runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from delf_engine.toolset import BoundAction, Toolset
 
 
 def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
-    """The actions in a script that a person will be asked about, before it runs.
+    """Return the actions in a script that need approval, for display before it runs.
 
-    For people to look at. What is enforced, is enforced at each call: by the action that is
-    really called, whatever the script calls it.
+    Enforcement happens at each call, by the action that is really called, whatever the script calls
+    it.
 
     Args:
-        code: The script; one that does not parse names nothing.
-        tools: What it may call.
+        code: The script; an invalid script names nothing.
+        tools: The callable tools.
     """
     asking = [bound for bound in tools if bound.asks]
     if not asking or check_script(code) is not None:

@@ -1,4 +1,4 @@
-"""Decisions about calls and scripts: a row of judges, of which the last one asks people."""
+"""Decisions about calls and scripts: a row of judges, the last of which asks people."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class TaskApprovals:
     """Decides about the calls of one task.
 
     Args:
-        shared: What the agent's tasks share.
+        shared: The parts that the agent's tasks share.
         task: The task.
         log: Where requests and decisions are recorded.
-        permit: The task's place among those that run, given up while a person decides.
+        permit: The task's place among running tasks, released while a person decides.
         clock: The task's time, which stands still meanwhile.
-        flows: Finds where values of calls came from; None where nobody wants to know.
+        flows: Finds the origins of values; None if origins are off.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class TaskApprovals:
         actions: Sequence[BoundAction],
         past: Question = (None, None),
     ) -> str | None:
-        """Ask about a whole script; while it runs, calls of what it names need nobody.
+        """Ask about a whole script; while it runs, calls of its approved actions pass.
 
         Args:
             code: The script.
             attempt: Its number.
-            actions: Those that it names of the actions that need approval.
+            actions: The named actions that need approval.
             past: The request and the decision in the journal of a resumed task; they count
                 only for the same script with the same actions.
 
@@ -132,7 +132,7 @@ class TaskApprovals:
         return why_not(answer.decision)
 
     def begin_script(self, attempt: int) -> None:
-        """A script is about to run: what was approved with it passes, and nothing else."""
+        """Start a script: only its approved actions pass from now on."""
         self._plan.begin(attempt)
 
     def script_ended(self) -> None:
@@ -141,9 +141,9 @@ class TaskApprovals:
 
     # -- calls --------------------------------------------------------------------------
 
-    async def must_look(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
-        """Tell whether a person has to look at a call for its flow, that needs no approval else."""
-        return await self._flows.must_look(bound, arguments)
+    async def requires_review(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a call that needs no approval still needs a review for its flow."""
+        return await self._flows.requires_review(bound, arguments)
 
     async def decide(
         self,
@@ -158,7 +158,7 @@ class TaskApprovals:
 
         Args:
             call: The call.
-            verdict: What its connection says about it.
+            verdict: The verdict of the connection.
             past: The call in the journal of a resumed task: a decision there is the decision,
                 and a request there is the request that waits, unless something else is shown now.
             outcome_unknown: The question is whether to make a call again that was begun.
@@ -215,7 +215,7 @@ class TaskApprovals:
         )
 
     async def _question_of(self, case: Case, past: RecordedCall) -> Question:
-        """The recorded request and decision, unless what they were about is shown otherwise now."""
+        """Return the recorded request and decision, unless the call is shown differently now."""
         asked, decided = past.question_of(outcome_unknown=case.outcome_unknown)
         if asked is None or _is_unasked(asked, decided):
             return None, decided
@@ -252,10 +252,10 @@ class TaskApprovals:
         await self._log.record(ApprovalDecided, request_id=asked.request_id, **answer.data())
 
     def check_answerable(self, tools: Iterable[BoundAction]) -> None:
-        """Refuse a task that is to ask a person, and could ask nobody.
+        """Raise for a task that must ask a person and could ask nobody.
 
         Args:
-            tools: What it may call.
+            tools: The callable tools.
 
         Raises:
             AgentConfirmationError: Naming what needs approval.
@@ -263,7 +263,7 @@ class TaskApprovals:
         config, task = self._shared.config, self._task
         if not self._shared.must_ask or config.approval_mode != "interactive":
             return
-        if task.patient or config.wait_approvals:
+        if task.wait_approvals or config.wait_approvals:
             return
         is_pre_approved = self._mode.is_pre_approved
         asking = [bound.name for bound in tools if bound.asks and not is_pre_approved(bound)]
@@ -308,7 +308,7 @@ class TaskApprovals:
         )
 
     def _shapers(self, asker: str) -> tuple[str, ...]:
-        """The names of people who shaped what the task does, without the one who asked for it."""
+        """Return the other people who shaped the task's work, without its owner."""
         earlier = self._task.setup.get(SHAPED, ())
         found = dict.fromkeys((*earlier, *shapers_of(self._log.events)))
         return tuple(name for name in found if folded(name) != folded(asker))
@@ -333,13 +333,13 @@ class TaskApprovals:
 
 
 def _shown(case: Case) -> tuple[str | None, str | None]:
-    """The digests of the preview and of the files that a person sees with a call."""
+    """Return the digests of the preview and of the files that a person sees with a call."""
     files_digest = None if case.call is None else case.call.files_digest
     return (None if case.verdict is None else case.verdict.digest), files_digest
 
 
 def _sizes(call: Call, verdict: NeedsApproval | Allowed | None) -> dict[str, int]:
-    """The sizes of the task's files that a call reads, and of what its connection would send."""
+    """Return the sizes of the task's files that a call reads, and of the data it would send."""
     sizes = {name: len(data) for name, data in call.files.items()}
     return sizes | ({} if verdict is None else dict(verdict.files))
 
@@ -350,7 +350,7 @@ def _can_ask(named: NamedChannel) -> bool:
 
 
 def _question_about(request: ApprovalRequest, past: Question) -> Question:
-    """Take the request and decision of a script from a journal, if script and plan are the same.
+    """Return the recorded request and decision of a script, if script and plan are unchanged.
 
     Args:
         request: The request as it would be made now.
@@ -365,8 +365,8 @@ def _question_about(request: ApprovalRequest, past: Question) -> Question:
 
 
 def _is_unasked(asked: ApprovalRequested, decided: ApprovalDecided | None) -> bool:
-    """Tell whether nobody has seen a request: the process ended before the policy's decision.
+    """Return whether nobody has seen a request: the process ended before the policy's decision.
 
-    The policy may be another one now. If it wants a person, they get a request of its own.
+    The policy may have changed. If it wants a person now, a new request is made.
     """
     return asked.by_policy and decided is None

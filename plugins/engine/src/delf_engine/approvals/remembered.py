@@ -22,15 +22,15 @@ CallKey = tuple[str, str, str | None]
 class RememberedDecisions:
     """The decisions that let later calls of one task pass.
 
-    Those for the task are folds over its events. Those that hold until they are revoked are in the
-    journal, which is asked at each call: whatever process revokes one, it is void from then on.
+    Decisions for the task are folds over its events. Lasting decisions are in the journal, which is
+    read at each call: a revocation by any process takes effect at once.
 
     Args:
-        journal: One that keeps no decisions holds none beyond a task.
+        journal: A journal without decisions keeps them within a task only.
         task_id: The task.
-        key: On whose behalf it is done; None for the local user.
+        key: The owner of the task; None for the local user.
         project: The folder of its project.
-        redactor: Takes secrets out of what is logged.
+        redactor: Redacts log messages.
         past: The journal of the task, when it is resumed.
     """
 
@@ -66,14 +66,14 @@ class RememberedDecisions:
         self._of_task.append(RememberedDecision.of(request, decision, by=by, at=time.time()))
 
     async def covering(self, request: ApprovalRequest) -> RememberedDecision | None:
-        """The decision by which a call passes; None where it has to be asked about."""
+        """Return the decision that covers a call; None if the call needs approval."""
         known = (*self._of_task, *await self._lasting())
         return next((decision for decision in known if decision.covers(request)), None)
 
     async def flow_rules(
         self, action: str, action_digest: str, worker: str | None
     ) -> tuple[str, ...]:
-        """The flows to an action that somebody let pass from then on."""
+        """Return the approved flows to an action."""
         known = (*self._of_task, *await self._lasting())
         same = [
             decision.flow_rules
@@ -84,7 +84,7 @@ class RememberedDecisions:
         return tuple(chain.from_iterable(same))
 
     async def _lasting(self) -> Sequence[RememberedDecision]:
-        """Those of the journal; where it cannot be read, a person is asked."""
+        """Return the lasting decisions; none if the journal is unreadable."""
         if not isinstance(self._journal, SupportsRemembered):
             return ()
         try:
@@ -97,7 +97,7 @@ class RememberedDecisions:
 
 
 def remembering(journal: Journal) -> SupportsRemembered:
-    """A journal that keeps decisions.
+    """Return a journal that keeps decisions.
 
     Raises:
         DelfError: When it is none.
@@ -108,7 +108,7 @@ def remembering(journal: Journal) -> SupportsRemembered:
 
 
 def refused_calls(past: Sequence[Event]) -> dict[CallKey, str]:
-    """The calls that a person refused, with the reason, as the journal of a resumed task tells."""
+    """Return the calls that a person rejected, with the reasons, from a resumed task's journal."""
     return {
         call_key(asked): decided.reason or "rejected"
         for asked, decided in _decided(past)
@@ -117,7 +117,7 @@ def refused_calls(past: Sequence[Event]) -> dict[CallKey, str]:
 
 
 def is_refusal(source: DecisionSource, request: ApprovalRequest) -> bool:
-    """Tell whether a person said no to a new call: that holds for the whole task."""
+    """Return whether a person rejected a new call, which holds for the whole task."""
     return source == "person" and not request.outcome_unknown
 
 
@@ -127,7 +127,7 @@ def call_key(request: ApprovalRequest) -> CallKey:
 
 
 def _decided(past: Sequence[Event]) -> Iterator[tuple[ApprovalRequested, ApprovalDecided]]:
-    """The requests of a task that were decided, with the decisions."""
+    """Yield the requests of a task that were decided, with the decisions."""
     asked: dict[str, ApprovalRequested] = {}
     for event in past:
         if isinstance(event, ApprovalRequested):

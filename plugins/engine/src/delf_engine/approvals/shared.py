@@ -1,4 +1,4 @@
-"""``Approvals``: what the tasks of one agent share when a person has to say yes."""
+"""``Approvals``: the shared state of approvals of one agent's tasks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Approvals:
 
     Args:
         config: Mode, rules, flows and times, as the agent has them.
-        channels: Who is asked, in order.
+        channels: The channels to ask, in order.
         pending: Where requests wait, for answers through the agent.
         inbox: Where other processes leave answers.
         journal: Where decisions are that hold until they are revoked.
-        project: The folder of the project whose later tasks they hold for.
+        project: The folder of the project that remembered decisions hold for.
     """
 
     config: AgentConfig
@@ -36,7 +36,7 @@ class Approvals:
 
     @property
     def is_strict(self) -> bool:
-        """True if nobody is asked: what needs a person's approval is denied."""
+        """True if nobody is asked: calls that need a person's approval are denied."""
         return self.config.approval_mode == "strict"
 
     @property
@@ -46,11 +46,14 @@ class Approvals:
 
     @property
     def must_ask(self) -> bool:
-        """True if a task that could ask nobody is not begun: the user has chosen the mode."""
+        """True if a task that could ask nobody must not begin, because the user chose the mode."""
         return "approval_mode" in self.config.model_fields_set
 
     def rule_of(self, action: str) -> ApprovalRule | None:
-        """The team's rule for an action: of those that match, the one with the longest pattern."""
+        """Return the team's rule for an action.
+
+        Of those that match, the one with the longest pattern.
+        """
         rules = self._rules_about(action)
         found = {key: rule for key, rule in rules.items() if isinstance(rule, ApprovalRule)}
         return found[max(found, key=len)] if found else None

@@ -1,4 +1,4 @@
-"""The flows of one task: the sources of its calls' values, and why a person has to look at them."""
+"""The flows of one task: sources of its calls' values, and reasons for a review."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class TaskFlows:
     def reason(
         self, bound: BoundAction, arguments: Mapping[str, Any], learned: Sequence[str] = ()
     ) -> str | None:
-        """Find why a person should look at a call, by what is known now.
+        """Return why a person should review a call, by current knowledge.
 
         Args:
-            bound: What is called.
+            bound: The action.
             arguments: Its validated arguments.
-            learned: Rules that a person's yes made, beside those of the settings.
+            learned: Rules from a person's approvals, in addition to the settings.
         """
         safe = self._log.redactor.value(arguments)
         return reason_of(self._now(), bound, safe, (*self._allowed, *learned))
@@ -65,7 +65,7 @@ class TaskFlows:
         """Find the reason that is left after all that may let a call pass, from the cheapest on.
 
         Args:
-            bound: What is called.
+            bound: The action.
             arguments: Its validated arguments.
             learned: Reads the rules that a person's yes made, where they count.
         """
@@ -78,15 +78,15 @@ class TaskFlows:
         return reason
 
     def _now(self) -> Origins:
-        """The origins with all that happened so far."""
+        """Return the origins with all that happened so far."""
         self._origins.follow(self._log.events)
         return self._origins
 
     async def _has_more_outline(self, known: int) -> bool:
-        """Tell whether the task's outline says more than its first answers, and ask for the next.
+        """Ask for the next part of the task's outline; return whether it added calls.
 
-        The first one is about the user's words, the others about the texts that these order to
-        follow. Each is asked for once.
+        The first part is about the user's words, later parts about texts that the user asked the
+        model to follow. Each part is asked for once.
 
         Args:
             known: The answers that were looked at.

@@ -1,4 +1,4 @@
-"""A call on its one way through the host: the gate, the approvals and the journal share it."""
+"""A call on its way through the host, shared by gate, approvals and journal."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from delf_engine.toolset import BoundAction
 
 @dataclass(slots=True)
 class Call:
-    """A call that was found and whose arguments fit.
+    """A valid call of a known action.
 
     Args:
         number: Its number in the task.
         bound: The action.
         arguments: Its validated arguments; an edit changes them and the digest.
         description: The script's ``desc=``.
-        digest: What identifies it.
+        digest: The identity of the call.
         alone: The script does nothing else before it is answered.
         line: The line of the script that it is written on.
         begun: The journal has its beginning, perhaps from before the task was resumed.
-        again: It was begun before the task was resumed, and may have been made then.
+        again: Begun before the task was resumed, with unknown outcome.
         ended: Its end was recorded, or is being recorded.
-        given_up: Its script does not wait for it any more.
-        basis: What the preview was made from that a person has seen and approved.
-        files: The content of the task's files that the call has read so far, its check included,
-            by name. A file is read once, so what is used is what a person was asked about.
+        abandoned: Its script does not wait for it any more.
+        basis: The basis of the preview that a person has approved.
+        files: The content of the task's files that the call has read so far, its check included, by
+            name. A file is read once, so that the call uses the content a person was asked about.
         absent: The texts in its arguments that named no file which could be read when a person
             was asked about it.
     """
@@ -42,7 +42,7 @@ class Call:
     begun: bool = False
     again: bool = False
     ended: bool = False
-    given_up: bool = False
+    abandoned: bool = False
     basis: str | None = None
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     absent: set[str] = field(default_factory=set[str])

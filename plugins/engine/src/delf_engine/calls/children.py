@@ -1,4 +1,4 @@
-"""Child tasks: a call delegates a task, and waits for what comes of it."""
+"""Child tasks: a call delegates a task, and waits for its result."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from delf_engine.waiting import to_its_end
 MOST_LEVELS: Final = 5
 """The most levels of child tasks below a task."""
 _TOGETHER_SECONDS: Final = 0.05
-"""Seconds without a further call after which those that came together are complete."""
+"""Seconds of silence after which concurrent calls count as complete."""
 
 
 class RunsTasks(Protocol):
-    """The runtime, as child tasks need it."""
+    """The runtime's interface to child tasks."""
 
     async def run_child(self, request: TaskRequest) -> ChildResult:
         """Work a task to its end."""
         ...
 
-    async def take_up(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
-        """Make a task of the journal this agent's own; its events."""
+    async def claim(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
+        """Claim a task of the journal for this agent; return its events."""
         ...
 
     def leave(self, task_id: str) -> None:
-        """Keep nothing of a task's end when it is cancelled, so that it can be resumed."""
+        """Leave a task resumable when it is cancelled: its end is not recorded."""
         ...
 
 
@@ -54,8 +54,8 @@ class _Batch:
 class ChildTasks:
     """The child tasks of one task.
 
-    A child works on by itself until it ends, or nobody comes for it any more. So a script whose
-    sandbox died, and which runs again, finds its children where they are.
+    A child works independently until it ends, or until nobody will fetch its result. So a script
+    that runs again after its sandbox died finds its running children.
 
     Args:
         runtime: Runs them.
@@ -66,7 +66,7 @@ class ChildTasks:
         self._runtime = runtime
         self._run = run
         self._at_work: dict[tuple[int, str], asyncio.Task[ChildResult]] = {}
-        """The children, by call and id, whose result the call has not fetched."""
+        """The children with unfetched results, by call and id."""
         self._count = sum(isinstance(event, ChildStarted) for event in run.log.events)
         self._promised: set[int] = set()
         """The calls that may start a child task each, and have not done so."""
@@ -86,10 +86,10 @@ class ChildTasks:
         return max(0, self._run.config.max_children - self._count)
 
     async def make_room(self, call: Call) -> str | None:
-        """Return why a call that would start a child task cannot, before anybody is asked.
+        """Return why a call cannot start a child task, before anybody is asked.
 
-        Calls that come together and do not fit together are all refused, and nothing is spent on
-        the first of them.
+        Concurrent calls that exceed the limit together are all refused, before the first costs
+        anything.
 
         Args:
             call: The call; :meth:`leave_room` is called at its end.
@@ -126,25 +126,25 @@ class ChildTasks:
         batch.judged.set()
 
     def leave_room(self, call: Call) -> None:
-        """A call is over, or was never made."""
+        """Note that a call is over, or was never made."""
         self._promised.discard(call.number)
         if self._batch is not None:
             self._batch.calls.discard(call.number)
 
     def begun(self, call_id: int) -> list[ChildStarted]:
-        """The children that a call has begun, as the journal tells."""
+        """Return the children that a call has begun, by the journal."""
         found = (event for event in self._run.log.events if isinstance(event, ChildStarted))
         return [event for event in found if event.call_id == call_id]
 
     async def delegate(
         self, call: Call, child: ChildTask, begun: list[ChildStarted]
     ) -> ChildResult:
-        """Have a child task done, or go on with the one that the journal has for it.
+        """Run a child task, or continue the recorded child.
 
         Args:
             call: The call that waits for it.
             child: The task.
-            begun: Children that the call has begun earlier; the one that goes on is taken out.
+            begun: Children that the call has begun earlier; the continued child is removed.
 
         Raises:
             TaskLimitError: When the parent can have no child, or no more of them.
@@ -167,21 +167,21 @@ class ChildTasks:
         if work is None:
             working = self._work(call, request, is_resumed=again is not None)
             work = self._at_work[key] = asyncio.create_task(working)
-        async with self._run.permit.given_up():
+        async with self._run.permit.released():
             await asyncio.wait({work})
         self._at_work.pop(key, None)
         return work.result()
 
     def go_on_with(self, run: TaskRun) -> None:
-        """The parent's scripts run again: its children work on meanwhile."""
+        """Keep the children running while the parent's scripts run again."""
         self._run = run
 
     def leave(self) -> None:
-        """The parent is left to be resumed, and so are its children."""
+        """Note that the parent is left to be resumed, and so are its children."""
         self._left = True
 
     async def end(self, call: Call | None = None) -> None:
-        """End the children for which nobody comes any more.
+        """End the children whose results nobody will fetch.
 
         Args:
             call: The call that is over; all are where it is None.
@@ -199,8 +199,8 @@ class ChildTasks:
         """Work a child from its beginning to its end, both of which the parent's journal has."""
         log, child_id = self._run.log, request.task_id  # the log is the same in every sandbox
         worker = None if request.child is None else request.child.worker
-        told: dict[str, Any] = {"call_id": call.number, "child_id": child_id}
-        await log.record(ChildStarted, **told, task=request.task, worker=worker)
+        finished: dict[str, Any] = {"call_id": call.number, "child_id": child_id}
+        await log.record(ChildStarted, **finished, task=request.task, worker=worker)
         started = time.perf_counter()
         try:
             if is_resumed:
@@ -208,15 +208,15 @@ class ChildTasks:
             result = await self._runtime.run_child(request)
         except asyncio.CancelledError:
             if not self._left:
-                told |= {"status": False, "duration_ms": _ms_since(started)}
-                log.record_soon(ChildFinished, **told, error="the task was cancelled")
+                finished |= {"status": False, "duration_ms": _ms_since(started)}
+                log.record_soon(ChildFinished, **finished, error="the task was cancelled")
             raise
         except TaskLeftError as error:
             self._left, self.unfinished = True, error
             raise
         await log.record(
             ChildFinished,
-            **told,
+            **finished,
             status=result.status,
             duration_ms=_ms_since(started),
             error=result.error,
@@ -227,12 +227,12 @@ class ChildTasks:
     async def _past(self, child_id: str) -> Sequence[Event]:
         try:
             # A child that ended with its parent's time goes on with the parent.
-            return await self._runtime.take_up(child_id, past_limit=True)
+            return await self._runtime.claim(child_id, past_limit=True)
         except UnknownTaskError:  # it was about to begin
             return ()
 
     def _count_one(self) -> None:
-        """Refuse one child more than a task may have.
+        """Count a child; raise beyond the limit of the task.
 
         Raises:
             TaskLimitError: When there are as many.
@@ -248,7 +248,7 @@ class ChildTasks:
         )
 
     def _shapers(self) -> list[str]:
-        """The names of people who have shaped the task so far, and so the child task."""
+        """Return the names of people who have shaped the task so far, and so the child task."""
         earlier = self._run.request.setup.get(SHAPED, ())
         return list(dict.fromkeys((*earlier, *shapers_of(self._run.log.events))))
 
@@ -268,8 +268,8 @@ class ChildTasks:
             listeners=self._run.request.child_listeners,
             child_listeners=self._run.request.child_listeners,
             timeout=self._run.request.timeout if child.timeout is None else child.timeout,
-            attended=self._run.request.attended,
-            patient=self._run.request.patient,
+            interactive=self._run.request.interactive,
+            wait_approvals=self._run.request.wait_approvals,
             settle=self._run.request.settle,
             key=self._run.request.on_behalf_of,
             setup={SHAPED: self._shapers()},

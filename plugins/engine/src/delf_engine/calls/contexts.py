@@ -1,4 +1,4 @@
-"""Contexts of calls: what an action is told of its task, and can ask of it."""
+"""Contexts of calls: the action's view of its task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from delf_engine.task_run import TaskRun
 from delf_engine.toolset import BoundAction
 
 _MOST_FROZEN: Final = 100 * 1024 * 1024
-"""Bytes of a file that are kept while a person is asked; actions take no larger ones."""
+"""The most bytes of a file kept while a person is asked; actions take no larger files."""
 
 
 class CallContexts:
@@ -41,19 +41,19 @@ class CallContexts:
         self._run = run
         self.children = children
         self._outputs: dict[int, RedactedStream] = {}
-        """The output of each call: its end may be half of a secret."""
+        """The output of each call, buffered because its end may be half of a secret."""
 
     def has_begun(self, call: Call) -> bool:
-        """Tell whether a call has begun child tasks."""
+        """Return whether a call has begun child tasks."""
         return bool(self.children.begun(call.number))
 
     async def files_written(self) -> None:
-        """Wait for the files that the script has handed over: a call may name one of them."""
+        """Wait for the files that the script has handed over, which a call may name."""
         if self._run.output.under_way:
-            await self._run.output.settled()
+            await self._run.output.flushed()
 
     async def ended(self, call: Call, *, is_cut_off: bool) -> None:
-        """An action came to its end.
+        """Note that an action came to its end.
 
         Args:
             call: The call.
@@ -74,7 +74,7 @@ class CallContexts:
             self._run.log.record_soon(CallPrinted, call_id=call_id, text=text)
 
     def of(self, call: Call, *, again: bool = False) -> CallContext:
-        """The context of a call.
+        """Return the context of a call.
 
         Args:
             call: The call.
@@ -119,9 +119,9 @@ class CallContexts:
         )
 
     async def freeze(self, call: Call) -> None:
-        """Read the task's files that a call names, before a person is asked about it.
+        """Read the task's files that a call names, before a person is asked about the call.
 
-        What cannot be read now is not read later either: nobody was asked about its content.
+        A file that cannot be read now is not read later either: nobody was asked about its content.
         """
         known = self._files()
         texts = _texts_in(call.arguments)
@@ -154,7 +154,7 @@ class CallContexts:
     async def _ask(
         self, messages: Sequence[Message], llm: str | LLMConfig | None, settings: Mapping[str, Any]
     ) -> ModelReply:
-        """A model's answer to a call."""
+        """Return a model's answer to a call."""
         config = self._run.config.main_llm if llm is None else self._run.chosen_llm(llm)
         request = ModelRequest(messages=tuple(messages), purpose="call", settings=settings)
         return await self._run.models.ask_whole(config, request)
@@ -167,9 +167,9 @@ class CallContexts:
         name: str,
         fit: Callable[[Mapping[str, Any]], dict[str, Any]],
     ) -> Mapping[str, Any] | None:
-        """Return the arguments that a person agreed to; None for a no.
+        """Return the arguments that a person agreed to; None if rejected.
 
-        What happens to a yes is in nobody's hands any more, whatever the action says about itself.
+        A yes gives the data out of delf's control, whatever the action declares.
         """
         asked = Action(
             name=name,
@@ -199,7 +199,7 @@ class CallContexts:
 
 
 def _texts_in(value: Any) -> set[str]:
-    """The texts in arguments, at any depth; keys are none of them."""
+    """Return the texts in arguments, at any depth; keys are none of them."""
     found: set[str] = set()
     waiting: list[Any] = [value]
     while waiting:

@@ -1,4 +1,4 @@
-"""The gate: the one path that every call takes on the host.
+"""The gate: the one path of every call on the host.
 
 known → allowed → arguments valid → checked → approval → call → record
 """
@@ -49,9 +49,9 @@ from delf_engine.toolset import BoundAction, Toolset
 _MAX_MESSAGE = 4000
 """Characters of an error: scripts choose them, and the journal and the model pay for each."""
 _MAX_NAME = 200
-"""Characters of a tool's name: one that does not exist is the script's own text."""
+"""The most characters of a tool's name: an unknown name is the script's own text."""
 _FRAME_HEAD = 1024
-"""Bytes of a frame beside the result in it."""
+"""Bytes of a frame besides the result."""
 _MOST_QUESTIONS = 20
 """The most questions about one call that changes while a person is asked."""
 
@@ -90,7 +90,7 @@ class Gate:
         self._tools = tools
 
     def begin_script(self, guard: CallGuard | None = None) -> None:
-        """A script is about to run: nobody waits for earlier calls any more.
+        """Start a script: earlier calls are no longer awaited.
 
         Args:
             guard: Its strategy's rules for its calls.
@@ -100,9 +100,9 @@ class Gate:
         if guard is not None:
             guard.begin()
 
-    def gave_up(self, request: int) -> None:
-        """The script does not wait for a call any more, by the number that its session gave it."""
-        self._records.gave_up(request)
+    def abandon(self, request: int) -> None:
+        """Record that the script stopped waiting for a call, by its session's request number."""
+        self._records.abandon(request)
 
     def close(self, *, left: bool = False) -> None:
         """Begin no call any more.
@@ -115,9 +115,9 @@ class Gate:
         self._left = self._left or left
 
     async def wait_for_calls(self, seconds: float) -> None:
-        """Wait until no call is under way any more, after their script came to its end.
+        """Wait until every call has ended, after their script came to its end.
 
-        One that has no end by then is recorded as cut off, and what happens to it later is not.
+        A call without an end by then is recorded as cut off; its later end is not recorded.
 
         Args:
             seconds: How long to wait.
@@ -143,13 +143,13 @@ class Gate:
             await asyncio.wait({*self._at_work}, return_when=asyncio.FIRST_COMPLETED)
 
     async def call(self, request: CallRequest) -> CallAnswer:
-        """Make a call if it may be made. Everything that becomes of it is an answer.
+        """Make a call if allowed. Every outcome is returned as an answer.
 
         Raises:
-            UnrecordedCallError: When it was begun, and its end could not be recorded: what it did
-                is not known to a resumed task, so no call is made after it.
+            UnrecordedCallError: If a begun call's end could not be recorded: a resumed task would
+                not know its effect, so no call is made after it.
             ReplayMismatch: When it is not what the journal of a resumed task holds.
-            UndecidedCallError: When nobody says whether to make it again.
+            UndecidedCallError: If nobody decides about an interrupted call.
         """
         task = asyncio.current_task()
         if task is None:
@@ -184,8 +184,8 @@ class Gate:
                 call = self._check(number, bound, named, description)
             call.alone, call.line = request.alone, request.line
         except ToolRefusedError as error:
-            said = request.kwargs.get("desc")
-            return await self._refuse(number, name, "ToolArgumentError", error, said)
+            desc = request.kwargs.get("desc")
+            return await self._refuse(number, name, "ToolArgumentError", error, desc)
         guard = self._guard
         if guard is None:
             return await self._do(call, request)
@@ -194,20 +194,20 @@ class Gate:
         return known if known is not None else guard.ended(seen, await self._do(call, request))
 
     async def _do(self, call: Call, request: CallRequest) -> CallAnswer:
-        """Make a call if it may be made, or take its end from the journal."""
+        """Make a call if allowed, or return its recorded end."""
         past = None
         if self._replay.active:
             past = await self._replay.call(call.digest, alone=request.alone)
         if past is not None and past.finished is not None:
             if past.finished.outcome_unknown:
-                self._maker.doubtful.add(call.digest)
+                self._maker.unknown_outcomes.add(call.digest)
             return past.answer()
         if past is not None:
             call.number = past.call_id
             call.begun = call.again = past.started is not None
         self._records.serve(request.call_id, call)
         if past is None:
-            if call.digest in self._maker.doubtful:
+            if call.digest in self._maker.unknown_outcomes:
                 return await self._ask_after_doubt(call)
             return await self._ask_and_make(call)
         # What only reads is made again; anything else may have been done already.
@@ -216,7 +216,7 @@ class Gate:
         return await self._ask_and_make(call, past)
 
     def _too_late(self) -> Raised:
-        """The answer to a call after the task; there is none where the script must not go on."""
+        """Return the answer to a call after the task's end; raise if the script must stop."""
         if self._records.lost is not None:
             raise self._records.lost
         if self._left:
@@ -229,7 +229,7 @@ class Gate:
                 await self._permit.regained()
             await self._contexts.files_written()
         except asyncio.CancelledError:
-            await self._records.never_made(call)
+            await self._records.not_started(call)
             raise
         if not call.bound.action.resumes:
             return await self._judge(call, past)
@@ -241,18 +241,18 @@ class Gate:
                 return await self._turn_down(call, message, "ToolError")
             return await self._judge(call, past)
         except asyncio.CancelledError:
-            await self._records.never_made(call)
+            await self._records.not_started(call)
             raise
         finally:
             self._contexts.children.leave_room(call)
 
     async def _judge(self, call: Call, past: RecordedCall | None) -> CallAnswer:
-        """Have a call judged, ask about it if needed, and make it if it may be made."""
+        """Have a call judged, ask about it if needed, and make it if allowed."""
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
             return await self._turn_down(call, _refused(call, verdict.message))
         needs_nobody = not call.bound.asks and isinstance(verdict, Allowed)
-        if needs_nobody and not await self._approvals.must_look(call.bound, call.arguments):
+        if needs_nobody and not await self._approvals.requires_review(call.bound, call.arguments):
             if past is not None:
                 await self._approvals.close(past)
             return await self._make(call)
@@ -294,11 +294,11 @@ class Gate:
                 verdict = await check(asked)
             else:
                 plain = functools.partial(check, asked)
-                verdict = await self._threads.run(plain, lambda: call.given_up)
+                verdict = await self._threads.run(plain, lambda: call.abandoned)
                 verdict = await verdict if inspect.isawaitable(verdict) else verdict
         except asyncio.CancelledError:
             if is_cancelled():
-                await self._records.never_made(call)
+                await self._records.not_started(call)
                 raise
             return Refused(message="it could not be checked: its check cancelled itself")
         except (Exception, SystemExit) as error:
@@ -308,13 +308,13 @@ class Gate:
         return Refused(message=f"it could not be checked: check returned {type(verdict).__name__}")
 
     async def _turn_down(self, call: Call, why: str, kind: str = "ToolNotAllowed") -> Raised:
-        """The answer to a call that is not made."""
+        """Return the answer to a call that is not made."""
         message, digest = self._redactor.text(why)[:_MAX_MESSAGE], call.digest
         await self._records.end(call, "refused", error=message, raised=kind, digest=digest)
         return Raised(kind, message)
 
     async def _ask_whether_again(self, call: Call, past: RecordedCall) -> CallAnswer:
-        """A call was begun, and its end is not recorded: a person says whether to make it again."""
+        """Ask a person whether to repeat an interrupted call."""
         unfit, edited = None, past.edited_arguments
         if edited is not None:
             try:
@@ -352,16 +352,16 @@ class Gate:
         return await self._reject(call, reason)
 
     async def _until_others_ended(self) -> None:
-        """Let whoever began a call, and may be alive, end it before it is made again."""
+        """Wait for the process that began a call, and may be alive, before it is made again."""
         if self._replay.before is not None:
             await self._replay.before.over()
 
     async def _ask_after_doubt(self, call: Call) -> CallAnswer:
-        """The same call may have been made before: a person says whether to make it again."""
+        """Ask a person about a call whose earlier identical call has an unknown outcome."""
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
             return await self._turn_down(call, _refused(call, verdict.message))
-        doubtful = call.digest
+        unknown = call.digest
         why = "the same call was made before, and its answer was lost: it may have been done"
         asked = verdict.asking(why)
         answer = await self._ask(call, None, asked, outcome_unknown=True)
@@ -369,17 +369,17 @@ class Gate:
             return await self._turn_down(call, _refused(call, answer.message))
         match answer.decision:
             case AlreadyDone(result=result):
-                self._maker.doubtful.discard(doubtful)
+                self._maker.unknown_outcomes.discard(unknown)
                 await self._records.begin(call)
                 return await self._taken_as_made(call, result)
             case Approved():
-                self._maker.doubtful.discard(doubtful)
+                self._maker.unknown_outcomes.discard(unknown)
                 return await self._make(call)
             case decision:
                 return await self._reject(call, why_not(decision), can_retry=False)
 
     def _goes_on(self, call: Call) -> bool:
-        """Tell whether a call that was begun is made again without a question."""
+        """Return whether a call that was begun is made again without a question."""
         if call.bound.action.resumes:
             return True
         return self._contexts.has_begun(call)
@@ -389,7 +389,7 @@ class Gate:
             return self._too_late()
         await self._records.begin(call)
         if self._closed:  # while the journal kept it
-            await self._records.never_made(call)
+            await self._records.not_started(call)
             return self._too_late()
         return await self._maker.make(call)
 
@@ -407,11 +407,11 @@ class Gate:
         return Call(number, bound, arguments, description, digest)
 
     async def _refuse(
-        self, number: int, name: str, kind: str, error: ToolRefusedError, said: Any
+        self, number: int, name: str, kind: str, error: ToolRefusedError, desc: Any
     ) -> Raised:
         message = self._redactor.text(error.message)[:_MAX_MESSAGE]
         name = self._redactor.text(name)[:_MAX_NAME]
-        said = None if said is None else self._redactor.text(str(said))[:_MAX_MESSAGE]
+        desc = None if desc is None else self._redactor.text(str(desc))[:_MAX_MESSAGE]
         await self._log.record(
             CallFinished,
             call_id=number,
@@ -419,7 +419,7 @@ class Gate:
             status="refused",
             duration_ms=0.0,
             error=message,
-            description=said,
+            description=desc,
             raised=kind,
         )
         return Raised(kind, message)
@@ -432,10 +432,10 @@ class Gate:
         *,
         outcome_unknown: bool = False,
     ) -> Answer | Refused:
-        """The answer about a call, which has its edited arguments then.
+        """Return the answer about a call, with its edited arguments.
 
-        What is made is what was shown: an approved call is checked once more, and where something
-        else would happen now, that is asked about. So is an edited call on another basis.
+        The made call is the shown call: an approved call is checked once more, and a changed effect
+        is asked about again. So is an edited call with another basis.
         """
         changed = self._edited_before(call, past)
         for _ in range(_MOST_QUESTIONS):
@@ -506,7 +506,7 @@ class Gate:
 
 
 def _seen(call: Call) -> ScriptCall:
-    """A call as the guard of its script sees it."""
+    """Return a call as the guard of its script sees it."""
     bound = call.bound
     return ScriptCall(
         name=bound.name,

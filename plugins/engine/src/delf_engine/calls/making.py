@@ -62,7 +62,7 @@ class CallMaker:
         self._results = results
         self._redactor = redactor
         self._contexts = contexts
-        self.doubtful: set[str] = set()
+        self.unknown_outcomes: set[str] = set()
         """Digests of calls that may have been done although they failed."""
 
     async def make(self, call: Call) -> CallAnswer:
@@ -74,8 +74,8 @@ class CallMaker:
         """
         action, arguments = call.bound.action, call.arguments
         if action.context is not None:
-            told = self._contexts.of(call, again=call.again)
-            arguments = {**arguments, action.context: told}
+            call_context = self._contexts.of(call, again=call.again)
+            arguments = {**arguments, action.context: call_context}
         started = time.perf_counter()
         try:
             try:
@@ -84,11 +84,11 @@ class CallMaker:
                         result = await action.call(**arguments)
                     else:
                         plain = functools.partial(action.call, **arguments)
-                        result = await self._threads.run(plain, lambda: call.given_up)
+                        result = await self._threads.run(plain, lambda: call.abandoned)
                         if isinstance(result, Coroutine):
                             result = await cast("Coroutine[Any, Any, Any]", result)
             finally:
-                is_cut_off = is_cancelled() and not call.given_up
+                is_cut_off = is_cancelled() and not call.abandoned
                 await self._contexts.ended(call, is_cut_off=is_cut_off)
             result, encoded, note = await self._results.take(result)
         except asyncio.CancelledError:
@@ -112,8 +112,8 @@ class CallMaker:
                 await self._until_others_ended(call, started)
             return await self._fail(call, started, message, cause=error)
         await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
-        for told in [*notes, *([] if note is None else [note])]:
-            await self._log.record(Warned, message=f"{call.bound.name}: {told}")
+        for call_context in [*notes, *([] if note is None else [note])]:
+            await self._log.record(Warned, message=f"{call.bound.name}: {call_context}")
         return Returned(result, encoded)
 
     async def _until_others_ended(self, call: Call, started: float) -> None:
@@ -134,10 +134,10 @@ class CallMaker:
         message = self._redactor.text(message)
         can_retry = not isinstance(cause, DelfError) or cause.can_retry
         status = _http_status(cause)
-        is_doubtful = isinstance(cause, OutcomeUnknownError)
-        is_doubtful = is_doubtful and call.bound.action.effect != "read"
-        if is_doubtful:
-            self.doubtful.add(call.digest)
+        outcome_unknown = isinstance(cause, OutcomeUnknownError)
+        outcome_unknown = outcome_unknown and call.bound.action.effect != "read"
+        if outcome_unknown:
+            self.unknown_outcomes.add(call.digest)
         await self._records.end(
             call,
             "error",
@@ -145,27 +145,27 @@ class CallMaker:
             error=message,
             raised=kind,
             can_retry=can_retry,
-            outcome_unknown=is_doubtful,
+            outcome_unknown=outcome_unknown,
             http_status=status,
         )
         return Raised(kind, message, cause, can_retry, status)
 
     async def _tell(self, call: Call, started: float, error: ToolException) -> CallAnswer:
-        """Word the answer to a script whose tool raised ``ToolException``."""
+        """Return the answer to a script whose tool raised ``ToolException``."""
         handler = call.bound.action.handle_error
         if handler is None:
             return await self._fail(call, started, error.message, "ToolException", error)
         try:
-            told = str(handler(error)) if callable(handler) else handler
+            text = str(handler(error)) if callable(handler) else handler
         except Exception as failure:
             message = f"{error.message} (handle_error failed: {failure})"
             return await self._fail(call, started, message)
-        told = self._redactor.text(told)
-        await self._records.end(call, "error", started, error=error.message, result=told)
-        return ToolMessage(told)
+        text = self._redactor.text(text)
+        await self._records.end(call, "error", started, error=error.message, result=text)
+        return ToolMessage(text)
 
     async def take_as_made(self, call: Call, result: Any) -> CallAnswer:
-        """Answer a call with the result that a person gave for it.
+        """Answer a call with the result that a person gave.
 
         Raises:
             UnsupportedValueError: When no script can have that result.
@@ -181,13 +181,13 @@ def _is_main_thread() -> bool:
 
 
 def is_cancelled() -> bool:
-    """Tell whether this task is being cancelled; a tool can raise the same by itself."""
+    """Return whether this asyncio task is being cancelled; a tool can raise the same by itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def describe_failure(error: BaseException) -> str:
-    """A tool's failure as a script and a model may read it."""
+    """Describe a tool's failure for a script and a model."""
     if isinstance(error, DelfError):
         text = error.for_model()
         return f"{text} ({error.hint})" if error.hint else text

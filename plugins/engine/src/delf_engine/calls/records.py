@@ -11,8 +11,8 @@ from typing import Any
 from delf.errors import DelfError, TaskLeftError, UnrecordedCallError
 from delf.events import (
     SAFE,
+    CallAbandoned,
     CallFinished,
-    CallGivenUp,
     CallStarted,
     CallStatus,
     Cancellation,
@@ -22,7 +22,7 @@ from delf_engine.journal.log import TaskLog
 
 
 class CallRecords:
-    """The beginnings and ends of one task's calls.
+    """Records the beginnings and ends of one task's calls.
 
     Args:
         log: Where they are recorded.
@@ -35,7 +35,7 @@ class CallRecords:
         self._at_limit: set[int] = set()
         self._one_ended = asyncio.Event()
         self.lost: UnrecordedCallError | None = None
-        """Set once the end of a call that had begun could not be recorded."""
+        """Set if the end of a begun call could not be recorded."""
 
     @property
     def under_way(self) -> Sequence[Call]:
@@ -43,10 +43,10 @@ class CallRecords:
         return tuple(self._under_way.values())
 
     async def until_others_ended(self, call: Call) -> None:
-        """Wait until the calls in flight have ended, but for those that wait here, too.
+        """Wait until the calls in flight have ended, except calls that wait here, too.
 
-        A script that fails with a call is over, and with it all that it began. So a limit that
-        one call has reached is told once the calls that fit have ended.
+        A script that fails with a call ends everything it began. So a limit reached by one call is
+        reported after the calls within the limit have ended.
 
         Args:
             call: The call that has reached a limit.
@@ -60,7 +60,7 @@ class CallRecords:
             self._at_limit.discard(call.number)
 
     def serve(self, request: int, call: Call) -> None:
-        """A call of the script goes its way; it was not answered from the journal.
+        """Track a call that was not answered from the journal, by its request number.
 
         Args:
             request: The number that the script's session gave it.
@@ -69,24 +69,24 @@ class CallRecords:
         self._requests[request] = call
 
     def forget_requests(self) -> None:
-        """The script is over: it gives up no call any more."""
+        """Forget the request numbers of a script that is over."""
         self._requests.clear()
 
-    def gave_up(self, request: int) -> None:
-        """Record that the script does not wait for a call any more, before all that it does next.
+    def abandon(self, request: int) -> None:
+        """Record that the script abandoned a call, before everything it does next.
 
-        Its end may be recorded already, or be one like any other: the tool finishes anyway.
+        The call's end may be recorded already, or come later: the tool finishes anyway.
 
         Args:
             request: The number that the script's session gave it.
         """
         call = self._requests.pop(request, None)
         if call is not None:
-            call.given_up = True
-            self._log.record_soon(CallGivenUp, call_id=call.number, action=call.bound.name)
+            call.abandoned = True
+            self._log.record_soon(CallAbandoned, call_id=call.number, action=call.bound.name)
 
     async def begin(self, call: Call) -> None:
-        """Record that a call is about to be made; one that is cancelled by then is not made.
+        """Record that a call is about to be made; raise if it is cancelled by then.
 
         Raises:
             DelfError: When the journal has not kept it: the call must not be made.
@@ -114,10 +114,10 @@ class CallRecords:
             raise
         call.begun = True
 
-    async def never_made(self, call: Call) -> None:
-        """Record a call that was cancelled before anything was done for it.
+    async def not_started(self, call: Call) -> None:
+        """Record a call that was cancelled before it had any effect.
 
-        Where an earlier process began it, its outcome stays unknown.
+        If an earlier process began the call, its outcome stays unknown.
         """
         if call.again:
             await self.cancel(call, "cancelled before it was made again")
@@ -129,11 +129,11 @@ class CallRecords:
 
     async def _end_unmade(self, call: Call) -> None:
         why = "cancelled before it was made"
-        await self.end(call, "cancelled", error=why, cancellation="never_made")
+        await self.end(call, "cancelled", error=why, cancellation="not_started")
 
     async def cancel(self, call: Call, why: str, started: float = 0.0) -> None:
         """Record that a call was cancelled: by the script, or because its sandbox is gone."""
-        how: Cancellation = "given_up" if call.given_up else "cut_off"
+        how: Cancellation = "abandoned" if call.abandoned else "cut_off"
         with contextlib.suppress(TaskLeftError):  # of a left task: no end says as much
             await self.end(call, "cancelled", started, error=why, cancellation=how)
 
@@ -159,10 +159,10 @@ class CallRecords:
             call: The call.
             status: How it ended.
             started: When it was made, by ``time.perf_counter()``; 0 when it was not.
-            result: What the script gets.
-            error: What went wrong.
-            raised: What the script sees raised.
-            digest: Of a call whose end may be all that the journal has of it.
+            result: The result for the script.
+            error: The error message.
+            raised: The exception that the script sees.
+            digest: The identity of a call that has no other event.
             cancellation: Why it was cancelled.
             can_retry: Whether another script could do better.
             outcome_unknown: Whether it may have been done although it failed.
@@ -184,7 +184,7 @@ class CallRecords:
             await self._log.record(
                 CallFinished,
                 safe=safe,
-                ends_call=is_own or cancellation == "never_made",
+                ends_call=is_own or cancellation == "not_started",
                 call_id=call.number,
                 action=call.bound.name,
                 status=status,

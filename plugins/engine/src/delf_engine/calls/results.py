@@ -19,7 +19,7 @@ class ResultTooLargeError(UnsupportedValueError):
 
 
 class Results:
-    """Makes of the results of tools what scripts get.
+    """Converts the results of tools for scripts.
 
     Args:
         redactor: Takes secrets out.
@@ -31,10 +31,10 @@ class Results:
         self._max_bytes = max_bytes
 
     async def take(self, result: Any) -> tuple[Any, bytes, str | None]:
-        """A result without secrets, the same encoded, and what was passed as text, if anything.
+        """Return a redacted result, its encoding, and a note on parts passed as text.
 
-        The result is a frozen copy, for the tool may change its own later. A large one is encoded
-        in a thread; a cancellation waits until it is. What no script could read is passed as text:
+        The result is a frozen copy, because the tool may change its own later. A large result is
+        encoded in a thread; a cancellation waits for that. Unencodable parts are passed as text:
         the tool has done its work, and must not do it again.
 
         Raises:
@@ -45,9 +45,9 @@ class Results:
         except ResultTooLargeError:
             raise
         except UnsupportedValueError:
-            told: dict[str, None] = {}
-            data = await asyncio.to_thread(plain, result, told)
-            note = f"passed as text: {', '.join(told)}" if told else None
+            notes: dict[str, None] = {}
+            data = await asyncio.to_thread(plain, result, notes)
+            note = f"passed as text: {', '.join(notes)}" if notes else None
             return *await self._take(data), note
 
     async def _take(self, result: Any) -> tuple[Any, bytes]:
@@ -66,7 +66,7 @@ class Results:
         return result if type(result) in PLAIN else frozen(_read(encoded)), encoded
 
     def encode(self, result: Any) -> bytes:
-        """A result as it is.
+        """Encode a result without a conversion.
 
         Raises:
             UnsupportedValueError: When it cannot be passed, or is too large.
@@ -81,7 +81,7 @@ class Results:
 
 
 def _read(encoded: bytes) -> Any:
-    """Every type that crosses, as plain data."""
+    """Return every type that crosses, as plain data."""
     try:
         return loads(encoded)
     except ValueError as error:  # a path of 11,000 letters

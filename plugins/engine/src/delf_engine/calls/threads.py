@@ -13,7 +13,7 @@ Ended = tuple[Any, BaseException | None]
 
 
 class ToolThreads:
-    """Threads that take functions from one line.
+    """Worker threads with one queue of functions.
 
     Args:
         most: The most functions that run at once.
@@ -25,18 +25,19 @@ class ToolThreads:
         self._closed = False
 
     async def run(
-        self, function: Callable[[], Any], given_up: Callable[[], bool] = lambda: False
+        self, function: Callable[[], Any], abandoned: Callable[[], bool] = lambda: False
     ) -> Any:
         """Call a function in a thread, in a copy of this context.
 
-        Cancelled before it began, it is never called.
+        A function that is cancelled before it began is never called.
 
-        One that has begun cannot be stopped. Its end is waited for, until a second cancellation.
+        A function that has begun cannot be stopped. Its end is awaited, until a second
+        cancellation.
 
         Args:
-            function: Called without arguments; what it raises is raised here.
-            given_up: Returns whether the script does not wait for it: then nobody waits for its
-                end after a cancellation.
+            function: Called without arguments; its exception is raised here.
+            abandoned: Returns whether the script stopped waiting: then nobody waits for the
+                function's end after a cancellation.
 
         Raises:
             RuntimeError: After :meth:`close`, and when no thread can be started and none runs.
@@ -60,7 +61,7 @@ class ToolThreads:
             if job.cancel():
                 held.clear()
                 raise
-            if given_up():
+            if abandoned():
                 raise
             await asyncio.wait({ended})
         if ended.cancelled():
@@ -74,7 +75,7 @@ class ToolThreads:
         return result
 
     def close(self) -> None:
-        """Let no function begin any more; those that run are not waited for."""
+        """Start no further function; running functions are not awaited."""
         self._closed = True
         for job in tuple(self._jobs):
             job.cancel()
@@ -82,7 +83,7 @@ class ToolThreads:
 
 
 def _call(job: Future[Ended], held: list[Callable[[], Any]]) -> None:
-    """Call a function unless it was withdrawn; a future would not take every kind of failure."""
+    """Call a function unless it was withdrawn, passing every kind of failure to its future."""
     if not job.set_running_or_notify_cancel():
         return
     try:

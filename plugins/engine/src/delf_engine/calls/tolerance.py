@@ -1,8 +1,8 @@
-"""Arguments as scripts mean them, where what they give does not fit and can mean one thing only.
+"""Tolerant arguments: convert arguments that do not fit and can mean one thing only.
 
-A name may be spelled in another way, one dict may stand in place of keywords, one text in place of
-a list of texts. What could mean something else is left to fail: no text is split, no word is read
-as a number, no other name is guessed.
+A name may be spelled differently, one dict may replace keywords, one text may replace a list of
+texts. Ambiguous arguments fail: no text is split, no word is read as a number, no other name is
+guessed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _Schema = Mapping[str, Any]
 
 
 def same_name(name: str) -> str:
-    """Return the same text for names that differ in their spelling only."""
+    """Normalise a name, so that spellings of one name are equal."""
     return name.replace("_", "").replace("-", "").lower()
 
 
 def respelled(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Arguments under the names that there are, where theirs are other spellings of these.
+    """Return arguments under the names that there are, where theirs are other spellings of these.
 
     Args:
         given: Arguments by name.
@@ -46,11 +46,11 @@ def respelled(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def fitting(action: Action, named: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Arguments that fit an action, as they were given and as they were validated.
+    """Return arguments that fit an action, as they were given and as they were validated.
 
     Args:
         action: The action.
-        named: What a script gave.
+        named: The arguments of the script.
 
     Raises:
         ToolRefusedError: When they do not fit, and can mean no others that do.
@@ -77,7 +77,7 @@ def _other_readings(action: Action, named: Mapping[str, Any]) -> Iterator[dict[s
 
 
 def _spread(named: Mapping[str, Any], names: list[str]) -> dict[str, Any] | None:
-    """The arguments in one dict that was given in place of keywords."""
+    """Return the arguments of a single dict given in place of keywords."""
     values = list(named.values())
     if len(values) != 1 or not isinstance(values[0], dict):
         return None
@@ -87,7 +87,7 @@ def _spread(named: Mapping[str, Any], names: list[str]) -> dict[str, Any] | None
 
 
 def _gathered(named: Mapping[str, Any], names: list[str], schema: _Schema) -> dict[str, Any] | None:
-    """One record of what was given by keywords, for an action that takes nothing else."""
+    """Collect keywords into one record, for an action whose only parameter is a record."""
     if len(names) != 1 or names[0] in named:
         return None
     for option in _Meant(schema).options(schema.get("properties", {}).get(names[0], {})):
@@ -99,7 +99,7 @@ def _gathered(named: Mapping[str, Any], names: list[str], schema: _Schema) -> di
 
 
 class _Meant:
-    """Values as a schema has them, where what was given can mean one thing only.
+    """Converts values to a schema if they can mean one thing only.
 
     Args:
         root: The whole schema, which others are looked up in.
@@ -109,7 +109,7 @@ class _Meant:
         self._root = root
 
     def options(self, schema: _Schema) -> Iterator[_Schema]:
-        """The alternatives that a schema leaves."""
+        """Yield the alternatives that a schema leaves."""
         reference = schema.get("$ref")
         if isinstance(reference, str):
             found: _Schema = self._root
@@ -124,13 +124,13 @@ class _Meant:
             yield schema
 
     def record(self, given: Mapping[str, Any], schema: _Schema) -> dict[str, Any]:
-        """A record whose fields are what a schema has."""
+        """Convert the fields of a record to a schema."""
         fields = cast("Mapping[str, Any]", schema.get("properties", {}))
         named = respelled(given, fields) if fields else given
         return {name: self.value(value, fields.get(name, {})) for name, value in named.items()}
 
     def value(self, given: Any, schema: _Schema) -> Any:
-        """A value as a schema has it."""
+        """Convert a value to a schema."""
         options = list(self.options(schema))
         match given:
             case str():
@@ -169,7 +169,7 @@ class _Meant:
 
 
 def _day_of(text: str) -> Any:
-    """The day of a moment as text; the text itself where it is none."""
+    """Return the date part of a datetime text; other texts unchanged."""
     try:
         return dt.datetime.fromisoformat(text).date()
     except ValueError:
@@ -177,7 +177,7 @@ def _day_of(text: str) -> Any:
 
 
 def _words(schema: _Schema) -> list[str]:
-    """The texts that a schema lists."""
+    """Return the texts that a schema lists."""
     listed = schema.get("enum", [schema["const"]] if "const" in schema else [])
     return [word for word in listed if isinstance(word, str)]
 

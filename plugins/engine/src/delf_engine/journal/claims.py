@@ -1,4 +1,4 @@
-"""``Claims``: which tasks an agent works on, so that nobody works on one at the same time."""
+"""``Claims``: the tasks an agent works on, so that no task has two workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from delf_engine.waiting import to_its_end
 
 _log = logging.getLogger(__name__)
 _RELEASE_SECONDS: Final = 2.0
-"""A journal that does not answer must not hold up the end of a task; its lease runs out anyway."""
+"""An unresponsive journal must not delay the end of a task; its lease expires anyway."""
 _TORN: Final = "the process that forked the task died before all events were copied"
 
 
@@ -36,26 +36,26 @@ class Predecessor:
     until: float
 
     async def over(self) -> None:
-        """Wait until it has had its lease once more to end what it began."""
+        """Wait for one lease period, so that the predecessor can end its calls."""
         if (seconds := self.until - monotonic()) > 0:
             await sleep(seconds)
 
 
 class Claims:
-    """The tasks that one agent works on; the journal knows of those of other agents."""
+    """The tasks that one agent works on; the journal knows other agents' tasks."""
 
     def __init__(self) -> None:
-        self.in_hand: set[str] = set()
-        """The ids of these tasks; one that is resumed was taken up before."""
+        self.claimed: set[str] = set()
+        """The ids of these tasks; a resumed task was claimed before."""
         self.before: dict[str, Predecessor] = {}
         """The processes that may be alive, by the tasks that were taken from them."""
 
     async def release(self, journal: Journal, task_id: str) -> None:
-        """Let somebody else take a task up that has no end.
+        """Release the claim on an unfinished task.
 
-        A journal that cannot be told now finds out by itself.
+        An unreachable journal finds out when the lease expires.
         """
-        self.in_hand.discard(task_id)
+        self.claimed.discard(task_id)
         self.before.pop(task_id, None)
         if isinstance(journal, SharedJournal):
             try:
@@ -69,10 +69,10 @@ class Claims:
         async with asyncio.timeout(_RELEASE_SECONDS):
             await journal.release(task_id)
 
-    async def take_up(
+    async def claim(
         self, journal: Journal, task_id: str, *, past_limit: bool = False
     ) -> Sequence[Event]:
-        """Make a task of the journal this agent's own, unless it is over.
+        """Claim a task of the journal for this agent, unless the task is over.
 
         Args:
             journal: Where it is.
@@ -84,11 +84,11 @@ class Claims:
 
         Raises:
             UnknownTaskError: When the journal does not have it.
-            DelfError: When this agent, another one, or a process that lives works on it.
+            DelfError: If this agent, another one, or a live process works on it.
         """
-        if task_id in self.in_hand:
+        if task_id in self.claimed:
             raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
-        self.in_hand.add(task_id)
+        self.claimed.add(task_id)
         claiming: asyncio.Future[PerhapsAlive | None] | None = None
         taken = False
         try:
@@ -108,7 +108,7 @@ class Claims:
             return events
         finally:
             if not taken:
-                self.in_hand.discard(task_id)
+                self.claimed.discard(task_id)
                 if _has_succeeded(claiming):
                     await self.release(journal, task_id)
 

@@ -1,4 +1,4 @@
-"""The choice of the journal, and the one way to make it."""
+"""The choice of the journal, and its only factory."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def durable_journal(host: PluginHost) -> str | None:
-    """The installed journal that outlives its process: of several, one that processes share.
+    """Return the installed durable journal, preferring a shared one.
 
     Args:
-        host: Knows what is installed.
+        host: Knows the installed plugins.
     """
     found = [spec for spec in host.specs(JournalSpec) if spec.durable]
     found.sort(key=lambda spec: (not spec.shared, spec.name))
@@ -36,7 +36,7 @@ def make_journal(
     environ: Mapping[str, str],
     **more: Any,
 ) -> Journal:
-    """A journal, not yet open.
+    """Return a journal, not yet open.
 
     Args:
         host: Where its plugin is.
@@ -56,11 +56,11 @@ def make_journal(
 
 
 def need_durable_journal(host: PluginHost, purpose: str) -> str:
-    """The installed journal that outlives its process, where there is no doing without.
+    """Return the installed journal that outlives its process, where there is no doing without.
 
     Args:
-        host: Knows what is installed.
-        purpose: What needs it, for the message.
+        host: Knows the installed plugins.
+        purpose: The feature that needs a journal, for the message.
 
     Raises:
         OptionalDependencyError: When none is installed, with a package that brings one.
@@ -79,5 +79,5 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
 
 
 def durable_package() -> str:
-    """A package that brings a journal that lasts, for advice."""
+    """Return a package that brings a journal that lasts, for advice."""
     return packages("journal")[usual("journal")]

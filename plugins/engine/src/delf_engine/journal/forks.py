@@ -1,4 +1,4 @@
-"""Forks: a new task that has been what another one was up to an event, and goes on by itself."""
+"""Forks: new tasks with a copy of another task's events up to one event."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def fork(
     setup: Mapping[str, Any] | None = None,
     script: str | None = None,
 ) -> str:
-    """Keep the events of a new task that goes on from an event of another one.
+    """Store the events of a new task that continues from an event of another task.
 
     Args:
         journal: Where both are.
@@ -83,22 +83,21 @@ async def fork(
 def is_torn(events: Sequence[Event]) -> bool:
     """Return True for a fork whose process died before all events were copied.
 
-    Nobody may go on with it: calls that were made would be made again.
+    Such a fork must not be resumed: calls that were made would be made again.
     """
     return len(events) < copied_events(events)
 
 
 def last_script(events: Sequence[Event]) -> int:
-    """The event after which the model was asked for the last script; 0 where it was asked none."""
+    """Return the event after which the model was asked for the last script; 0 if none."""
     asked = (e.seq for e in reversed(events) if isinstance(e, ModelCalled))
     return next(asked, 1) - 1
 
 
 def with_own_files(events: Sequence[Event], at: int) -> list[Event]:
-    """The events of a task with copies of its output files, which a fork may replace and lose.
+    """Return the events of a task with copies of its output files, owned by the fork.
 
-    Blocks. What is not on this machine any more is left out: it is written anew where its script
-    runs once more.
+    Blocks. A file that is no longer on this machine is left out: its script writes it again.
 
     Args:
         events: The task's.
@@ -133,7 +132,7 @@ def forked(
     setup: Mapping[str, Any] | None = None,
     script: str | None = None,
 ) -> list[Event]:
-    """The events of a new task that goes on from an event of another one.
+    """Return the events of a new task that continues from an event of another task.
 
     What was done by then is recorded as done: a call that had begun has its end, too, though that
     came later. An approval is for one call of one task: what had not ended is asked about again,
@@ -144,9 +143,9 @@ def forked(
         events: The other task's.
         at: The number of its last event that counts.
         task_id: The new task.
-        key: On whose behalf it is done, if not for the local user.
-        setup: What it keeps of its own, beside what the other task kept.
-        script: The script that is run in place of the next one that a model wrote.
+        key: The owner, if not the local user.
+        setup: Its own setup, added to the setup of the other task.
+        script: The script to run in place of the model's next script.
 
     Raises:
         UnknownTaskError: When the task had not begun by then, has no such event, or no model wrote
@@ -170,11 +169,11 @@ def forked(
     before = _without_approvals(before)
     if script is not None:
         before += _written_by_a_person(events, at, script)
-    told = (
+    warning = (
         f"forked from {began.task_id} at event {at}: what came before is not done again, and "
         "its answers of models cost nothing here"
     )
-    before.append(Warned(task_id=task_id, seq=0, at=before[-1].at, message=told))
+    before.append(Warned(task_id=task_id, seq=0, at=before[-1].at, message=warning))
     names: dict[str, str] = {}
     made: list[Event] = []
     for number, event in enumerate(before, 1):
@@ -208,7 +207,7 @@ def _unpaid(event: Event) -> Event:
 
 
 def _without_approvals(events: Sequence[Event]) -> list[Event]:
-    """The events without the questions, votes and approvals of what has not ended by then."""
+    """Return the events without questions, votes and approvals of unfinished calls."""
     ended = {event.call_id for event in events if isinstance(event, CallFinished)}
     last = max((e.seq for e in events if isinstance(e, ScriptFinished)), default=0)
     open_requests = {
@@ -226,7 +225,7 @@ def _without_approvals(events: Sequence[Event]) -> list[Event]:
 
 
 def _written_by_a_person(events: Sequence[Event], at: int, script: str) -> list[Event]:
-    """The next question for a script after an event, with an answer of a person's.
+    """Return the next question for a script after an event, with an answer of a person's.
 
     Raises:
         UnknownTaskError: When no model wrote a script there.
@@ -247,5 +246,5 @@ def _written_by_a_person(events: Sequence[Event], at: int, script: str) -> list[
 
 
 def is_script(event: ModelReplied) -> bool:
-    """Tell whether a model wrote a script, and nothing else was asked for."""
+    """Return whether a model wrote a script, and nothing else was asked for."""
     return event.purpose == "generate" and not event.calls

@@ -33,7 +33,9 @@ class _Entry:
 
 
 class InProcessJournal:
-    """Implements :class:`delf.protocols.journal.Journal`; agents may share it.
+    """A journal in memory. Implements :class:`delf.protocols.journal.Journal`.
+
+    Several agents may share it.
 
     Args:
         max_tasks: How many finished tasks are kept; the oldest are forgotten first. Running
@@ -52,7 +54,7 @@ class InProcessJournal:
         self._queues: WeakKeyDictionary[asyncio.Queue[Event], str | None] = WeakKeyDictionary()
 
     async def append(self, event: Event) -> None:
-        """Keep an event. Who begins a task works on it until it is over, or released."""
+        """Append an event. The agent that begins a task holds it until its end or release."""
         entry = self._tasks.get(event.task_id)
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
@@ -77,7 +79,7 @@ class InProcessJournal:
         self._forget_old()
 
     async def read(self, task_id: str, after: int = 0) -> Sequence[Event]:
-        """A task's events after a sequence number, in order."""
+        """Return a task's events after a sequence number, in order."""
         entry = self._tasks.get(task_id)
         if entry is None:
             raise UnknownTaskError(
@@ -90,13 +92,13 @@ class InProcessJournal:
         return tuple(event for event in events if event.seq > after)
 
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
-        """Events from now on, also those that are appended before the first is read."""
+        """Yield events from now on, including events appended before the first read."""
         queue: asyncio.Queue[Event] = asyncio.Queue()
         self._queues[queue] = task_id
         return _events_of(queue)
 
     async def find(self, limit: int = 100) -> Sequence[TaskRecord]:
-        """The newest tasks first."""
+        """Return the newest tasks first."""
         records: list[TaskRecord] = []
         for entry in reversed(self._tasks.values()):
             if len(records) >= limit:
@@ -120,18 +122,18 @@ class InProcessJournal:
                     self._remembered[event.request_id] = decision
 
     async def remembered(self) -> Sequence[RememberedDecision]:
-        """The decisions that hold until somebody revokes them, the oldest first."""
+        """Return the lasting decisions, the oldest first."""
         return tuple(self._remembered.values())
 
     async def revoke(self, request_id: str, by: str) -> RememberedDecision:
-        """Make a decision void; all that use this journal are of one process, and of one user."""
+        """Revoke a decision; all users of this journal are in one process, and are one user."""
         decision = self._remembered.pop(request_id, None)
         if decision is None:
             raise UnknownRequestError(f"no remembered decision {request_id!r} holds")
         return decision
 
     async def aclose(self) -> None:
-        """Nothing is held outside of memory."""
+        """No-op: the journal holds memory only."""
 
     def _forget_old(self) -> None:
         if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:

@@ -34,18 +34,18 @@ from delf_engine.redact import RedactedStream, Redactor
 _log = logging.getLogger(__name__)
 
 Listener = Callable[[Event], None]
-"""Sees an event after it was journalled. Must be quick and must not raise."""
+"""A listener for journalled events. Must be quick and must not raise."""
 
 
 class TaskLog:
-    """Writes one task's events, without secrets; made in the context of the task.
+    """Writes one task's events, redacted, in the context of the task.
 
     Args:
         task_id: The task.
-        journal: Where events are kept first; None where nobody keeps them.
-        listeners: Who sees them afterwards.
+        journal: The journal; None if events are not kept.
+        listeners: The listeners, called after the journal.
         redactor: Knows the secrets.
-        replay: Of a task that is resumed: what it knows is not written again.
+        replay: The replay of a resumed task, whose events are not written again.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TaskLog:
     ) -> None:
         self.task_id = task_id
         self.context = copy_context()
-        """The ContextVars of the task's caller: what is done for the task runs in a copy."""
+        """The ContextVars of the task's caller; work for the task runs in a copy."""
         self._journal = journal
         self._listeners = tuple(listeners)
         self.redactor = Redactor() if redactor is None else redactor
@@ -71,7 +71,9 @@ class TaskLog:
         self._turns: list[int] = []
         self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []
         self._begun: Event | None = None
-        """An event that the journal was given and has not confirmed: its writer was cancelled."""
+        """An event that was passed to the journal without confirmation, because its writer was
+        cancelled.
+        """
         self._left = False
         self._over = False
         self._until: float | None = None
@@ -90,7 +92,7 @@ class TaskLog:
         self._prints.end()
 
     def next_model_call(self) -> int:
-        """The number of a model call that is about to be made."""
+        """Return the number of a model call that is about to be made."""
         self._model_calls += 1
         return self._model_calls
 
@@ -104,7 +106,7 @@ class TaskLog:
     ) -> None:
         """Append an event to the journal; return only once the journal has kept it.
 
-        If the caller is cancelled, the event is appended before those that are recorded later.
+        If the caller is cancelled, the event is appended before later ones.
 
         Args:
             kind: The event's class.
@@ -162,7 +164,7 @@ class TaskLog:
         """Record a step's beginning, and its end unless it failed.
 
         Args:
-            name: What people read.
+            name: The name for people.
             attempt: The pass through the loop, from 1.
         """
         started, name = time.perf_counter(), str(name)
@@ -191,11 +193,11 @@ class TaskLog:
         return {name: value if name in safe else clean(value) for name, value in fields.items()}
 
     def leave(self) -> None:
-        """Keep nothing more than the outcomes of calls: somebody else resumes the task."""
+        """Record only outcomes of calls from now on, so that the task can be resumed."""
         self._left = True
 
     async def end(self) -> None:
-        """Flush what is buffered, then refuse every event."""
+        """Flush buffered events, then refuse every event."""
         self._left = True
         try:
             async with asyncio.timeout_at(self._until):
@@ -204,9 +206,9 @@ class TaskLog:
             self._over = True
 
     def say(self, text: str) -> None:
-        """Journal printed text soon, and before any other event.
+        """Buffer printed text for the journal, to be flushed before any other event.
 
-        What could be the beginning of a secret waits until more is printed, or the script ends.
+        A possible beginning of a secret is held until more is printed, or the script ends.
         """
         self._print(self._prints.feed(text))
 
@@ -222,7 +224,7 @@ class TaskLog:
             self._flush_soon()
 
     def clock_read(self, readings: Sequence[int]) -> None:
-        """Journal what the script saw on the clock soon, and before any other event.
+        """Buffer the script's clock reads for the journal, to be flushed before any other event.
 
         Args:
             readings: Unix times in nanoseconds.
@@ -262,7 +264,7 @@ class TaskLog:
                 await self._write_waiting()
 
     def _queue_output(self) -> None:
-        """Put what the script printed and saw into the queue, behind earlier events."""
+        """Queue buffered output and clock reads behind earlier events."""
         if self._readings or self._turns:
             seen = {"readings": tuple(self._readings), "turns": tuple(self._turns)}
             self._waiting.append((ClockRead, seen))
@@ -273,7 +275,7 @@ class TaskLog:
             self._printed.clear()
 
     async def _write_waiting(self) -> None:
-        """Write what is queued; what the journal fails to keep stays in the queue."""
+        """Write queued events; events that the journal fails to keep stay queued."""
         if self._begun is not None:
             await self._confirm(self._begun)
         self._queue_output()
@@ -300,11 +302,11 @@ class TaskLog:
         try:
             await self._confirm(event)
         except Exception:
-            self._begun = None  # whoever records it is told, and another event has its number
+            self._begun = None  # its recorder gets the error, and another event has its number
             raise
 
     async def _confirm(self, event: Event) -> None:
-        """Append an event; one that the journal has already changes nothing there."""
+        """Append an unconfirmed event again, which is idempotent."""
         if self._journal is not None:
             await self._journal.append(event)
         self._begun = None

@@ -20,7 +20,7 @@ from delf_engine.redact import Redactor
 
 _log = logging.getLogger(__name__)
 _CLOSE_SECONDS = 5.0
-"""Seconds that an observer has for its last events; one that hangs must not hold up a stop."""
+"""Seconds for an observer's last events; a hanging observer must not delay a stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Observers:
 
     Args:
         feeds: Each takes every event.
-        notes: What each wants to stay with a task that is ordered now.
+        notes: The setup data that each observer adds to a task submitted now.
     """
 
     feeds: Sequence[ObserverFeed]
@@ -41,7 +41,7 @@ class Observers:
             feed(change)
 
     async def aclose(self) -> None:
-        """Pass on what is queued, then close each."""
+        """Flush queued events, then close each observer."""
         await asyncio.gather(*(feed.aclose() for feed in self.feeds))
 
 
@@ -51,7 +51,7 @@ def open_observers(
     make: Callable[[type[ObserverSpec], str], Observer],
     redactor: Redactor,
 ) -> Observers:
-    """The observers of an agent, at work: what is asked for, and those that need not be.
+    """Return the running observers of an agent: requested ones, and those that are always on.
 
     Args:
         host: The plugins.
@@ -67,9 +67,9 @@ def open_observers(
 
 
 class ObserverFeed:
-    """One observer with its queue; it is dropped when it fails.
+    """One observer with its queue; a failing observer is dropped.
 
-    It observes each event in the context in which that was queued: the task's own.
+    Each event is observed in the context in which it was queued, the task's own.
 
     Args:
         name: The observer's name, for the log.
@@ -95,7 +95,7 @@ class ObserverFeed:
             pass
 
     async def _take(self) -> bool:
-        """Wait for an event and have it observed; False at the end."""
+        """Wait for an event and have it observed; return False at the end."""
         queued = await self._queue.get()
         if queued is None:
             return False
@@ -115,7 +115,7 @@ class ObserverFeed:
             await self._observer.observe_person(event)
 
     async def aclose(self) -> None:
-        """Pass on what is queued, then close the observer."""
+        """Flush queued events, then close the observer."""
         self._queue.put_nowait(None)
         _, unfinished = await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
         if unfinished:

@@ -36,17 +36,17 @@ _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
 
 @dataclass(kw_only=True)
 class RecordedCall:
-    """A call as the journal knows it.
+    """A call in the journal.
 
     Args:
         call_id: Its number.
-        action: What was called.
+        action: The action.
         digest: Over action and arguments as the script gave them.
         request: The request for approval, if one was made.
-        decision: What was decided.
+        decision: The decision.
         started: Set when it was begun.
         question: The request whether to make it again, after an earlier resume.
-        verdict: What was decided about that.
+        verdict: The decision about that request.
         finished: Set when its end is known.
         lapsed: Its request is decided, as far as others see, for its sandbox died meanwhile.
         cut_off: Its sandbox died meanwhile, which is no end of it.
@@ -74,8 +74,8 @@ class RecordedCall:
     )
 
     @property
-    def was_given_up(self) -> bool:
-        """True if the script cancelled it, so that it never had an answer."""
+    def was_abandoned(self) -> bool:
+        """True if the script cancelled the call, so that it never had an answer."""
         if self.unseen:
             return True
         if self.finished is None:
@@ -84,24 +84,24 @@ class RecordedCall:
 
     @property
     def edited_arguments(self) -> Mapping[str, Any] | None:
-        """Those with which it was begun, where a person had changed them."""
+        """The arguments of the begun call, if a person had changed them."""
         started = self.started
         return None if started is None or started.digest == self.digest else started.arguments
 
     @property
     def lost_arguments(self) -> bool:
-        """True if it was edited to arguments with a secret, which the journal does not have."""
+        """True if the edited arguments hold a secret, which the journal does not have."""
         decided = None if self.decision is None else self.decision.arguments
         return REDACTED in repr(decided) or REDACTED in repr(self.edited_arguments)
 
     def question_of(
         self, *, outcome_unknown: bool
     ) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
-        """The recorded request about it, and the recorded decision if that still counts.
+        """Return the recorded request about the call, and its decision if that still counts.
 
         Args:
-            outcome_unknown: The one whether to make it again. A yes to that counts once: it may
-                have been made since.
+            outcome_unknown: Return the request whether to repeat the call. Its approval counts
+                once, because the call may have been made since.
         """
         if not outcome_unknown:
             return (None, None) if self.lost_arguments else (self.request, self.decision)
@@ -112,7 +112,7 @@ class RecordedCall:
         return self.question, self.verdict
 
     def answer(self) -> CallAnswer:
-        """The answer that the script got."""
+        """Return the answer that the script got."""
         done = self.finished
         if done is None:
             raise ValueError("the call has no recorded end")
@@ -133,15 +133,15 @@ class RecordedScript:
     Args:
         attempt: Its number; 0 for the strategy's own calls.
         calls: Its calls in the order in which they came.
-        steps: What happened to them, in order: the negative number of a call that came, the
-            number of one that was answered.
-        clock: What it saw on the clock, in nanoseconds.
+        steps: The order of its calls: the negative number of a call that came, the number of a call
+            that was answered.
+        clock: Its clock reads, in nanoseconds.
         turns: In which turns of its event loop it got which answers.
         printed: Its prints.
         left_to_print: How many characters of them have not come again.
         finished: Set when its end is known.
         request: The request for the script as a whole, if one was made.
-        decision: What was decided about that.
+        decision: The decision about that request.
     """
 
     attempt: int
@@ -158,11 +158,11 @@ class RecordedScript:
     @property
     def expected(self) -> list[RecordedCall]:
         """The calls that have not come again."""
-        return [call for call in self.calls if not call.was_given_up]
+        return [call for call in self.calls if not call.was_abandoned]
 
 
 class Recording:
-    """A task's events by what they belong to.
+    """A task's events, grouped by what they belong to.
 
     Args:
         events: All of them, in order.
@@ -175,7 +175,7 @@ class Recording:
         self.known: Counter[tuple[Any, ...]] = Counter()
         self.scripts: dict[int, RecordedScript] = {}
         self.last_call = 0
-        self._given_up: set[int] = set()
+        self._abandoned: set[int] = set()
         self._calls: dict[int, RecordedCall] = {}
         self._callers: dict[int, RecordedScript] = {}
         self._asked: dict[str, RecordedCall] = {}
@@ -199,7 +199,7 @@ class Recording:
                 call.is_over = ended
 
     def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
-        """Tell whether an event is among them; each one counts once."""
+        """Return whether an event is recorded; each recorded event counts once."""
         if not self.known:
             return False
         if kind is ev.CallFinished and fields["status"] == "refused":
@@ -260,13 +260,13 @@ class Recording:
                 self._call(event, event.digest, script).started = event
             case ev.CallFinished():
                 self._take_end(event, script)
-            case ev.CallGivenUp():
-                self._take_given_up(event)
+            case ev.CallAbandoned():
+                self._take_abandoned(event)
             case _:
                 pass
 
     def _end_draft(self, purpose: str) -> None:
-        """An answer of which no more is recorded than what had been written of it."""
+        """Record a truncated answer, of which only its draft is in the journal."""
         written = self._drafts.pop(purpose, ())
         if written:
             text = "".join(event.text for event in written)
@@ -286,7 +286,7 @@ class Recording:
                 call_id=event.call_id,
                 action=event.action,
                 digest=digest,
-                unseen=event.call_id in self._given_up,
+                unseen=event.call_id in self._abandoned,
             )
             self._calls[event.call_id] = past
             self._callers[event.call_id] = script
@@ -321,11 +321,11 @@ class Recording:
             if event.source == "changed":  # what is done now has not been asked about
                 past.request = past.decision = None
 
-    def _take_given_up(self, event: ev.CallGivenUp) -> None:
+    def _take_abandoned(self, event: ev.CallAbandoned) -> None:
         self.last_call = max(self.last_call, event.call_id)
         past = self._calls.get(event.call_id)
         if past is None:
-            self._given_up.add(event.call_id)
+            self._abandoned.add(event.call_id)
             return
         past.unseen = True
 
@@ -340,7 +340,7 @@ class Recording:
         if event.cancellation == "cut_off":
             past.cut_off = True
             return
-        if event.cancellation == "never_made":  # what was decided about it holds
+        if event.cancellation == "not_started":  # what was decided about it holds
             past.started, past.cut_off = None, True
             return
         past.finished = event

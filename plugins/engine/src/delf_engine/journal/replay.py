@@ -1,8 +1,8 @@
-"""Answers a resumed task from its journal.
+"""Replay: answers a resumed task from its journal.
 
-The loop runs once more from the start, and what the journal holds takes the place of the world:
-models are not asked again, calls get their recorded results when they got them, prints and events
-that are there are not written twice. What goes beyond the journal is done as ever.
+The loop runs once more from the start, and the journal replaces the world: models are not asked
+again, calls get their recorded results at the recorded moments, recorded events are not written
+twice. Beyond the journal the task continues normally.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from delf.machine.zones import Zone
 from delf.messages import ModelReply, Purpose
 from delf_engine.journal.claims import Predecessor
 from delf_engine.journal.recording import RecordedCall, RecordedScript, Recording
-from delf_engine.journal.retrying import as_untried
+from delf_engine.journal.retrying import without_attempts
 
 _REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter", "learn", "outline"})
-"""Model calls of the loop itself. Those of a script are part of its recorded calls."""
+"""Model calls of the loop itself. A script's model calls are part of its recorded calls."""
 
 _ANSWERED: Final = 0
 """The turn of calls without a recorded end: after all recorded answers."""
@@ -39,7 +39,7 @@ class _Course:
     waits until the task's time is over: no clock tells a slow script from another one.
 
     Args:
-        script: What the journal tells of it.
+        script: The journal of the script.
     """
 
     def __init__(self, script: RecordedScript) -> None:
@@ -64,7 +64,7 @@ class _Course:
         return tuple(self._expected.values())
 
     def take(self, digest: str) -> RecordedCall | None:
-        """The first of the recorded calls with a digest that have not come again."""
+        """Return the first of the recorded calls with a digest that have not come again."""
         if not self._unclaimed.get(digest):
             return None
         past = self._unclaimed[digest].popleft()
@@ -73,7 +73,7 @@ class _Course:
         return past
 
     async def turn(self, past: RecordedCall | None, *, alone: bool) -> None:
-        """Wait until it is a call's turn, and let the next one have its turn then.
+        """Wait until it is a call's turn, then pass the turn on.
 
         Args:
             past: The call; None when it is a new one.
@@ -108,7 +108,7 @@ class _Course:
             self._count -= 1
 
     def _move(self) -> None:
-        """A recorded step was made: whose turn is it now?"""
+        """Advance past the recorded steps that have happened."""
         while self._steps and self._steps[0] < 0 and -self._steps[0] not in self._expected:
             self._steps.popleft()
         if not self._answers:
@@ -137,14 +137,14 @@ class Replay:
         self.events = tuple(events)
         began = next((e for e in self.events if isinstance(e, ev.TaskStarted)), None)
         self.resumed = began is not None
-        """True if the task was begun before; one that was only queued was not."""
+        """True if the task was begun before; a task that was only queued was not."""
         self.seed = "" if began is None else began.seed
         """The source of chance for the task's scripts."""
         self.zone = None if began is None or not began.zone else Zone(began.zone, began.zone_name)
         """The time zone in which the task began."""
         self.before: Predecessor | None = None
         """The process that worked on the task before, if that may be alive."""
-        self._recording = Recording(as_untried(self.events))
+        self._recording = Recording(without_attempts(self.events))
         self.recorded = self._recording.known
         """The recorded events that have not come again; true as long as there may be some."""
         self.last_call = self._recording.last_call
@@ -155,33 +155,33 @@ class Replay:
     def _follow(self, course: _Course | None) -> None:
         self._course = course
         self.active = course is not None
-        """True if what runs now, a script or the strategy itself, is in the journal."""
+        """True if the running script, or the strategy itself, is in the journal."""
 
     # -- facts --------------------------------------------------------------------------
 
     def selected(self) -> ev.ToolsSelected | None:
-        """The tools that were chosen, if the task came so far."""
+        """Return the tools that were chosen, if the task came so far."""
         return next((e for e in self.events if isinstance(e, ev.ToolsSelected)), None)
 
     def has_reply(self, purpose: Purpose) -> bool:
-        """Tell whether the next answer of a model is recorded."""
+        """Return whether the next answer of a model is recorded."""
         return purpose in _REPLAYED and bool(self._recording.replies[purpose])
 
     def reply(self, purpose: Purpose) -> ModelReply | None:
-        """The next recorded answer of a model, if there is one left."""
+        """Return the next recorded answer of a model, if any is left."""
         if not self.has_reply(purpose):
             return None
         return self._recording.replies[purpose].popleft()
 
     def note(self, topic: str) -> str | None:
-        """The next recorded note on a topic, if there is one left."""
+        """Return the next recorded note on a topic, if any is left."""
         notes = self._recording.notes.get(topic)
         return notes.popleft() if notes else None
 
     # -- what is in the journal already ---------------------------------------------------
 
     def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
-        """Tell whether an event is in the journal; each one counts once."""
+        """Return whether an event is in the journal; each recorded event counts once."""
         return self._recording.knows(kind, fields)
 
     def unknown_part(self, text: str) -> str:
@@ -196,13 +196,13 @@ class Replay:
     # -- scripts --------------------------------------------------------------------------
 
     def begin_script(self, attempt: int) -> RecordedScript | None:
-        """A script is about to run; what the journal tells of it."""
+        """Start a script; return its journal."""
         script = self._recording.scripts.get(attempt)
         self._follow(None if script is None else _Course(script))
         return script
 
     def end_script(self, status: ev.ScriptStatus, message: str) -> None:
-        """A script ended.
+        """Note that a script ended.
 
         Raises:
             ReplayMismatch: When the journal tells otherwise.
@@ -221,31 +221,31 @@ class Replay:
             )
 
     def plan(self, attempt: int) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
-        """The request for a script as a whole, and the decision about it."""
+        """Return the recorded request for a script as a whole, and its decision."""
         script = self._recording.scripts.get(attempt)
         return (None, None) if script is None else (script.request, script.decision)
 
     # -- calls ----------------------------------------------------------------------------
 
     async def call(self, digest: str, *, alone: bool = False) -> RecordedCall | None:
-        """The recorded call behind a call, when it is its turn.
+        """Return the recorded call behind a call, when it is its turn.
 
         Args:
-            digest: What identifies the call.
-            alone: The script does nothing else meanwhile: what it did not do by now, it will
-                not do before its answer.
+            digest: The identity of the call.
+            alone: The script does nothing else meanwhile: earlier recorded steps that have not
+                happened will not happen before its answer.
 
         Returns:
             The call as it is known; None when it is a new one.
 
         Raises:
-            ReplayMismatch: When the script does something else than what is recorded.
+            ReplayMismatch: If the script differs from its record.
         """
         course = self._course
         if course is None:
             return None
         past, finished = course.take(digest), course.script.finished
-        if past is not None and past.was_given_up:
+        if past is not None and past.was_abandoned:
             if alone and finished is not None:
                 raise _beyond(finished)
             await asyncio.get_running_loop().create_future()  # until it is given up again

@@ -1,8 +1,8 @@
-"""Decide about the next try of a task that failed in a queue, and where that try goes on.
+"""Retries of queued tasks: whether a failed task is retried, and from which point.
 
-A try relives what is recorded, and nothing of it is done twice. So it is worth it only where what
-failed was outside of all that is recorded - a model or a service that was away, or a sandbox that
-was not available - or was a call that only reads, whose end is then taken as not recorded.
+A retry replays the record, and repeats nothing of it. So a retry only makes sense if the failure is
+outside of the record - an outage of a model or a service, or of the sandbox - or in a read, whose
+end is then taken as not recorded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ON: Final = (ev.ScriptGenerated, ev.RetryScheduled, ev.RerunRequested, ev.StepS
 def next_try(
     error: BaseException, events: Sequence[ev.Event], retries: int, after: float
 ) -> float | None:
-    """In how many seconds a task that failed is to be tried again; None when it is not.
+    """Return the seconds until a failed task is retried; None for no retry.
 
     Args:
         error: Why it failed.
@@ -36,18 +36,18 @@ def next_try(
         retries: How often it may be tried again.
         after: Seconds until the first of these; each later one waits twice as long, up to an hour.
     """
-    tried = sum(isinstance(event, ev.TaskPostponed) for event in events)
-    if tried >= retries or not any(map(_was_away, (error, error.__cause__))):
+    attempts = sum(isinstance(event, ev.TaskPostponed) for event in events)
+    if attempts >= retries or not any(map(_was_away, (error, error.__cause__))):
         return None
     if _has_open_change(events) or isinstance(error, UnrecordedCallError):
         return None
     if _script_failed(events) and _failed_read(events) is None:
         return None
-    return min(after * 2.0**tried, _LONGEST)
+    return min(after * 2.0**attempts, _LONGEST)
 
 
-def as_untried(events: Sequence[ev.Event]) -> list[ev.Event]:
-    """Events without the failures after which their task is tried again, or goes on."""
+def without_attempts(events: Sequence[ev.Event]) -> list[ev.Event]:
+    """Return events without the failures after which their task is tried again, or goes on."""
     kept: list[ev.Event] = []
     for event in events:
         if isinstance(event, ev.TaskFinished) and event.code != BudgetExceededError.code:
@@ -68,22 +68,22 @@ def _was_away(error: BaseException | None) -> bool:
 
 
 def _has_open_change(events: Sequence[ev.Event]) -> bool:
-    """Tell whether nobody knows of a call that may change something whether it did."""
+    """Return True if a write call has an unknown outcome."""
     ends = {e.call_id: e.status for e in events if isinstance(e, ev.CallFinished)}
     begun = (e for e in events if isinstance(e, ev.CallStarted) and e.effect != "read")
     return any(ends.get(event.call_id, "cancelled") == "cancelled" for event in begun)
 
 
 def _script_failed(events: Sequence[ev.Event]) -> bool:
-    """Tell whether the end of a script is the last thing that happened."""
+    """Return whether the end of a script is the last thing that happened."""
     last = next((e for e in reversed(events) if isinstance(e, (ev.ScriptFinished, *_ON))), None)
     return isinstance(last, ev.ScriptFinished)
 
 
 def _failed_read(events: Sequence[ev.Event]) -> int | None:
-    """The place of the end of a call that only reads, with whose error the last script failed.
+    """Return the place of the read's end with whose error the last script failed.
 
-    None where its script did something after that: it would not do the same with another answer.
+    None if its script did something afterwards: with another answer it would not do the same.
     """
     if not _script_failed(events):
         return None

@@ -1,8 +1,7 @@
-"""The way of a task, step by step.
+"""The steps of a task.
 
 1 recall → 2 select → 3 context, then the strategy's own steps until it has an answer, and at last
-learn. A step is skipped when it has nothing to do. An agent's first task sets connections up before
-step 2.
+learn. A step without work is skipped. An agent's first task sets connections up before step 2.
 """
 
 from __future__ import annotations
@@ -70,11 +69,11 @@ _UNUSED_TOOLS: Final = (
 
 
 class TaskPipeline:
-    """Works one task to its end.
+    """Runs one task to its end.
 
     Args:
         run: The task.
-        host: What its strategy works through.
+        host: The host for its strategy.
         strategy: How it becomes tool calls.
         stopped_by: Tells the person who stopped it.
     """
@@ -94,7 +93,7 @@ class TaskPipeline:
         self._is_left = False
 
     def leave(self) -> None:
-        """Keep nothing of the task's end when it is cancelled, so that it can be resumed."""
+        """Leave the task resumable when it is cancelled: its end is not recorded."""
         self._is_left = True
 
     async def run(self, origin: str) -> TaskOutcome:
@@ -124,7 +123,7 @@ class TaskPipeline:
         return await to_its_end(self._finish(text, error), failed=self._lost_end)
 
     async def _lose_sandbox(self, error: SandboxDied) -> TaskOutcome:
-        """Leave a task whose sandbox died to be resumed at once; its children work on."""
+        """Leave a task whose sandbox died to be resumed at once; its children keep running."""
         self._host.close()
         self._host.scripts.sandbox.retire()
         await self._log.record(Warned, message=error.message)
@@ -148,7 +147,7 @@ class TaskPipeline:
                 zone_name=run.zone.name,
                 setup=request.setup,
                 conversation=None if continued is None else continued.conversation_id,
-                attended=request.attended,
+                interactive=request.interactive,
                 parent=parent,
                 worker=None if request.child is None else request.worker,
                 key=request.on_behalf_of,
@@ -198,17 +197,17 @@ class TaskPipeline:
             await run.warn(_UNUSED_TOOLS)
 
     async def _result(self, work: asyncio.Future[str]) -> tuple[str, DelfError | None]:
-        """The answer, or the error in its place."""
+        """Return the answer, or the error in its place."""
         host = self._host
         if not work.done():
             unfinished = self._run.replay.unfinished()
-            lacking = waiting_for(self._log.events)
+            unapproved = waiting_for(self._log.events)
             host.close(left=unfinished is not None, cut=True)
             await self._abandon(work)
             seconds = self._run.clock.seconds
-            why = "" if lacking is None else f"; it waited for {lacking}"
+            why = "" if unapproved is None else f"; it waited for {unapproved}"
             late = TaskTimeoutError(f"Timeout: the task did not end within {seconds:g} s{why}")
-            return host.said, unfinished or late
+            return host.output, unfinished or late
         error = host.stopped or work.exception()
         if error is None and host.scripts.variables and host.scripts.sandbox.alive:
             async with self._run.unharmed("the variables are not kept for the next task"):
@@ -220,7 +219,7 @@ class TaskPipeline:
             text = work.result()
             unfit = host.unfit(text)
             if unfit is not None:
-                return host.said, unfit
+                return host.output, unfit
             return text if text or host.value is None else _as_text(host.value), None
         if not isinstance(error, DelfError):
             message = f"task {self._log.task_id} failed inside delf"
@@ -233,37 +232,37 @@ class TaskPipeline:
             error = inside
         if isinstance(error, ToolException) and self._run.request.child is None:
             return await self._refused(error)
-        return host.said, error
+        return host.output, error
 
     def _place_of(self, error: BaseException) -> str:
-        """The model in which an error happened, as far as it is known."""
+        """Return the model in which an error happened, if known."""
         seen = self._run.models.unexpected
         return seen[1] if seen is not None and seen[0] is error else "delf or a plugin"
 
     async def _refused(self, error: ToolException) -> tuple[str, DelfError | None]:
-        """The answer where a tool said no at last: its words, after what the script had printed.
+        """Return the answer after a final refusal by a tool: its message, after the output.
 
-        A task that another one waits for fails instead: that other script would take it for done.
+        A child task fails instead: its parent's script would take the answer for success.
         """
-        said, told = self._host.said, refusal_of(self._log.events)
-        text = "\n".join(part for part in (said.strip("\n"), told) if part)
-        if told is None or self._host.unfit(text) is not None:
-            return said, error
-        await self._log.record(Warned, message=f"{told}; the rest of the script was not done")
+        output, refusal = self._host.output, refusal_of(self._log.events)
+        text = "\n".join(part for part in (output.strip("\n"), refusal) if part)
+        if refusal is None or self._host.unfit(text) is not None:
+            return output, error
+        await self._log.record(Warned, message=f"{refusal}; the rest of the script was not done")
         return text, None
 
     async def _abandon(self, work: asyncio.Future[str]) -> None:
-        """Stop what still runs: the sandbox dies, the rest is cancelled."""
+        """Stop all running parts: kill the sandbox, cancel the rest."""
         work.cancel()
         self._log.hurry(_LAST_SECONDS)
         await self._host.scripts.sandbox.end(GRACE_SECONDS)
         await asyncio.wait({work}, timeout=GRACE_SECONDS)
 
     async def _cancel(self, work: asyncio.Future[str] | None) -> None:
-        """End a task that was cancelled, at whatever point; that is raised, whatever fails here.
+        """End a cancelled task at any point; re-raise the cancellation, whatever fails here.
 
         Args:
-            work: What it does.
+            work: The running work.
         """
         is_left = self._is_left
         self._log.hurry(_LAST_SECONDS)
@@ -277,12 +276,12 @@ class TaskPipeline:
             if is_left:
                 await self._log.end()
             else:
-                await self._finish(self._host.said, self._why_cancelled(), self._stopped_by())
+                await self._finish(self._host.output, self._why_cancelled(), self._stopped_by())
         except Exception as error:
             self._lost_end(error)
 
     def _why_cancelled(self) -> DelfError:
-        """Return the error of a cancelled task; a child goes on with a parent whose time is up."""
+        """Return the error of a cancelled task; a child blames its parent's timeout."""
         if self._run.clock.is_over:
             return TaskTimeoutError("Timeout: the time of the task above was over")
         return TaskStoppedError("the task was stopped")
@@ -336,7 +335,7 @@ class TaskPipeline:
         return outcome
 
     async def _postpone(self, error: DelfError) -> bool:
-        """Leave a task that failed to its queue, if another try is worth it."""
+        """Leave a failed task to its queue, if a retry makes sense."""
         request, log = self._run.request, self._run.log
         wait = next_try(error, log.events, request.retries or 0, request.retry_after or 0.0)
         if wait is None:
@@ -351,7 +350,7 @@ class TaskPipeline:
         return True
 
     async def _leave(self, outcome: TaskOutcome) -> None:
-        """Leave a task without an end in the journal, and say there why, if it can be written."""
+        """Leave a task without an end in the journal, with the reason if it can be written."""
         error = outcome.error
         why = "not resumed" if isinstance(error, ReplayMismatch) else "stopped"
         try:
@@ -374,7 +373,7 @@ def _as_text(value: Any) -> str:
 
 
 def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQueued:
-    """The first event of a task that is worked on later."""
+    """Return the first event of a task that is worked on later."""
     conversation = request.conversation
     return TaskQueued(
         task_id=request.task_id,
@@ -385,7 +384,7 @@ def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQu
         timeout=request.timeout,
         setup=redactor.value(dict(request.setup)),
         conversation=None if conversation is None else conversation.conversation_id,
-        attended=request.attended,
+        interactive=request.interactive,
         queue=request.queue,
         key=None if request.key is None else redactor.text(request.key),
         priority=request.priority,
@@ -396,7 +395,7 @@ def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQu
 
 
 def _look_at(work: asyncio.Future[str]) -> None:
-    """Fetch the error of work that was abandoned, so that asyncio does not report it."""
+    """Fetch the error of abandoned work, so that asyncio does not report it."""
     if not work.cancelled():
         work.exception()
 

@@ -39,17 +39,17 @@ async def _facts(run: TaskRun, memory: AgentMemory, seconds: float) -> list[str]
         except MemoryRetrievalError as error:
             await run.warn(f"nothing was recalled: {safe(error.message)}")
             return []
-    for told in notes:
-        await run.warn(safe(told))
+    for message in notes:
+        await run.warn(safe(message))
     return [safe(fact) for fact in found]
 
 
 _KEEP_SECONDS: Final = 15.0
-"""Seconds to keep a turn: the answer of a task waits for it."""
+"""The most seconds for storing a turn, which delays the task's answer."""
 
 
 async def load_conversation(run: TaskRun) -> None:
-    """Put the conversation ahead of the task; nothing to do without one."""
+    """Load the conversation before the task; a no-op without a conversation."""
     conversation = run.request.conversation
     if conversation is None:
         return
@@ -67,9 +67,9 @@ async def load_conversation(run: TaskRun) -> None:
 
 
 async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
-    """Add the task and its answer to the conversation, also when it failed.
+    """Append the task and its answer to the conversation, even if the task failed.
 
-    That it cannot be kept is a warning: the task is done.
+    A failure is a warning: the task is done.
     """
     if run.request.conversation is None:
         return

@@ -18,16 +18,16 @@ from delf_engine.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
 _MOST_SECONDS: Final = 60.0
-"""A choice that takes longer costs more than it saves."""
+"""The most seconds for a selection: a longer one costs more than it saves."""
 _ALL: Final = "all"
 _WORDS: Final = "words"
 
 
 async def select(run: TaskRun, seconds: float) -> None:
-    """Show all tools while they fit the budget; else let a prefilter choose, or their words.
+    """Show all tools if they fit the budget; else select by a prefilter or by words.
 
     Args:
-        run: The task, whose tools show the choice afterwards.
+        run: The task, whose tools are replaced by the selection.
         seconds: The time that the prefilter has.
 
     Raises:
@@ -48,7 +48,7 @@ async def select(run: TaskRun, seconds: float) -> None:
 
 
 async def _choose(run: TaskRun, seconds: float) -> str:
-    """Let the tools show a choice; the name of what chose."""
+    """Apply a selection to the tools; return the selector's name."""
     choice = run.resources.prefilters.choose()
     task = run.log.redactor.text(run.request.task)
     async with run.log.step(Step.SELECT):
@@ -63,7 +63,7 @@ async def _choose(run: TaskRun, seconds: float) -> str:
 
 
 async def _chosen(run: TaskRun, choice: Choice, task: str, seconds: float) -> Sequence[str] | None:
-    """The names that a prefilter chose, best first; None where it failed."""
+    """Return the names that a prefilter chose, best first; None if it failed."""
     safe = run.log.redactor
     try:
         async with asyncio.timeout(seconds):

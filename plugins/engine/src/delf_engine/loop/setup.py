@@ -1,4 +1,4 @@
-"""Set-up: what connections have a model do for them once, before the first task uses them."""
+"""Set-up of connections by a model, once before their first task."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from delf_engine.task_run import TaskRun
 
 
 async def set_up(run: TaskRun) -> None:
-    """Set up what is left to be. A failure costs a warning, never the task.
+    """Set up the remaining connections. A failure is a warning.
 
-    Tasks beside this one wait. When it is cancelled meanwhile, the next goes on with the rest.
+    Concurrent tasks wait. If this is cancelled, the next task continues with the rest.
     """
     shared = run.agent_tools
     if shared.left:

@@ -1,4 +1,4 @@
-"""Reads from a task's events what it is waiting for."""
+"""Derives from a task's events what the task is waiting for."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from delf.events import (
     ApprovalDecided,
     ApprovalRequested,
+    CallAbandoned,
     CallFinished,
-    CallGivenUp,
     CallStarted,
     Event,
     ModelCalled,
@@ -18,10 +18,10 @@ from delf.events import (
 
 
 def waiting_for(events: Sequence[Event]) -> str | None:
-    """Names what has not answered yet: a person, else calls, else the model.
+    """Return the names of what the task waits for: a person, else calls, else the model.
 
     Args:
-        events: Those of the task, in their order.
+        events: The events of the task, in order.
 
     Returns:
         It, as the end of a sentence; ``None`` where a script works or nothing has begun.
@@ -41,7 +41,7 @@ def waiting_for(events: Sequence[Event]) -> str | None:
                 questions.pop(event.request_id, None)
             case CallStarted():
                 calls[event.call_id] = f"{event.action} (call {event.call_id})"
-            case CallFinished() | CallGivenUp():
+            case CallFinished() | CallAbandoned():
                 calls.pop(event.call_id, None)
             case _:
                 pass

@@ -1,4 +1,4 @@
-"""Limits of an answer: no model says so much, or takes so long."""
+"""Upper limits of an answer in size and time."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class EndlessAnswerError(LLMExecutionError):
 
 
 async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
-    """A stream that has an end, whatever its plugin and its server do.
+    """Return a stream with an end, whatever its plugin and its server do.
 
     Args:
-        pieces: What comes.
+        pieces: The stream.
         config: The model, whose ``timeout`` counts from the first piece.
 
     Raises:

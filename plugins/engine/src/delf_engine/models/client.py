@@ -89,14 +89,14 @@ class ModelClient:
         continues: bool = False,
         draft: Draft | None = None,
     ) -> ModelReply:
-        """Ask once; retries of failed requests are the model's own business.
+        """Ask once; the model retries failed requests by itself.
 
-        What the model thought aloud stands apart in the reply. The answer may have broken off:
+        Reasoning is split off in the reply. The answer may be truncated:
         :attr:`~delf.messages.ModelReply.broken_by`.
 
         Args:
             config: Which model.
-            request: What it is told; with a session, what it was not told there before.
+            request: The request; with a session, only new messages.
             attempt: The pass through the loop, from 1.
             on_delta: Sees the pieces of the answer; all of it at once when that is recorded.
             session: Where it is asked, if not by a request of its own.
@@ -105,7 +105,7 @@ class ModelClient:
                 piece is no error, but its result, with ``cut`` as its ``finish_reason``.
 
         Raises:
-            BudgetExceededError: Before anything is spent.
+            BudgetExceededError: Before any cost.
             DelfError: When the model failed for good.
         """
         past = self.replay.reply(request.purpose) if self.replay.resumed else None
@@ -122,37 +122,37 @@ class ModelClient:
     async def ask_whole(
         self, config: LLMConfig, request: ModelRequest, attempt: int = 1
     ) -> ModelReply:
-        """Ask for an answer that is whole; a model whose answer broke off is asked to go on.
+        """Ask for a whole answer; a truncated answer is continued.
 
-        It gets more room where the limit was delf's own. What a filter stopped is not asked for
-        again. With a limit in the request's own settings, the answer is what fits into it.
+        The model gets more tokens if the limit was delf's own. An answer stopped by a filter is not
+        continued. With a limit in the request's own settings, the answer may be truncated there.
 
         Raises:
-            BudgetExceededError: Before anything is spent.
-            LLMExecutionError: When there is no whole answer; it has what was said.
+            BudgetExceededError: Before any cost.
+            LLMExecutionError: If there is no whole answer, with an excerpt.
             DelfError: When the model failed for good.
         """
-        asked, said, left = request, "", _MOST_MORE
+        asked, received, left = request, "", _MOST_MORE
         is_limited = "max_tokens" in request.settings
         while True:
             reply = await self.ask(config, asked, attempt)
-            whole = joined(said, reply.text)
+            whole = joined(received, reply.text)
             if reply.broken_by is None and (reply.calls or whole is not None):
-                return replace(reply, text=whole) if said and whole is not None else reply
+                return replace(reply, text=whole) if received and whole is not None else reply
             if reply.broken_by == "length" and is_limited:
                 return reply
             # A line that breaks again and again is away; a long answer only needs more turns.
             left = min(left, _MOST_BREAKS) if reply.broken_by == "break" else left
             if reply.broken_by in ("filter", "refusal") or not left:
-                raise broken_off(replace(reply, text=said + reply.text))
+                raise broken_off(replace(reply, text=received + reply.text))
             left -= 1
             if reply.broken_by != "break":
                 anew = bool(reply.calls) or not (whole or "").strip()
-                asked = _asked_on(request, reply, whole or said, anew=anew)
-                said = "" if anew else whole or ""
+                asked = _asked_on(request, reply, whole or received, anew=anew)
+                received = "" if anew else whole or ""
 
     def _made_ready(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
-        """The request without secrets, and with the user's own instructions."""
+        """Return the request without secrets, and with the user's own instructions."""
         messages = request.messages
         if self.system_prompt and instruct:
             place = 1 if messages[0].role == "system" else 0
@@ -160,7 +160,7 @@ class ModelClient:
         return replace(request, messages=self.redactor.value(messages))
 
     async def _price(self, config: LLMConfig) -> Price | None:
-        """Look up a model's price beforehand, if a budget needs it."""
+        """Look up a model's price in advance, if a budget needs it."""
         if not self.ledger.is_limited:
             return None
         price = self.pool.pricing(config.model)
@@ -273,7 +273,7 @@ class ModelClient:
         draft: Draft | None,
         so_far: list[str],
     ) -> ModelReply:
-        """The model's answer; whoever wants its pieces sees them, and ``so_far`` has their text."""
+        """Return the model's answer; stream its pieces to listeners and ``so_far``."""
         watched = self.stream and request.purpose != "call"
         if session is None:
             model = self.pool.get(config)
@@ -311,10 +311,10 @@ class ModelClient:
         return final
 
 
-def _asked_on(request: ModelRequest, reply: ModelReply, said: str, *, anew: bool) -> ModelRequest:
-    """The request that follows on an answer which reached the limit of its length."""
+def _asked_on(request: ModelRequest, reply: ModelReply, text: str, *, anew: bool) -> ModelRequest:
+    """Return the request that follows on an answer which reached the limit of its length."""
     more = () if reply.max_tokens is None else (("max_tokens", 2 * reply.max_tokens),)
-    shown = (assistant(said),) if said.strip() else ()
+    shown = (assistant(text),) if text.strip() else ()
     return replace(
         request,
         messages=(*request.messages, *shown, user(asked_on(anew=anew))),

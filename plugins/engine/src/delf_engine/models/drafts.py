@@ -1,4 +1,4 @@
-"""``Draft``: an answer that is coming, of which calls are made before it is whole."""
+"""``Draft``: an unfinished answer whose calls are made before it is whole."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from delf_engine.journal.log import TaskLog
 
 
 class Draft:
-    """The visible part of an answer that is coming; journalled as soon as a call depends on it.
+    """The visible part of an unfinished answer, journalled as soon as a call depends on it.
 
     Args:
         log: Where it is kept.
-        purpose: What the answer is for.
+        purpose: The use of the answer.
     """
 
     def __init__(self, log: TaskLog, purpose: Purpose) -> None:
@@ -36,7 +36,7 @@ class Draft:
             self._calls.append(delta.whole)
 
     def close(self) -> None:
-        """The whole answer is about to be journalled: nothing of the draft is, after it."""
+        """Discard the draft, because the whole answer is about to be journalled."""
         self._text.clear()
         self._calls.clear()
 
@@ -53,7 +53,7 @@ class Draft:
 
     @property
     def reply(self) -> ModelReply:
-        """The answer as far as it was kept."""
+        """Return the answer as far as it was kept."""
         text = "".join(self.kept)
         calls = tuple(self.kept_calls)
         return ModelReply(text=text, calls=calls, model="", finish_reason="cut")

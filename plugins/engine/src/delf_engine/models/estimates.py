@@ -13,14 +13,14 @@ _TOKENS_PER_BYTE: Final = 1 / 3
 """Text in English has about a quarter of a token a byte."""
 
 _IMAGE_TOKENS: Final = 1600
-"""The most that the known providers count for one image of the size that they accept."""
+"""The most tokens that the known providers count for one image of accepted size."""
 
 _FILE_BYTES_PER_TOKEN: Final = 25
 """Of a PDF and the like: a page has about 50 kB and 2,000 tokens."""
 
 
 class Estimate(NamedTuple):
-    """The cost of a call before it is made, in USD.
+    """The expected cost of a call, in USD.
 
     Args:
         expected: Its input and ``max_tokens``, and no less than the dearest reply so far.
@@ -32,19 +32,19 @@ class Estimate(NamedTuple):
 
 
 def counted(request: ModelRequest, reply: ModelReply) -> Usage:
-    """The tokens of a reply; by its length where its server does not count, or counts 0."""
+    """Return the tokens of a reply; by its length where its server does not count, or counts 0."""
     used = reply.usage
     if not used.input_tokens:
         used = replace(used, input_tokens=input_tokens(request))
     if not used.output_tokens:
-        said = "".join((reply.text, *(call.arguments for call in reply.calls)))
-        tokens = math.ceil(len(said.encode("utf-8", "replace")) * _TOKENS_PER_BYTE)
+        content = "".join((reply.text, *(call.arguments for call in reply.calls)))
+        tokens = math.ceil(len(content.encode("utf-8", "replace")) * _TOKENS_PER_BYTE)
         used = replace(used, output_tokens=tokens)
     return used
 
 
 def input_tokens(request: ModelRequest) -> int:
-    """The tokens of a request, by its length."""
+    """Return the tokens of a request, by its length."""
     text = sum(len(f"{tool}") for tool in request.tools)
     attached = 0
     for message in request.messages:
@@ -52,8 +52,8 @@ def input_tokens(request: ModelRequest) -> int:
             if isinstance(part, ImagePart):
                 attached += _IMAGE_TOKENS
             elif not isinstance(part, FilePart):
-                said = part.arguments if isinstance(part, ToolCall) else part.text
-                text += len(said.encode("utf-8", "replace"))
+                content = part.arguments if isinstance(part, ToolCall) else part.text
+                text += len(content.encode("utf-8", "replace"))
             elif part.media_type.startswith("text/"):
                 text += len(part.data)
             else:
@@ -62,6 +62,6 @@ def input_tokens(request: ModelRequest) -> int:
 
 
 def output_limit(settings: Mapping[str, Any]) -> int | None:
-    """The tokens to which settings limit an answer, if they do."""
+    """Return the tokens to which settings limit an answer, if they do."""
     value = settings.get("max_tokens")
     return int(value) if isinstance(value, (int, float)) and value > 0 else None

@@ -24,15 +24,15 @@ from delf_engine.models.estimates import Estimate, input_tokens, output_limit
 _UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
 
 _MOST_TASKS: Final = 1000
-"""Of so many tasks, the newest, a ledger knows what each has cost."""
+"""The number of newest tasks whose costs a ledger keeps."""
 
 
 class Ledger:
-    """The use of models by an agent, over all its tasks; safe between threads.
+    """The cost of models for an agent, over all its tasks; thread-safe.
 
-    Under a budget each model call first reserves the most that it can cost. One that is expected
-    to cost more than is left is refused. One that does not fit only because of what other calls
-    have reserved waits until these are made; with nobody to wait for, it is made.
+    Under a budget each model call first reserves its maximal cost. A call whose expected cost
+    exceeds the budget is refused. A call that does not fit only because of reservations of other
+    calls waits until these are made; if none is in flight, it is made.
 
     Args:
         budget_usd: The most to spend; None for no limit.
@@ -69,12 +69,12 @@ class Ledger:
 
     @property
     def is_exhausted(self) -> bool:
-        """True if nothing may be spent any more."""
+        """True if the budget is exhausted."""
         return self.remaining_usd == 0.0
 
     @property
     def is_limited(self) -> bool:
-        """True if there is a budget here, or in a budget around this one."""
+        """True if this ledger, or a ledger around it, has a budget."""
         return self.budget_usd is not None or (self.within is not None and self.within.is_limited)
 
     @property
@@ -88,7 +88,7 @@ class Ledger:
         return {
             "budget": {
                 "limit_usd": self.budget_usd,
-                "spent_usd": self.cost_usd,
+                "cost_usd": self.cost_usd,
                 "reserved_usd": self.reserved_usd,
                 "remaining_usd": self.remaining_usd,
                 "is_exhausted": self.is_exhausted,
@@ -105,10 +105,10 @@ class Ledger:
         }
 
     def check(self, expected_usd: float = 0.0) -> None:
-        """Tell whether another model call may be made.
+        """Check whether another model call may be made.
 
         Args:
-            expected_usd: What it will cost.
+            expected_usd: Its expected cost.
 
         Raises:
             BudgetExceededError: When the budget is used up, would be passed, or cannot be kept
@@ -116,28 +116,28 @@ class Ledger:
         """
         if self.within is not None:
             self.within.check(expected_usd)
-        limit, spent = self.budget_usd, self.cost_usd
+        limit, used = self.budget_usd, self.cost_usd
         if limit is None:
             return
-        if spent >= limit:
+        if used >= limit:
             raise BudgetExceededError(
-                f"the budget of ${limit:g} is used up (${spent:.6f} spent)",
+                f"the budget of ${limit:g} is used up (${used:.6f} spent)",
                 limit_usd=limit,
-                spent_usd=spent,
+                cost_usd=used,
             )
-        if spent + expected_usd > limit:
+        if used + expected_usd > limit:
             raise BudgetExceededError(
                 f"the next model call would cost about ${expected_usd:.6f}, and of the budget of "
-                f"${limit:g} only ${limit - spent:.6f} are left (${spent:.6f} spent)",
+                f"${limit:g} only ${limit - used:.6f} are left (${used:.6f} spent)",
                 limit_usd=limit,
-                spent_usd=spent,
+                cost_usd=used,
                 expected_usd=expected_usd,
             )
         if self.unpriced_calls and not self.allow_unpriced:
             raise self._unpriced("a model without a known price was used")
 
     def refuse_unpriced(self, model: str) -> None:
-        """Tell whether a model may be asked whose price is not known.
+        """Check whether a model without a known price may be asked.
 
         Raises:
             BudgetExceededError: When there is a budget and ``allow_unpriced`` is not set.
@@ -151,16 +151,16 @@ class Ledger:
         return BudgetExceededError(
             f"{reason}, so the budget of ${self.budget_usd:g} cannot be kept",
             limit_usd=self.budget_usd,
-            spent_usd=self.cost_usd,
+            cost_usd=self.cost_usd,
             hint=_UNPRICED_HINT,
         )
 
     def estimate(self, config: LLMConfig, request: ModelRequest, price: Price | None) -> Estimate:
-        """The cost of a call before it is made.
+        """Estimate the cost of a call before it is made.
 
         Args:
             config: The model.
-            request: What it will be asked.
+            request: The request.
             price: Its price, if it is known.
         """
         dearest = self.dearest.get((config.model, request.purpose))
@@ -182,14 +182,13 @@ class Ledger:
 
     @asynccontextmanager
     async def reserved(self, estimate: Callable[[], Estimate]) -> AsyncGenerator[None]:
-        """Hold money for a call while it is made.
+        """Reserve money for a call while it is made.
 
         Args:
-            estimate: Its cost, asked again when others were waited for; :meth:`add` then
-                says what it was.
+            estimate: The cost, computed again after a wait; :meth:`add` then records the real cost.
 
         Raises:
-            BudgetExceededError: When what is expected does not fit into what is left.
+            BudgetExceededError: If the expected cost exceeds the rest of the budget.
         """
         if self.budget_usd is None and self.within is None:
             yield
@@ -208,7 +207,7 @@ class Ledger:
             self._wake()
 
     async def _take(self, estimate: Callable[[], Estimate]) -> float:
-        """Reserve the cost of a call, once it fits beside what other calls hold."""
+        """Reserve the cost of a call, once it fits beside other reservations."""
         changed = asyncio.Event()
         waiter = asyncio.get_running_loop(), changed
         while True:
@@ -226,7 +225,7 @@ class Ledger:
                     self._waiting.remove(waiter)
 
     def _wake(self) -> None:
-        """Let those that wait look again, on whatever event loop they do. Needs the lock."""
+        """Wake waiting calls on their event loops. Needs the lock."""
         for loop, changed in self._waiting:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(changed.set)
@@ -236,10 +235,10 @@ class Ledger:
         return math.inf if self.budget_usd is None else self.budget_usd - self.cost_usd
 
     def _amount(self, estimate: Estimate) -> float:
-        """The money to hold for a call: what it may cost, and no more than all that is left.
+        """Return the money to reserve for a call: its maximal cost, at most the rest of the budget.
 
         Raises:
-            BudgetExceededError: When what is expected does not fit into what is left.
+            BudgetExceededError: If the expected cost exceeds the rest of the budget.
         """
         self.check(estimate.expected)
         return min(max(estimate.expected, estimate.most), self._free)
@@ -249,7 +248,7 @@ class Ledger:
 
         Args:
             usage: Its tokens.
-            cost_usd: What it cost; None where no price is known.
+            cost_usd: The cost; None if no price is known.
             task_id: The task that asked; empty for a call outside of tasks.
         """
         self._count(usage, cost_usd, task_id)
@@ -269,12 +268,12 @@ class Ledger:
                 self.cost_usd += cost_usd
 
     def begin(self, task_id: str, past: Sequence[Event] = (), *, parent: str | None = None) -> None:
-        """A task is about to run; what it cost in another process counts here, once.
+        """Register a task; its cost in another process is added once.
 
         Args:
             task_id: The task.
-            past: What its journal tells of it, when it is resumed.
-            parent: The task that has it done, and whose cost it is.
+            past: The journal of a resumed task.
+            parent: The parent task, whose cost includes this one.
         """
         with self._lock:
             if parent is not None:
@@ -292,7 +291,7 @@ class Ledger:
             self.within.begin(task_id, past, parent=parent)
 
     def end(self, task_id: str) -> None:
-        """A task is over, so that it is never resumed."""
+        """Forget a task that is over and cannot be resumed."""
         with self._lock:
             self._tasks.discard(task_id)
             self._payers.pop(task_id, None)
@@ -300,13 +299,13 @@ class Ledger:
             self.within.end(task_id)
 
     def limit(self, budget_usd: float) -> None:
-        """Set another budget, which covers what was spent before, too."""
+        """Set another budget, including earlier costs."""
         with self._lock:
             self.budget_usd = budget_usd
             self._wake()
 
     def reset(self, limit_usd: float | None = None) -> None:
-        """Start counting money again, with a new limit if one is given."""
+        """Reset the cost to zero, with a new limit if one is given."""
         with self._lock:
             self.cost_usd = 0.0
             self.unpriced_calls = 0
@@ -340,13 +339,13 @@ class SharedLedger(Ledger):
         return min((left for left in lefts if left is not None), default=None)
 
     def check(self, expected_usd: float = 0.0) -> None:
-        """Tell whether another model call may be made."""
+        """Return whether another model call may be made."""
         super().check(expected_usd)
         for part in self._parts:
             part.check(expected_usd)
 
     def refuse_unpriced(self, model: str) -> None:
-        """Tell whether a model may be asked whose price is not known."""
+        """Return whether a model may be asked whose price is not known."""
         super().refuse_unpriced(model)
         for part in self._parts:
             part.refuse_unpriced(model)

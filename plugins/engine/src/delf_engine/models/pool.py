@@ -37,7 +37,7 @@ class ModelPool:
         host: Where models come from.
         context: Keys and environment.
         record: Where to write what the models answer.
-        redactor: Takes secrets out of what is written there.
+        redactor: Redacts what is written there.
         pricing: The user's own prices.
     """
 
@@ -58,11 +58,11 @@ class ModelPool:
         self._priced: dict[str, SupportsPrice] = {}
 
     def understood(self, config: LLMConfig) -> LLMConfig:
-        """Return a configuration whose model is named as its provider's plugin takes it."""
+        """Return a configuration with the model name in its provider's form."""
         return self._host.providers.understood(config)
 
     def get(self, config: LLMConfig) -> Model:
-        """The model for a configuration.
+        """Return the model for a configuration.
 
         Raises:
             PluginError: When no plugin serves it.
@@ -81,12 +81,12 @@ class ModelPool:
         return model
 
     def name_of(self, config: LLMConfig) -> str:
-        """Name a model and the plugin that it is from, for whoever reads of its failure."""
+        """Name a model and its plugin, for error messages."""
         spec = self._host.model_spec(config)
         return f"the model {spec.name!r} of {self._host.origin(spec)}"
 
     def _made(self, spec: ModelSpec, config: LLMConfig) -> Model:
-        """Make a model; whatever is wrong with its factory is told with the plugin's name."""
+        """Make a model; wrap every failure of its factory with the plugin's name."""
         factory = self._host.resolve(spec)
         try:
             return apart(factory, config, self._context)
@@ -100,12 +100,12 @@ class ModelPool:
             ) from error
 
     def priced(self, config: LLMConfig) -> SupportsPrice | None:
-        """Return the object that knows a model's price beforehand, if there is one."""
+        """Return the object that knows a model's price in advance, if any."""
         self.get(config)
         return self._priced.get(_key(self.understood(config)))
 
     def _recorded(self, model: Model) -> Model:
-        """The model, recorded if that is wanted by what replays the recording."""
+        """Return the model, wrapped in a recorder if recording is on."""
         if self._record is None:
             return model
         spec = self._host.model_spec(f"recorded:{self._record}")
@@ -115,13 +115,13 @@ class ModelPool:
         return player.record(model, self._record, self._redactor.text)
 
     async def warm_up(self, config: LLMConfig) -> None:
-        """Let a model prepare for its first call, if it can."""
+        """Let a model prepare for its first call, if supported."""
         model = self.get(config)
         if isinstance(model, SupportsModelWarmUp):
             await model.warm_up()
 
     async def check(self, config: LLMConfig) -> None:
-        """Look whether a model could be asked, as far as it knows without being asked.
+        """Check whether a model could be asked, without asking it.
 
         Raises:
             DelfError: When it could not.
@@ -131,7 +131,7 @@ class ModelPool:
             await model.check()
 
     async def connect(self, config: LLMConfig) -> ModelSession | None:
-        """A session of a model, if it has sessions. What is recorded is said without one."""
+        """Open a session of a model, if it has sessions; recorded answers need none."""
         model = self.get(config)
         return await model.connect() if isinstance(model, SupportsSessions) else None
 
@@ -151,7 +151,7 @@ def _key(config: LLMConfig) -> str:
 
 
 def load_pricing(paths: tuple[Path, ...], providers: Providers | None = None) -> FindPrice:
-    """Prices from the first of some files that exists.
+    """Return prices from the first of some files that exists.
 
     Args:
         paths: The files.

@@ -40,7 +40,7 @@ class AskedFor:
         *,
         in_text: bool,
     ) -> str | None:
-        """The path of the first value that no call of the outline has; None if one has all.
+        """Return the path of the first value that no call of the outline has; None if one has all.
 
         A word in the text of a field may go along with a name that the outline states for the
         same call.
@@ -71,7 +71,7 @@ class AskedFor:
         return missing[0] if missing else values[0][0]
 
     def states(self, action: str, values: Sequence[tuple[str, str]]) -> bool:
-        """Tell whether some call of the outline states literals, and all of these are given."""
+        """Return whether some call of the outline states literals, and all of these are given."""
         for planned in self.outline.calls_of(action):
             stated = {
                 name: {*map(same_text, argument.literals)}
@@ -85,15 +85,15 @@ class AskedFor:
         return False
 
     def is_stated(self, action: str, path: str, text: str) -> bool:
-        """Tell whether some call of the outline states a value for its parameter."""
+        """Return whether some call of the outline states a value for its parameter."""
         return any(_is_stated(call, path, text) for call in self.outline.calls_of(action))
 
     def has_call(self, action: str) -> bool:
-        """Tell whether the user's words ask for a call of an action."""
+        """Return whether the user's words ask for a call of an action."""
         return bool(self.outline.calls_of(action))
 
     def sources_of(self, action: str, parameter: str) -> frozenset[str]:
-        """The actions whose results the user's words ask for in a parameter."""
+        """Return the actions whose results the user's words ask for in a parameter."""
         calls = self.outline.calls_of(action)
         return frozenset[str]().union(*(call.argument(parameter).sources for call in calls))
 
@@ -111,7 +111,7 @@ class AskedFor:
     def _holds(
         self, field: PlannedField, text: str, inner: Sequence[str], *, in_text: bool
     ) -> bool:
-        """Tell whether a field of a call that was made has a value, whole or in its text."""
+        """Return whether a field of a call that was made has a value, whole or in its text."""
         if tuple(inner[: len(field.at)]) != field.at:
             return False
         wanted = same_text(text)
@@ -126,7 +126,7 @@ class AskedFor:
         return False
 
     def _is_call(self, planned: PlannedCall, made: ReadCall) -> bool:
-        """Tell whether a call is the one of the outline: as stated, and narrowed by nobody."""
+        """Return whether a call is the one of the outline: as stated, and narrowed by nobody."""
         if made.action != planned.action or made.result is None:
             return False
         given = {letters_of_name(name): value for name, value in made.arguments.items()}
@@ -134,15 +134,15 @@ class AskedFor:
             if not (argument.literals or argument.fields):
                 given.pop(name, None)  # the model makes it up
             elif name.isdecimal():
-                if not any(self._is_said(argument, value) for value in given.values()):
+                if not any(self._is_stated(argument, value) for value in given.values()):
                     return False
-            elif name not in given or not self._is_said(argument, given.pop(name)):
+            elif name not in given or not self._is_stated(argument, given.pop(name)):
                 return False
         named = [*planned.arguments]
         rest = [] if any(map(str.isdecimal, named)) else [*given.values()]
         return all(not isinstance(value, str) or self._is_own(value) for value in rest)
 
-    def _is_said(self, argument: Planned, value: Any) -> bool:
+    def _is_stated(self, argument: Planned, value: Any) -> bool:
         return all(self._fits(argument, text) for text in texts_in(value))
 
 
@@ -152,7 +152,10 @@ def _is_stated(call: PlannedCall, path: str, text: str) -> bool:
 
 
 def _texts_of(item: Any) -> Iterator[str]:
-    """The values that a field is: a text or number, or the keys of a record that are no names."""
+    """Return the values that a field is.
+
+    A text or number, or the keys of a record that are no names.
+    """
     if isinstance(item, Mapping):
         keys = cast("Mapping[Any, Any]", item)
         return (key for key in keys if isinstance(key, str) and not key.isidentifier())

@@ -47,7 +47,7 @@ class Origins:
     Args:
         task: The user's words.
         before: Gives what the model has beside the task, each text with its author and its place.
-            What the user said before is theirs; an earlier answer may hold others' words.
+            What the user wrote before is theirs; an earlier answer may hold others' words.
         wording_of: Says of an action whose words its results are.
         files: Reads input files, which scripts can open and others may have written: the name and
             text of each; None where there are none.
@@ -75,12 +75,12 @@ class Origins:
         self._code: Words | None = None
         self._clean_code: list[Words] = []
         self._calls: dict[int, ReadCall] = {}
-        self._told: list[ReadCall] = []
-        """All that the task was told, each text as the result of a call, or of what gave it."""
+        self._read_calls: list[ReadCall] = []
+        """All that the task has read, each text as the result of a call, or of what gave it."""
         self._own_values = OwnValues(self.is_own)
         self._results = ResultTexts()
         self._searched = 0
-        """Of what the task was told those texts that can be searched: most tasks need none."""
+        """Of what the task has read those texts that can be searched: most tasks need none."""
         self.asked_for = AskedFor(self.is_own, self._calls)
         self.outlines = 0
         """The answers that the outline was put together from."""
@@ -101,7 +101,7 @@ class Origins:
         return bool(self._read) or self._has_files
 
     def is_planned(self, action: str) -> bool:
-        """Tell whether a script names an action whose author had read nothing of others."""
+        """Return whether a script names an action whose author had read nothing of others."""
         name = re.compile(rf"(?<![\w.]){re.escape(action)}\s*\(")
         return any(name.search(words.text) for words in self._clean_code)
 
@@ -126,9 +126,9 @@ class Origins:
                     if not self._asked:
                         self._clean_code.append(self._code)
                 case ModelReplied(purpose="outline", text=text):
-                    told = Outline.of(text)
+                    parsed = Outline.of(text)
                     known = self.asked_for.outline
-                    self.asked_for.outline = known.with_more(told) if self.outlines else told
+                    self.asked_for.outline = known.with_more(parsed) if self.outlines else parsed
                     self.outlines += 1
                     self._own_values.forget()
                 case ScriptFinished():
@@ -159,11 +159,11 @@ class Origins:
             if trust == "own" and where == CONVERSATION:
                 self._words.append(Words(text))
                 continue
-            told = ReadCall(
+            read_call = ReadCall(
                 number=0, action=where, arguments={}, wording=Wording(trust=trust), result=text
             )
-            self._told.append(told)
-            self._own_values.add(told, is_over=True)
+            self._read_calls.append(read_call)
+            self._own_values.add(read_call, is_over=True)
             if trust == "outside" and (0, where) not in self._read:
                 self._read.append((0, where))
         self._before = None
@@ -176,14 +176,14 @@ class Origins:
                 number=event.call_id, action=event.action, arguments={}, wording=wording
             )
         call.result = event.error if event.result is None else event.result
-        self._told.append(call)
+        self._read_calls.append(call)
         self._own_values.add(call, is_over=True)
         if call.wording.trust != "own":
             self._read.append((event.call_id, event.action))
 
     def followed(self) -> Sequence[str]:
-        """The texts that the user's words order to follow, by the authors that they name."""
-        return followed_texts(self.asked_for.outline.orders, self._calls.values(), self._is_said)
+        """Return the texts that the user's words order to follow, by the authors that they name."""
+        return followed_texts(self.asked_for.outline.orders, self._calls.values(), self._is_stated)
 
     def of(self, arguments: Mapping[str, Any]) -> dict[str, Origin]:
         """Find the source of each value of a call's arguments, by its path, as ``to[0]``."""
@@ -194,17 +194,17 @@ class Origins:
         return {path: self.find(text) for path, text in values}
 
     def own_part(self, value: Any) -> Origin | None:
-        """The first place in one's own data that an argument, or a piece of it, is from."""
+        """Return the first place in one's own data that an argument, or a piece of it, is from."""
         results = self._all_results()
         found = (results.find(text, ("own",)) for text in texts_in(value))
         return next(filter(None, found), None)
 
     def is_own(self, text: str) -> bool:
-        """Tell whether a value is in the words of the user, or of a clean script."""
-        return self._is_said(text) or any(code.mention(text) for code in self._clean_code)
+        """Return whether a value is in the words of the user, or of a clean script."""
+        return self._is_stated(text) or any(code.mention(text) for code in self._clean_code)
 
     def own(self, text: str) -> Origin | None:
-        """The origin of a value that is the user's own beyond doubt; None of any other.
+        """Return the origin of a value that is the user's own beyond doubt; None of any other.
 
         Once the author of the script had read others' words, what stands in one's own data counts
         no more, since they could have named it; nor does a short number, which is in any text.
@@ -218,7 +218,7 @@ class Origins:
         return None if is_bare(text) else self._own_words(text)
 
     def _own_words(self, text: str) -> Origin | None:
-        if self._is_said(text):
+        if self._is_stated(text):
             return Origin(kind="task", trust="own")
         if any(code.mention(text) for code in self._clean_code):
             return Origin(kind="script", trust="own")
@@ -236,16 +236,16 @@ class Origins:
             return Origin(kind="script", trust="own")
         return Origin(kind="unknown", trust="outside")
 
-    def _is_said(self, text: str) -> bool:
-        """Tell whether a value stands in the user's words."""
+    def _is_stated(self, text: str) -> bool:
+        """Return whether a value stands in the user's words."""
         return any(words.mention(text) for words in self._words)
 
     def named_by_others(self, number: str) -> Origin | None:
-        """The place where others' words name a short number, if the author has read it.
+        """Return the place where others' words name a short number, if the author has read it.
 
         The 13 of "on June 13" in a task is not the 13 of "delete the file '13'" in a mail.
         """
-        for call in self._all_told() if is_bare(number) and self._author.read else ():
+        for call in self._all_read() if is_bare(number) and self._author.read else ():
             for whose, path, text in authored(call.result, call.wording.trust):
                 if whose == "outside" and names(text, number):
                     return Origin(
@@ -258,20 +258,20 @@ class Origins:
         return None
 
     def _all_results(self) -> ResultTexts:
-        """All that the task was told, ready to be searched."""
-        told = self._all_told()
-        for call in told[self._searched :]:
+        """Return all that the task has read, ready to be searched."""
+        read_call = self._all_read()
+        for call in read_call[self._searched :]:
             self._results.add(call)
-        self._searched = len(told)
+        self._searched = len(read_call)
         return self._results
 
-    def _all_told(self) -> Sequence[ReadCall]:
-        """All that the task was told, with the texts of its input files."""
+    def _all_read(self) -> Sequence[ReadCall]:
+        """Return all that the task has read, with the texts of its input files."""
         if self._files is not None:
             for name, text in self._files():
                 named = f"the input file {name}"
-                self._told.append(
+                self._read_calls.append(
                     ReadCall(number=0, action=named, arguments={}, wording=Wording(), result=text)
                 )
             self._files = None
-        return self._told
+        return self._read_calls

@@ -41,16 +41,16 @@ def followed_texts(
             if order.action != call.action or call.wording.author is None:
                 continue
             stated = chain.from_iterable(each.literals for each in order.arguments.values())
-            told = [text for text in stated if is_own(text)]
+            own_texts = [text for text in stated if is_own(text)]
             for record in _records_by(is_own, call, call.wording.author):
                 held = Words(f"{record}\n{text_of(call.arguments)}")
-                if all(map(held.mention, told)):
+                if all(map(held.mention, own_texts)):
                     found.setdefault(record[:_LONGEST_FOLLOWED])
     return list(islice(found, _MOST_FOLLOWED))
 
 
 def _records_by(is_named: Callable[[str], bool], call: ReadCall, author: str) -> Iterator[str]:
-    """The records of a result whose author is one of those that are named, each as a text.
+    """Yield the records of a result whose author is one of those that are named, each as a text.
 
     Args:
         is_named: Tells of an author.

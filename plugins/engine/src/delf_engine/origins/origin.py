@@ -13,7 +13,7 @@ from delf_engine.origins.values import leaves_of
 OriginKind = Literal["task", "script", "result", "unknown"]
 
 _LONGEST_PATH: Final = 100
-"""Characters of a path that are told: its names are others' words, too."""
+"""Characters of a path that are shown: its names are others' words, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Origin:
                 return "computed by the script; not found in your task or in a result"
 
     def data(self) -> dict[str, Any]:
-        """The origin as plain data, for events and requests."""
+        """Return the origin as plain data, for events and requests."""
         found = {"kind": self.kind, "trust": self.trust, "text": self.text}
         if self.kind == "result":
             return {**found, "call_id": self.call_id, "action": self.action, "path": self.path}
@@ -112,7 +112,7 @@ class ReadCall:
     result: Any = None
 
     def asked_with(self) -> Iterator[str]:
-        """The values of its arguments."""
+        """Return the values of its arguments."""
         return (text for _, text in leaves_of(self.arguments, has_keys=True))
 
 
@@ -128,7 +128,7 @@ class Author:
     code: str | None = None
     read: tuple[tuple[int, str], ...] = ()
 
-    def told(self) -> str:
+    def described(self) -> str:
         """Name what it had read, for a person."""
         names = dict.fromkeys(
             f"{action} (call {number})" if number else action for number, action in self.read

@@ -1,4 +1,4 @@
-"""Outlines: the calls that a task itself asks for, as told by a model that has read nothing else.
+"""Outlines: the calls that a task itself asks for, as listed by a model that has read nothing else.
 
 A script whose author has read others' words may do what these say. The outline is made from the
 user's words alone, so a call that it holds is one that the user asked for.
@@ -124,7 +124,7 @@ class Outline:
         return Outline(calls=self.calls + other.calls, orders=self.orders)
 
     def calls_of(self, action: str) -> tuple[PlannedCall, ...]:
-        """The calls of an action."""
+        """Return the calls of an action."""
         return tuple(call for call in self.calls if call.action == action)
 
 
@@ -178,7 +178,7 @@ def _literals_of(node: ast.expr) -> Iterator[str]:
 
 
 def _field_of(node: ast.expr) -> PlannedField | None:
-    """The field of a call's result that an expression is; None if it is put together."""
+    """Return the field of a call's result that an expression is; None if it is put together."""
     path: list[str] = []
     while True:
         match node:

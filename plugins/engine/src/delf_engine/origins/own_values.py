@@ -51,7 +51,7 @@ class OwnValues:
         self._given_to.clear()
 
     def find(self, text: str) -> Origin | None:
-        """The first place of a value, exactly as it is there."""
+        """Return the first place of a value, exactly as it is there."""
         waiting, self._known = self._steps[self._known :], len(self._steps)
         for call, is_over in waiting:
             if not is_over:
@@ -81,14 +81,14 @@ class OwnValues:
                 self._places.setdefault(text, (call.number, call.action, path))
 
     def _foreign_in(self, call: ReadCall) -> Iterator[str]:
-        """The arguments that are not known to be the user's own."""
+        """Yield the arguments that are not known to be the user's own."""
         for text in call.asked_with() if call.has_read else ():
             if text.strip() and not self._is_own(text) and same_text(text) not in self._places:
                 yield text
 
 
 def _own_texts(value: Any, trust: Trust | Mapping[str, Trust]) -> Iterator[tuple[str, str]]:
-    """The texts of a result that are the user's own, each with its path.
+    """Yield the texts of a result that are the user's own, each with its path.
 
     Of rows with few fields of the user's own, only these are looked at.
     """

@@ -30,7 +30,7 @@ class _Texts:
     letters: str
 
     def find(self, letters: str, *, whole: bool) -> tuple[str, bool] | None:
-        """The path of the first text that has some letters, and whether it has no others."""
+        """Return the path of the first text that has some letters, and whether it has no others."""
         needle = f"{_SEAM}{letters}{_SEAM}" if whole else letters
         at = self.letters.find(needle)
         if at < 0:
@@ -69,7 +69,7 @@ class ResultTexts:
                 shelf.size += len(joined)
 
     def find(self, text: str, trusts: Sequence[Trust] = ("outside", "own")) -> Origin | None:
-        """The first place of a text, or else of a piece of it, in others' words before one's own.
+        """Return the first place of a text or its piece, in others' words first.
 
         Args:
             text: The value. A short one has to be a whole value there, as it is in many texts.

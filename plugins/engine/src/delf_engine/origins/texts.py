@@ -58,7 +58,7 @@ class Words:
         return frozenset(number_text(float(m[0].replace(",", "").rstrip("."))) for m in matches)
 
     def mention(self, text: str) -> bool:
-        """Say if a value stands there."""
+        """Return whether a value stands there."""
         if text[:1].isdigit() and _NUMBER.fullmatch(text):
             return number_text(float(text.replace(",", ""))) in self._numbers
         text = text.strip()
@@ -78,7 +78,7 @@ class Words:
 
 
 def names(text: str, number: str) -> bool:
-    """Tell whether a text names a short number as a record's.
+    """Return whether a text names a short number as a record's.
 
     ``11`` in "June 11" is not a record's number; in "file '11'" or "the mail with the ID 11" it is.
     """
@@ -90,12 +90,12 @@ def names(text: str, number: str) -> bool:
 
 
 def is_bare(text: str) -> bool:
-    """Tell whether a value is a short number, which stands in any text."""
+    """Return whether a value is a short number, which stands in any text."""
     return len(text) <= _LONGEST_BARE and any(map(str.isdigit, text))
 
 
 def has_link(text: str) -> bool:
-    """Tell whether a text holds an address that somebody could follow or pay to."""
+    """Return whether a text holds an address that somebody could follow or pay to."""
     return _LINKS.search(text) is not None
 
 

@@ -34,7 +34,9 @@ def authored(
     *,
     has_keys: bool = False,
 ) -> Iterator[tuple[Trust, str, str]]:
-    """The values of plain data that could come from somewhere, in order: whose, path and text.
+    """Yield the values of plain data that could come from somewhere, in order.
+
+    Whose, path and text.
 
     A text of JSON is the data in it. As a whole result its fields have authors; in a field it is
     the words of that field's author alone, who could name any field there.
@@ -90,7 +92,7 @@ def authored(
 
 
 def leaves_of(arguments: Mapping[str, Any], *, has_keys: bool = False) -> Iterator[tuple[str, str]]:
-    """The values of arguments as texts, each with its path, as ``to[0]``.
+    """Yield the values of arguments as texts, each with its path, as ``to[0]``.
 
     Args:
         arguments: By name.
@@ -102,18 +104,18 @@ def leaves_of(arguments: Mapping[str, Any], *, has_keys: bool = False) -> Iterat
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """The first values of plain data as texts."""
+    """Return the first values of plain data as texts."""
     return (text for _, _, text in islice(authored(value), MOST_LEAVES))
 
 
 def text_of(value: Any) -> str:
-    """Plain data as one text, a line for each of its first values."""
+    """Return plain data as one text, a line for each of its first values."""
     leaves = islice(authored(value), MOST_LEAVES)
     return "\n".join(f"{path.lstrip('.')}: {text}" if path else text for _, path, text in leaves)
 
 
 def _data_in(value: Any) -> Any:
-    """The data of a text that is a JSON object or array; anything else as it is."""
+    """Return the data of a text that is a JSON object or array; anything else as it is."""
     if not isinstance(value, str) or value[:1] not in ("{", "["):
         return value
     try:
@@ -140,7 +142,7 @@ def fields_at(value: Any, path: Sequence[str]) -> Iterator[Any]:
 
 
 def _items_of(value: Any) -> Iterator[Any]:
-    """The items of a list, of lists in it, too; anything else is its own only item."""
+    """Yield the items of a list, of lists in it, too; anything else is its own only item."""
     if isinstance(value, (list, tuple)):
         for item in cast("Sequence[Any]", value):
             yield from _items_of(item)
@@ -155,15 +157,18 @@ def same_text(text: str) -> str:
 
 
 def letters_of_name(name: str) -> str:
-    """The letters of a parameter's name: ``customerId`` is ``customer_id``."""
+    """Return the letters of a parameter's name: ``customerId`` is ``customer_id``."""
     return name.replace("_", "").lower()
 
 
 def names_in(path: str) -> Sequence[str]:
-    """The names in a path: of ``payment.to[0].iban`` they are ``payment``, ``to``, ``iban``."""
+    """Return the names in a path.
+
+    Of ``payment.to[0].iban`` they are ``payment``, ``to``, ``iban``.
+    """
     return _NAMES.findall(path)
 
 
 def parameter_of(path: str) -> str:
-    """The parameter of a value's path, as of ``to[0]``."""
+    """Return the parameter of a value's path, as of ``to[0]``."""
     return re.split(r"[.[]", path, maxsplit=1)[0]

@@ -1,7 +1,7 @@
-"""``AnyProject``: what an agent takes from a project, whoever keeps its settings.
+"""``AnyProject``: an agent's view of a project, whatever keeps the settings.
 
 :mod:`delf_engine.project.project` reads settings from ``delf.toml``, ``DELF_*`` and ``--set``. A
-program that keeps settings elsewhere gives an object of its own.
+program that keeps settings elsewhere passes an object of its own.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class AnyProject(Protocol):
 
     @property
     def agent(self) -> AgentConfig:
-        """The agent's configuration; what was not given is not among its ``model_fields_set``."""
+        """The agent's configuration; omitted fields are not in its ``model_fields_set``."""
         ...
 
     @property
     def journal(self) -> str | None:
-        """The name of its journal if one was given; nothing else has to be right."""
+        """The name of its journal if given; other settings may be invalid."""
         ...
 
     @property
@@ -69,21 +69,21 @@ class AnyProject(Protocol):
         ...
 
     def secrets(self) -> Iterable[str]:
-        """Every secret in it, whether or not a task is given it. Nothing in it has to be right."""
+        """Return every secret of the project, used or not. Other settings may be invalid."""
         ...
 
 
 def project_at(
     path: str | os.PathLike[str] | AnyProject, trust: bool | Trust = False
 ) -> AnyProject:
-    """The project of a directory or of a ``delf.toml``; one that was read already stays as it is.
+    """Return the project of a directory or of a ``delf.toml``; a project is returned unchanged.
 
     Args:
         path: Either, or the project.
-        trust: Vouch for its folder, whose files else have no effect before the person trusted them.
+        trust: Trust the folder, whose files otherwise have no effect before the user trusted them.
 
     Raises:
-        FolderNotTrustedError: When nobody trusts its files.
+        FolderNotTrustedError: If its files are not trusted.
         ConfigurationError: When it is neither, or the file is wrong.
     """
     from delf_engine.project.project import load_project
@@ -132,10 +132,10 @@ def connector_of(
 
 
 def journal_name(project: AnyProject, host: PluginHost) -> str:
-    """The journal that is used in a project: the one it names, else one that outlives the process.
+    """Return the name of a project's journal: the configured one, else a durable one.
 
     Args:
         project: The project.
-        host: Knows what is installed.
+        host: Knows the installed plugins.
     """
     return project.journal or durable_journal(host) or IN_PROCESS

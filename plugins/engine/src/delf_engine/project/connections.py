@@ -40,7 +40,7 @@ class Connector:
         entries: The named instances.
         environ: Where settings and references are looked up.
         folder: From where relative paths count.
-        trust: Whose word counts that the folder is trusted.
+        trust: The trust decisions about the folder.
     """
 
     host: PluginHost
@@ -80,7 +80,7 @@ class Connector:
 
 
 def _class_at(path: str, where: str) -> Any:
-    """The class at a dotted path."""
+    """Return the class at a dotted path."""
     module, _, name = path.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), name)
@@ -169,7 +169,7 @@ def _make(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
 
 
 def _check_arguments(factory: Any, entry: ConnectionEntry, arguments: Mapping[str, Any]) -> None:
-    """Refuse settings that a constructor of its own does not take."""
+    """Raise for settings that a connection's own constructor does not take."""
     try:
         signature = inspect.signature(factory)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""``[connections.NAME]`` and ``[plugins.NAME]``: what was written, read when it is used."""
+"""``[connections.NAME]`` and ``[plugins.NAME]``: raw settings, resolved on use."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ConnectionEntry:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Its settings, with references looked up.
+        """Return the settings with references resolved.
 
         Raises:
             EnvironmentKeyError: When a variable that it refers to is not set.
@@ -50,7 +50,7 @@ class ConnectionEntry:
         return self.values.resolve(self.environ)
 
     def settings_under(self, fields: Collection[str]) -> dict[str, Any]:
-        """Its settings without those of the file that a ``DELF_<NAME>_…`` variable replaces.
+        """Return the settings without file values that a ``DELF_<NAME>_…`` variable replaces.
 
         Args:
             fields: The fields that are read from such variables.
@@ -85,7 +85,7 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
         return self.sections[name].leaves()
 
     def _variables(self, name: str) -> dict[str, Any]:
-        """The options of the file that are variables, too, as these say."""
+        """Return the options of the file that are variables, too, as these say."""
         prefix = f"{PREFIX}{name.upper().replace('-', '_')}_"
         found: dict[str, Any] = {}
         for path, given in self.sections[name].leaves():
@@ -109,11 +109,11 @@ def entries_of(
     connections: Mapping[str, Values],
     environ: Mapping[str, str],
 ) -> dict[str, ConnectionEntry]:
-    """The connections that the file and ``--set`` describe.
+    """Return the connections that the file and ``--set`` describe.
 
     Args:
         path: The file.
-        document: What is in it.
+        document: Its content.
         connections: The settings of each.
         environ: Where references are looked up.
 
@@ -150,7 +150,7 @@ def entries_of(
 
 
 def _take(values: Values, key: str, where: str) -> Any:
-    """Take a value out that is not one of the type's settings."""
+    """Remove and return a value that is not one of the type's settings."""
     found = [(path, given) for path, given in values.leaves() if path[0] == key]
     values.drop((key,))
     if any(len(path) > 1 for path, _ in found):

@@ -1,4 +1,4 @@
-"""``delf.toml``: what its sections may be."""
+"""``delf.toml``: its allowed sections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from delf_engine.config import LLM_KEYS, AgentConfig
 
 SECTIONS: Final = ("agent", "connections", "plugins", "journal")
 PREFER: Final = "prefer"
-"""The key of ``[plugins]`` that is not a plugin: who wins where several give one name."""
+"""The key of ``[plugins]`` that is not a plugin: the preferred plugins for disputed names."""
 
 # The parser has the place in its message only.
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -23,7 +23,7 @@ _RESERVED: Final = ("name", "metadata")
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The document, with its sections and their keys checked but no value.
+    """Return the document, with its sections and their keys checked but no value.
 
     Args:
         path: The file.

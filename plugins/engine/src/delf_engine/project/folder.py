@@ -1,4 +1,4 @@
-"""``Folder``: what the files of a project say, read once, before anybody is asked to trust them."""
+"""``Folder``: the contents of a project's files, read once before they are trusted."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from delf.trust.folders import (
     leaves,
     project_folder,
     read_file,
-    said,
     texts_in,
+    values_by_path,
 )
 from delf_engine.project.files import read_config
 from delf_engine.project.prices import PRICES_FILE
@@ -52,12 +52,12 @@ _SAYING: Final = frozenset(
         ".yml",
     ]
 )
-"""Suffixes of files that say what is done; any other one that is named is data, and may change."""
+"""Suffixes of files with instructions; other named files are data, and may change."""
 _WRITTEN: Final = frozenset({"tokens", "path", "cache_dir", "record", "output_dir", "files"})
 """Settings that name a file which delf writes, or which is data."""
 _LONGEST_PATH: Final = 1000
 _MOST_BYTES: Final = 500_000_000
-"""Bytes of all these files; a server that is one file has tens of millions."""
+"""The most bytes of all these files; a server that is one file has tens of millions."""
 _MOST_FILES: Final = 5000
 
 
@@ -68,7 +68,7 @@ class Folder:
     Args:
         root: The folder.
         file: Its ``delf.toml``, if there is one.
-        document: What is in that.
+        document: Its content.
         env: Its ``.env``.
         items: All that has an effect, by file and key.
     """
@@ -108,7 +108,7 @@ def read_folder(
     env = _env_file(root, begin)
     items: dict[str, Mapping[str, str]] = {}
     if file is not None:
-        items[file.name] = said(document)
+        items[file.name] = values_by_path(document)
     if env.written:
         items[env.path.relative_to(root).as_posix()] = env.says
     prices = read_file(root / PRICES_FILE, root)
@@ -117,7 +117,7 @@ def read_folder(
     known = {**env.variables(environ), **environ}
     left = _MOST_BYTES
     host = host or PluginHost.discover(environ=environ)
-    for path in _said_by(root, document, env, known, host):
+    for path in _values_of(root, document, env, known, host):
         name = path.relative_to(root).as_posix()
         if name in items:
             continue
@@ -131,14 +131,14 @@ def read_folder(
     return Folder(root=root, file=file, document=document, env=env, items=items)
 
 
-def _said_by(
+def _values_of(
     root: Path,
     document: Mapping[str, Any],
     env: EnvFile,
     environ: Mapping[str, str],
     host: PluginHost,
 ) -> Iterator[Path]:
-    """The files that count beside ``delf.toml``, ``.env`` and the prices."""
+    """Yield the files that count beside ``delf.toml``, ``.env`` and the prices."""
     yield from _named(root, document, env, environ)
     folder = UntrustedFolder(root=root.resolve(), document=_looked_up(document, environ))
     for function in host.project_files():
@@ -146,7 +146,7 @@ def _said_by(
 
 
 def _looked_up(value: Any, environ: Mapping[str, str]) -> Any:
-    """A value of settings with the variables in its texts looked up, where they are set."""
+    """Return a value of settings with the variables in its texts looked up, where they are set."""
     if isinstance(value, Mapping):
         table = cast("Mapping[str, Any]", value)
         return {key: _looked_up(item, environ) for key, item in table.items()}
@@ -155,11 +155,11 @@ def _looked_up(value: Any, environ: Mapping[str, str]) -> Any:
     try:
         return substitute(value, environ, "")
     except ConfigurationError:
-        return value  # told by whoever uses it
+        return value  # reported on use
 
 
 def _env_file(root: Path, begin: Path) -> EnvFile:
-    """The ``.env`` beside ``delf.toml``, else that of the folder where the search began."""
+    """Return the ``.env`` beside ``delf.toml``, else that of the folder where the search began."""
     places = [root, begin] if begin.is_relative_to(root) else [root]
     for place in places:
         if is_file(place / ENV_FILE):
@@ -170,7 +170,7 @@ def _env_file(root: Path, begin: Path) -> EnvFile:
 def _named(
     root: Path, document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]
 ) -> Iterator[Path]:
-    """The files in the folder that its settings name, and that say what is done."""
+    """Yield the files with instructions in the folder that its settings name."""
     texts = [value for _, value in env.written]
     for path, value in leaves(document):
         if path[0] in ("connections", "plugins") and _WRITTEN.isdisjoint(path):
@@ -179,21 +179,21 @@ def _named(
         try:
             name = substitute(text, environ, "")
         except ConfigurationError:
-            continue  # told by whoever uses it
+            continue  # reported on use
         path = _in_folder(root, name)
         if path is not None and (path.suffix in _SAYING or os.access(path, os.X_OK)):
             yield path
 
 
 def _data(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:
-    """The paths in the folder that settings name as data, or as what delf writes."""
+    """Return the paths in the folder that settings name as data, or as delf's own output."""
     named = (value for path, value in leaves(document) if not _WRITTEN.isdisjoint(path))
     texts = (text for value in named for text in texts_in(value) if len(text) <= _LONGEST_PATH)
     return frozenset(Path(os.path.normpath(root / text)) for text in texts if "\0" not in text)
 
 
 def _in_folder(root: Path, name: str) -> Path | None:
-    """The file of the folder that a text names, if it names one."""
+    """Return the file of the folder that a text names, if any."""
     if not name or len(name) > _LONGEST_PATH or not name.isprintable() or "://" in name:
         return None
     path = Path(os.path.normpath(root / os.path.expanduser(name)))  # noqa: PTH111

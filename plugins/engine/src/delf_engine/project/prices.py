@@ -38,7 +38,7 @@ class Prices:
         return cls(read_prices(path), providers)
 
     def find(self, model: str) -> Price | None:
-        """The price of a model, however its name and its provider are written."""
+        """Return the price of a model, however its name and its provider are written."""
         if model in self._prices:
             return self._prices[model]
         names = {model, model.rpartition("/")[2]}
@@ -60,7 +60,7 @@ def _specificity(pattern: str) -> tuple[int, str]:
 
 
 def read_prices(path: Path) -> dict[str, Price]:
-    """The prices of a file, by model.
+    """Return the prices of a file, by model.
 
     The file is JSON: ``{"gpt-*": {"input": 2.5, "cached_input": 1.25, "output": 10}}``, in
     USD per million tokens. ``cached_input`` may be left out; names may end in
@@ -92,7 +92,7 @@ def read_prices(path: Path) -> dict[str, Price]:
 
 
 def _entries(content: Any) -> dict[str, Any] | None:
-    """An object without its comments; None for anything else."""
+    """Return an object without its comments; None for anything else."""
     if not isinstance(content, dict):
         return None
     found = cast("dict[str, Any]", content)

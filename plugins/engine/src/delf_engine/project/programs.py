@@ -1,8 +1,8 @@
-"""The files of a folder that a program could run or import which its settings start.
+"""The files of a folder that a program started by its settings could run or import.
 
-A command line does not say what its program loads: ``python -m server`` runs ``server.py`` of the
+A command line does not show what its program loads: ``python -m server`` runs ``server.py`` of the
 folder, which imports its neighbours; ``npx`` looks into ``node_modules``, ``uv run`` into
-``pyproject.toml``. So every file of the folder counts, but for data.
+``pyproject.toml``. So every file of the folder counts, except data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DATA: Final = frozenset(
 )
 """Suffixes of data and prose: no program is run from these, and they change every day."""
 _DATA_SUFFIXES: Final = ("-journal", "-shm", "-wal")
-"""Ends of the names of files that a database makes beside it."""
+"""Endings of files that a database makes beside its own."""
 _DECIDING: Final = ("requirements", "constraints")
 """Begins of the names of texts that say which packages are installed."""
 _LEFT_OUT: Final = frozenset(
@@ -47,7 +47,7 @@ _LEFT_OUT: Final = frozenset(
 _INSTALLED: Final = frozenset({"node_modules", "site-packages", ".venv", "venv"})
 _ENVIRONMENT: Final = "pyvenv.cfg"
 _MOST_READ: Final = 1000
-"""Files of which each has a digest of its own."""
+"""The most files with a digest each."""
 _MOST_BYTES: Final = 20_000_000
 """Bytes that are read for these digests."""
 _MOST_SEEN: Final = 200_000
@@ -60,7 +60,7 @@ def starts_program(document: Mapping[str, Any], named: list[Path], written: list
     """Return True if the settings of a folder start a program, or may do so.
 
     Args:
-        document: What ``delf.toml`` says.
+        document: The content of ``delf.toml``.
         named: The files of the folder that its settings name.
         written: The names of the variables of its ``.env``.
     """
@@ -88,7 +88,7 @@ def _is_program(path: Path) -> bool:
 def files_of_programs(
     root: Path, known: Mapping[str, object], data: frozenset[Path] = frozenset()
 ) -> dict[str, Mapping[str, str]]:
-    """The digests of all files that a program in a folder could run or import.
+    """Return the digests of all files that a program in a folder could run or import.
 
     Args:
         root: The folder.
@@ -168,7 +168,7 @@ def _is_data(path: Path, data: frozenset[Path]) -> bool:
 
 
 def _mark_of_tree(folder: Path) -> str:
-    """Mark when each file of a folder was changed last: to read all of it takes seconds."""
+    """Return a mark of the modification times in a folder: reading all files takes seconds."""
     mark = hashlib.sha256()
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)

@@ -30,15 +30,18 @@ if TYPE_CHECKING:
 _SENT_ALONG: Final = frozenset(
     {"headers", "params", "path_params", "credentials", "env", "cookies"}
 )
-"""Tables of connections whose values may be keys, whatever their names: the types declare which
-are, and are not loaded for connections that nobody selected."""
+"""Tables of connections whose values may be keys, whatever their names: the types declare the
+secret fields, but are not loaded for unselected connections.
+"""
 _KEYS: Final = frozenset({"providers", "api_key_for"})
 _KNOWN_BY: Final = frozenset({*LLM_FIELDS, *_KEYS})
-"""Settings whose texts say who gave them: keys go where that fits, paths count from a file."""
+"""Settings whose texts carry their source: keys go to addresses of a trusted source, and paths are
+relative to a file.
+"""
 
 
 _ENDPOINT: Final = frozenset({"base_url", "api_key", "headers", "provider"})
-"""Of a model: where it is asked, and what is sent along."""
+"""The settings of a model's endpoint: its address, and extra data of requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +56,9 @@ class Project:
         connections: The named instances.
         plugin_options: Options by plugin.
         environ: All variables, the process's over those of ``.env``.
-        warnings: What the user should know, though nothing is wrong for sure.
+        warnings: Warnings for the user.
         agent_values: The agent's settings with their origins.
-        trust: Whose word counts that its folder is trusted.
+        trust: The trust decisions about its folder.
     """
 
     root: Path
@@ -71,7 +74,7 @@ class Project:
     def agent(self) -> AgentConfig:
         """The agent's configuration.
 
-        Made when it is asked for: a missing key does not stop a look at a connection.
+        Made on access, so that a missing key does not prevent a look at a connection.
 
         Raises:
             EnvironmentKeyError: When a variable that it refers to is not set.
@@ -88,7 +91,7 @@ class Project:
 
     @property
     def journal(self) -> str | None:
-        """The name of the journal if one was given; nothing else is looked at.
+        """The name of the journal if given; other settings are not checked.
 
         Raises:
             EnvironmentKeyError: When a variable that it refers to is not set.
@@ -107,7 +110,7 @@ class Project:
         return (found,) if isinstance(found, str) else tuple(map(str, found))
 
     def _only(self, name: str) -> Any:
-        """One setting of the agent as it was given; None where it was not."""
+        """Return one setting of the agent as given; None if not given."""
         others = {path[0] for path, _ in self.agent_values.leaves()} - {name}
         return self.agent_values.resolve(self.environ, without=others).get(name)
 
@@ -126,7 +129,7 @@ class Project:
         )
 
     def secrets(self) -> Iterator[str]:
-        """Every secret that is configured here, whether or not a task is given it."""
+        """Yield every configured secret, used or not."""
         sections = [self.agent_values, *self.plugin_options.sections.values()]
         sections += [entry.values for entry in self.connections.values()]
         for path, given in (leaf for values in sections for leaf in values.written()):
@@ -142,7 +145,7 @@ class Project:
                 yield from secrets_of_options({path[-1]: value})
 
     def _with_paths(self, config: AgentConfig) -> AgentConfig:
-        """Paths in ``delf.toml`` are relative to it, wherever the command runs."""
+        """Resolve paths of ``delf.toml`` relative to it, wherever the command runs."""
         written = {path[0] for path, given in self.agent_values.leaves() if given.from_file}
         update: dict[str, Any] = {}
         if "files" in written:
@@ -165,8 +168,7 @@ def load_project(
 ) -> Project:
     """Read the configuration that applies in a directory.
 
-    What is wrong with the form (TOML, sections, keys) is an error here; values are checked
-    when they are used.
+    Errors of form (TOML, sections, keys) are raised here; values are checked on use.
 
     Args:
         start: Where the search for ``delf.toml`` begins, upwards to the root of the repository;
@@ -175,13 +177,13 @@ def load_project(
         flags: Fields of ``AgentConfig``, as from the command line; None means not given.
         environ: The process's environment; ``os.environ`` over kept keys when omitted.
         file: The file to use instead of searching.
-        trust: Vouch for the folder: it is the program's own. Else the person has trusted it, by
+        trust: Trust the folder as the program's own. Otherwise the user must have trusted it, by
             `delf trust` or ``DELF_TRUST``.
         host: Plugins, which name files of their own; those installed when omitted.
 
     Raises:
-        FolderNotTrustedError: When nobody trusted what the folder's files say.
-        ConfigurationError: Naming file or variable, key and what is allowed.
+        FolderNotTrustedError: If the folder's files are not trusted.
+        ConfigurationError: With file or variable, key and allowed values.
     """
     begin = _directory(start)
     process = dict(os.environ if environ is None else environ)
@@ -219,7 +221,7 @@ def load_project(
 
 
 def _place_journal(path: Path | None, document: dict[str, dict[str, Any]]) -> None:
-    """Let ``[journal]`` be the options of delf's journal: one place for what belongs together."""
+    """Merge ``[journal]`` into the options of delf's journal, so that one place has both."""
     given = document.pop("journal", None)
     if given is None:
         return
@@ -236,7 +238,7 @@ def _place_journal(path: Path | None, document: dict[str, dict[str, Any]]) -> No
 
 _TYPED: Final[Source] = "command line"
 _Setting = tuple[tuple[str, ...], Any, str, Source]
-"""Path, value, origin, and who gave it."""
+"""Path, value, origin, and source."""
 
 
 def _directory(start: str | os.PathLike[str] | None) -> Path:
@@ -249,7 +251,7 @@ def _directory(start: str | os.PathLike[str] | None) -> Path:
 def _from_file(
     path: Path | None, document: Mapping[str, Any]
 ) -> tuple[Values, dict[str, Values], dict[str, Values]]:
-    """The sections ``agent``, ``connections`` and ``plugins``."""
+    """Return the sections ``agent``, ``connections`` and ``plugins``."""
     agent = Values()
     for key, value in document.get("agent", {}).items():
         _put_from_file(agent, path, "agent", key, value)
@@ -265,7 +267,7 @@ def _from_file(
 
 
 def _of_variables(environ: Mapping[str, str], env_file: Path) -> Iterator[_Setting]:
-    """The settings among the variables."""
+    """Yield the settings among the variables."""
     for name, key, value in texts.from_environ(environ):
         source = source_of(environ[name], "environment")
         yield key, value, name if source == "environment" else f"{env_file}: {name}", source
@@ -281,7 +283,7 @@ def _put_from_file(values: Values, path: Path | None, section: str, key: str, va
 def _put_overrides(
     overrides: Sequence[str], connections: dict[str, Values], plugins: dict[str, Values]
 ) -> list[_Setting]:
-    """Put those of connections and plugins in their place; return those of the agent."""
+    """Store overrides of connections and plugins; return the agent's overrides."""
     rest: list[_Setting] = []
     for section, key, value in map(texts.from_override, overrides):
         label = f"--set {section}.{'.'.join(key)}"
@@ -295,11 +297,11 @@ def _put_overrides(
 
 
 def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:
-    """Put a source's settings over those of weaker sources.
+    """Merge a source's settings over weaker sources.
 
-    What ``delf.toml`` says of where its model is asked is of that model: another name does not
-    go there, nor with its key. What variables say so is for whatever model is named. A new
-    ``llm`` is for everything and replaces a weaker source's ``light_llm`` and ``heavy_llm``.
+    The endpoint in ``delf.toml`` belongs to the model there: another model name does not use that
+    address or its key. Endpoint variables apply to any model. A new ``llm`` is for everything and
+    replaces a weaker source's ``light_llm`` and ``heavy_llm``.
     """
     prepared: list[_Setting] = [
         (path, {"model": value} if _is_model(path, value) else value, origin, source)
@@ -316,7 +318,7 @@ def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:
 
 
 def _named(path: tuple[str, ...], value: object) -> object:
-    """The model's name that a setting gives; None where it gives none."""
+    """Return the model's name in a setting; None if absent."""
     if path[0] not in LLM_FIELDS:
         return None
     if path[1:] == ("model",):
@@ -326,7 +328,7 @@ def _named(path: tuple[str, ...], value: object) -> object:
 
 
 def _leave_endpoint(agent: Values, field: str, name: object) -> None:
-    """Forget where a file's model is asked, when another one takes its place."""
+    """Drop a file's endpoint when another model replaces the file's model."""
     known = {path: given for path, given in agent.leaves() if path[0] == field and given.from_file}
     model = known.get((field, "model"))
     if model is None or model.value == name:

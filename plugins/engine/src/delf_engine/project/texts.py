@@ -35,10 +35,10 @@ _LIKENESS: Final = 0.85
 
 
 def from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """The agent's settings among the variables: variable, path and value.
+    """Yield the agent's settings among the variables: variable, path and value.
 
     ``DELF_TIMEOUT=5`` sets ``timeout``, ``DELF_LLM__BASE_URL=…`` sets ``llm.base_url``. Empty
-    variables count as unset. Those with shorter paths come first, so that the more precise wins.
+    variables count as unset. Shorter paths come first, so that the more specific setting wins.
 
     Args:
         environ: All variables.
@@ -56,7 +56,7 @@ def from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, .
 
 
 def stray(environ: Mapping[str, str], instances: Collection[str]) -> Iterator[str]:
-    """A warning for each variable that looks like a mistyped setting of the agent.
+    """Yield a warning for each variable that looks like a mistyped setting of the agent.
 
     Args:
         environ: All variables.
@@ -79,12 +79,12 @@ def stray(environ: Mapping[str, str], instances: Collection[str]) -> Iterator[st
 
 
 def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...], Any]:
-    """A ``KEY=VALUE`` as its section, the path in it and the value.
+    """Split a ``KEY=VALUE`` into its section, the path in it and the value.
 
     Args:
         text: ``timeout=5``, ``agent.llm.base_url=…``, ``connections.shop.url=…`` or
             ``plugins.sandbox-local.pool_size=2``.
-        label: What stands before the key in messages.
+        label: The prefix of the key in messages.
 
     Raises:
         ConfigurationError: For an unknown key, with a suggestion.
@@ -118,15 +118,14 @@ def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...
 
 
 def parse(path: tuple[str, ...], text: str) -> Any:
-    """A text as the agent's setting at a path wants it.
+    """Convert a text to the type of the agent's setting at a path.
 
-    Most settings know their type and convert text themselves. Lists may be written with
-    commas, tables are JSON, and what is in a free table is a number or switch if it reads
-    like one.
+    Most settings know their type and convert text themselves. Lists may be written with commas,
+    tables are JSON, and values in a free table become numbers or booleans if they look like them.
 
     Args:
         path: The keys that lead to the setting.
-        text: What was written.
+        text: The text.
     """
     top = path[0]
     if len(path) == 1 and top in _LISTS:
@@ -141,7 +140,7 @@ def parse(path: tuple[str, ...], text: str) -> Any:
 
 
 def _path_of(variable: str) -> tuple[str, ...] | None:
-    """The path that a variable sets, or None when it is no setting of the agent."""
+    """Return the path that a variable sets, or None for another variable."""
     if not variable.startswith(PREFIX):
         return None
     path = tuple(variable.removeprefix(PREFIX).lower().split(NESTED))
@@ -173,7 +172,7 @@ def _list(text: str) -> Any:
 
 
 def scalar(text: str) -> Any:
-    """A JSON or TOML scalar, else the text itself."""
+    """Return a JSON or TOML scalar, else the text itself."""
     value = _json(text.strip())
     return text if value == text.strip() else value
 

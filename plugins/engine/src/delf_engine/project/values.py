@@ -1,8 +1,8 @@
 """Settings from several sources, each value with its origin, merged key by key.
 
 A value from ``delf.toml`` may refer to variables, as ``"${SHOP_URL}"`` or
-``"${SHOP_URL:-sqlite:///shop.db}"``; ``$$`` stands for a dollar sign. They are looked up when
-the value is used, so that a section that a run does not need cannot stop it.
+``"${SHOP_URL:-sqlite:///shop.db}"``; ``$$`` is a dollar sign. References are resolved on use, so
+that a section that a run does not need cannot stop it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _VARIABLE = re.compile(r"([A-Za-z_]\w*)(?::-(.*))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value and where it was given.
+    """A value and its place.
 
     Args:
         value: As it was written; no mapping, unless an empty one.
         origin: In words, with the key: ``DELF_TIMEOUT``, ``/p/delf.toml [agent] timeout``.
         folder: Of the ``delf.toml`` that it stands in; ``${…}`` in it is a reference then.
-        source: Who gave it.
+        source: The source.
     """
 
     value: Any
@@ -40,12 +40,12 @@ class Given:
 
     @property
     def from_file(self) -> bool:
-        """True if it is in a ``delf.toml``."""
+        """True if the value is in a ``delf.toml``."""
         return self.folder is not None
 
 
 class Values:
-    """A tree of settings, kept as its leaves; what is put later wins."""
+    """A tree of settings, stored as its leaves; later values win."""
 
     def __init__(self) -> None:
         self._leaves: dict[Path, Given] = {}
@@ -59,14 +59,14 @@ class Values:
         folder: FilePath | None = None,
         source: Source = "program",
     ) -> None:
-        """Set a value; a mapping is merged key by key, anything else replaces what was there.
+        """Set a value; a mapping is merged key by key, any other value replaces the old one.
 
         Args:
             path: The keys that lead to it.
             value: The value.
             origin: Says in words where the value at a path was given.
             folder: Of the ``delf.toml`` that it stands in, if it does.
-            source: Who gave it, where that is no such file and the value does not say it.
+            source: The source, if it is no such file and the value does not carry it.
         """
         if isinstance(value, Mapping) and value:
             for key, item in cast("Mapping[object, object]", value).items():
@@ -79,26 +79,26 @@ class Values:
         self._leaves[path] = Given(value, origin(path), folder, source)
 
     def drop(self, path: Path) -> None:
-        """Forget a value and everything below it."""
+        """Remove a value and everything below it."""
         for other in list(self._leaves):
             if other[: len(path)] == path:
                 self._replaced.append((other, self._leaves.pop(other)))
 
     def leaves(self) -> Iterator[tuple[Path, Given]]:
-        """Every value with its path."""
+        """Yield every value with its path."""
         yield from self._leaves.items()
 
     def written(self) -> Iterator[tuple[Path, Given]]:
-        """Every value that was ever given: one that another replaced can still be a secret."""
+        """Return every value ever set: a replaced value can still be a secret."""
         yield from self._leaves.items()
         yield from self._replaced
 
     def has(self, path: Path) -> bool:
-        """Tell whether there is a value at a path or below it."""
+        """Return whether there is a value at a path or below it."""
         return any(other[: len(path)] == path for other in self._leaves)
 
     def origin(self, path: Path) -> str | None:
-        """Return the source of the value at a path, or of one around or within it."""
+        """Return the source of the value at a path, or of a value around or within it."""
         for length in range(len(path), 0, -1):
             if (given := self._leaves.get(path[:length])) is not None:
                 return given.origin
@@ -111,12 +111,12 @@ class Values:
         without: Collection[str] = (),
         placed: Collection[str] | None = None,
     ) -> dict[str, Any]:
-        """The tree, with references looked up.
+        """Return the tree, with references looked up.
 
         Args:
             environ: Where they are looked up.
             without: Top keys that are left out.
-            placed: Top keys whose texts know who gave them, and those of a file its folder, see
+            placed: Top keys whose texts carry their source, and texts of a file its folder, see
                 :class:`FileText`; all when omitted.
 
         Raises:
@@ -140,7 +140,7 @@ class Values:
 
 
 def substitute(value: Any, environ: Mapping[str, str], origin: str) -> Any:
-    """A value with the references in its texts looked up.
+    """Return a value with the references in its texts looked up.
 
     Args:
         value: Text, or lists and tables of it; anything else is returned as it is.
@@ -162,7 +162,7 @@ def substitute(value: Any, environ: Mapping[str, str], origin: str) -> Any:
 
 
 def _placed(value: Any, given: Given) -> Any:
-    """A value whose texts know who gave them."""
+    """Return a value whose texts carry their source."""
     if isinstance(value, str):
         if given.folder is not None:
             return FileText(value, given.folder)

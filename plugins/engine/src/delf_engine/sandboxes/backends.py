@@ -1,4 +1,4 @@
-"""A plugin's sandbox: made with its options, and how far it isolates by what was tried out."""
+"""A plugin's sandbox: its options, and its measured isolation."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def make_sandbox(
     sandbox_config: Mapping[str, Any],
     options: Mapping[str, Mapping[str, Any]],
 ) -> SandboxBackend:
-    """The backend of a spec.
+    """Return the backend of a spec.
 
     Args:
         host: Where it comes from.
-        spec: What its plugin says of it.
+        spec: The spec of its plugin.
         sandbox_config: Limits, which are none of its options, and options.
         options: Options by plugin name.
 
@@ -51,24 +51,24 @@ def make_sandbox(
     return make(host, spec, options, **extra)
 
 
-class Tried:
-    """A backend that works here, and what is known of its isolation.
+class Probed:
+    """A working backend and its known isolation.
 
     Args:
-        spec: What its plugin says of it.
+        spec: The spec of its plugin.
         backend: The backend.
     """
 
     def __init__(self, spec: SandboxSpec, backend: SandboxBackend) -> None:
-        told: Any = getattr(backend, "isolation", spec.isolation)
-        known = told if told in ISOLATION_ORDER else "process"
+        declared: Any = getattr(backend, "isolation", spec.isolation)
+        known = declared if declared in ISOLATION_ORDER else "process"
         self.claimed: Isolation = min(spec.isolation, known, key=isolation_rank)
-        """The isolation that it claims; the weaker one, where its spec claims another."""
+        """The claimed isolation: the weaker of the spec's and the backend's."""
         self._name = spec.name
         self._backend = backend
 
     async def measure(self, *, thorough: bool = False) -> Measured:
-        """Try it out.
+        """Measure its isolation.
 
         Args:
             thorough: Try its limits, too.
@@ -79,7 +79,7 @@ class Tried:
         return await measure(self._backend, thorough=thorough)
 
     def believed(self, measured: Measured | None) -> Isolation:
-        """Return its isolation: ``process`` where it was not measured."""
+        """Return its isolation: ``process`` without a measurement."""
         return "process" if measured is None else measured.believed(self.claimed)
 
     def explain(self, measured: Measured | None) -> str:

@@ -1,8 +1,8 @@
-"""The real isolation of a sandbox: tried from inside, below every Python check.
+"""The real isolation of a sandbox: measured from inside, below every Python check.
 
-A backend says how far it isolates, and may be wrong. So scripts that try to reach the host by
-system calls are run in it; what they find caps what is believed. It guards against mistakes: a
-plugin is a program of the user's, and one that means harm needs no sandbox.
+A backend declares its isolation, and may be wrong. So scripts that try to reach the host by system
+calls are run in it; their findings cap the declared isolation. This guards against mistakes: a
+plugin is a program of the user's, and a malicious one needs no sandbox.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Measured:
         memory: Memory is limited; None where that was not tried, as the next two.
         cpu: Processor time is limited.
         forks: The number of processes is limited.
-        reached: What it reached, in words.
+        reached: The reached resources, in words.
     """
 
     calls: bool
@@ -76,7 +76,7 @@ class Measured:
         """Return the measured isolation, and never more than the sandbox claims.
 
         Args:
-            claimed: What it says about itself.
+            claimed: The declared isolation.
         """
         if claimed == "process" or not (self.files and self.network and self.processes):
             return "process"
@@ -88,7 +88,7 @@ class Measured:
 
 
 class _Host:
-    """Hears what a script prints."""
+    """Collects the output of a script."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -100,10 +100,10 @@ class _Host:
         self.text += text[:100_000]
 
     def wrote_file(self, name: str, data: bytes) -> None:
-        """Nothing is kept."""
+        """No-op."""
 
     def wrote_rows(self, name: str, data: bytes) -> None:
-        """Nothing is kept."""
+        """No-op."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class _Bait:
             return True
         try:
             status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
-        except OSError:  # it is gone, and not yet told; or there is no such folder here
+        except OSError:  # it is gone without notice, or there is no such folder here
             return Path("/proc/self").exists()
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         pending = any(int(fields[name], 16) for name in ("SigPnd", "ShdPnd"))
@@ -135,7 +135,7 @@ class _Bait:
         return pending or ends or fields["TracerPid"] != "0"
 
     def has_strange_files(self) -> bool:
-        """Tell whether a script made something in a folder."""
+        """Return whether a script made something in a folder."""
         known = {"secret", "listener"}
         return any(path.name not in known for folder in self.folders for path in folder.iterdir())
 
@@ -238,7 +238,7 @@ def _lines(text: str) -> list[str]:
 
 
 class _Probe:
-    """Runs scripts in one session, or in another where that is gone."""
+    """Runs scripts in one session, reopened if it dies."""
 
     def __init__(self, backend: SandboxBackend, bait: _Bait) -> None:
         self._backend = backend
@@ -253,7 +253,7 @@ class _Probe:
         }
 
     async def run(self, script: str) -> str:
-        """Return a script's prints; its forced end is an answer, too."""
+        """Return a script's output; its forced end is an answer, too."""
         if self._session is None or not self._session.alive:
             await self.aclose()
             self._session = await self._backend.open(self._spec)
@@ -285,14 +285,16 @@ async def _is_limited(
     return isinstance(outcome, (LimitReached, Crashed, *ends)) and "reached" not in host.text
 
 
-def _is_another(told: str) -> bool:
-    """Tell whether a kernel that a script describes is not this one."""
+def _is_another(kernel: str) -> bool:
+    """Return whether a kernel that a script describes differs from this one."""
     own = platform.uname()
     try:
         boot = Path(_BOOT_ID).read_text(encoding="ascii").strip()
     except OSError:
         boot = "?"
-    return bool(told.strip()) and boot not in told and f"{own.release} {own.version}" not in told
+    return (
+        bool(kernel.strip()) and boot not in kernel and f"{own.release} {own.version}" not in kernel
+    )
 
 
 # -- the scripts -----------------------------------------------------------------------------
@@ -357,7 +359,7 @@ def syscall(x86, arm, *arguments):
     values = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
     return libc.syscall(ctypes.c_long(number(x86, arm)), *values)
 """
-"""Ways to what a script was not given, and helpers. What it finds, it prints."""
+"""Attempts to reach resources that a script was not given, and helpers. Findings are printed."""
 
 _KERNEL: Final = """
 try:

@@ -24,7 +24,7 @@ from delf.records import dataclass
 from delf.specs import SandboxSpec
 from delf.types import Isolation, isolation_rank
 from delf_engine.config import AgentConfig
-from delf_engine.sandboxes.backends import LIMIT_NAMES, Tried, make_sandbox
+from delf_engine.sandboxes.backends import LIMIT_NAMES, Probed, make_sandbox
 from delf_engine.sandboxes.isolation import Measured
 
 _log = logging.getLogger(__name__)
@@ -37,10 +37,10 @@ class ChosenSandbox:
     """A backend that works here.
 
     Args:
-        spec: What its plugin says of it.
+        spec: The spec of its plugin.
         backend: The backend.
         isolation: How far it isolates, by what was measured; ``process`` where nothing was.
-        warning: What the user should know about the choice, if anything.
+        warning: A warning about the choice, if any.
         passed_over: Whether a stronger one is installed, and was not taken.
     """
 
@@ -66,7 +66,7 @@ class _Search:
     options: Mapping[str, Mapping[str, Any]]
 
     async def take(self, spec: SandboxSpec) -> ChosenSandbox | Unavailable:
-        """A backend that works and is strong enough, or why it cannot be taken."""
+        """Return a working and strong enough backend, or the reason against it."""
         if self._is_weak(spec.isolation):
             return self._too_weak(f"{spec.name} isolates by {spec.isolation} only")
         backend = make_sandbox(self.host, spec, self.config.sandbox_config, self.options)
@@ -94,7 +94,7 @@ class _Search:
         )
 
     async def _ready(self, backend: SandboxBackend) -> Availability:
-        """Tell whether sessions can be opened; what they need, as an image, is made now."""
+        """Return whether sessions can be opened, preparing requirements such as an image."""
         state = await backend.available()
         if isinstance(state, Available) and isinstance(backend, SupportsPreparation):
             try:
@@ -106,24 +106,24 @@ class _Search:
     async def _isolation(self, spec: SandboxSpec, backend: SandboxBackend) -> tuple[Isolation, str]:
         """Return the isolation of a backend, and the reason why it is not stronger.
 
-        It is tried out only where more than a process is asked for; else ``process`` is believed.
+        It is measured only if more than a process is required; otherwise it is ``process``.
         """
-        tried = Tried(spec, backend)
+        probed = Probed(spec, backend)
         measured: Measured | None = None
-        if tried.claimed != "process" and self.config.min_isolation != "process":
+        if probed.claimed != "process" and self.config.min_isolation != "process":
             try:
-                measured = await tried.measure()
+                measured = await probed.measure()
             except Exception as error:  # of a backend that may be anybody's
                 _log.debug("the sandbox %s cannot be tried out", spec.name, exc_info=True)
-                why = f"{spec.name} says {tried.claimed}, and cannot be tried out: {error}"
+                why = f"{spec.name} says {probed.claimed}, and cannot be tried out: {error}"
                 return "process", why
-        return tried.believed(measured), tried.explain(measured)
+        return probed.believed(measured), probed.explain(measured)
 
 
 async def choose_sandbox(
     host: PluginHost, config: AgentConfig, options: Mapping[str, Mapping[str, Any]]
 ) -> ChosenSandbox:
-    """The sandbox that the configuration asks for.
+    """Return the sandbox that the configuration asks for.
 
     Args:
         host: Where sandboxes come from.
@@ -190,7 +190,7 @@ def _warning(spec: SandboxSpec, passed: list[str]) -> str | None:
 
 
 def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
-    """The limits of a session from ``sandbox_config``.
+    """Return the limits of a session from ``sandbox_config``.
 
     Beside the fields of :class:`Limits`, ``memory_limit`` takes bytes or ``"512m"`` and
     ``timeout`` means CPU seconds.

@@ -20,10 +20,10 @@ _RESULT: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One of two tasks, in lines that can be compared.
+    """One of two tasks, as comparable lines.
 
     Args:
-        figures: What it was and took, as JSON-ready data.
+        figures: Its state, cost and duration, as JSON-ready data.
         lines: Its scripts, its calls with arguments and results, and its answer.
     """
 
@@ -32,7 +32,7 @@ class Compared:
 
 
 def compared(task: TaskRecord, events: Sequence[Event]) -> Compared:
-    """A task in lines that can be compared with those of another one.
+    """Return a task as lines that can be compared with another's.
 
     Args:
         task: Its record.

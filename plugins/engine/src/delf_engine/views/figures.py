@@ -16,9 +16,9 @@ _PLAIN: Final = re.compile(r"\w")
 
 
 def figures_csv(by: str, found: Sequence[Figures]) -> str:
-    """Figures as separated values, with a line of names.
+    """Format figures as CSV with a header.
 
-    A name that a spreadsheet could take for a formula has ``'`` before it.
+    A name that a spreadsheet could take for a formula is prefixed with ``'``.
 
     Args:
         by: The name of the first column.

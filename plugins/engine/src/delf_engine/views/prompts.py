@@ -1,4 +1,4 @@
-"""Prompts: what models were asked, kept small in the journal and told call by call."""
+"""Prompts: the requests to models, stored compactly in the journal and read call by call."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
-    """A message as the model was sent it.
+    """A message as it was sent to the model.
 
     Args:
-        role: Who speaks: ``system``, ``user`` or ``assistant``.
-        text: What is said; an image or a file is told in brackets.
+        role: The author: ``system``, ``user`` or ``assistant``.
+        text: The text; an image or a file is described in brackets.
         same: Whether the call before for the same purpose had it, too.
     """
 
@@ -37,20 +37,20 @@ class PromptMessage:
 
 @dataclass(slots=True, kw_only=True)
 class Prompt:
-    """A model call with all that the model saw, and what it answered.
+    """A model call with everything the model saw, and its answer.
 
     Args:
         number: Its number in the task, from 1.
-        model: What was asked.
-        purpose: What for.
+        model: The model.
+        purpose: The use of the answer.
         attempt: The pass through the loop.
         at: When, as Unix time.
-        messages: What was sent; None where that is not kept, or not any more.
+        messages: The messages; None if they are not kept.
         tools: The functions that it was given, and the tools that its provider may use.
-        answer: What it said; None while it has not, and where it failed.
+        answer: The answer; None while it is missing, and after a failure.
         calls: The calls that it asked for.
         usage: Its tokens.
-        cost_usd: What it cost; None where that is not known.
+        cost_usd: The cost; None if unknown.
         duration_ms: How long it took.
         finish_reason: Why it stopped, in the provider's word.
         reply_id: The provider's name for the answer.
@@ -78,7 +78,7 @@ class Prompt:
 
 
 def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, str]:
-    """Count the first messages that the call before had, too, and compress the others."""
+    """Count the messages shared with the call before, and compress the others."""
     same = 0
     for one, other in zip(messages, before, strict=False):
         if one is not other and one != other:
@@ -90,7 +90,7 @@ def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, s
 
 
 def prompts_of(events: Sequence[Event]) -> list[Prompt]:
-    """All model calls of a task, in the order in which they were asked."""
+    """Return all model calls of a task, in the order in which they were asked."""
     found: dict[int, Prompt] = {}
     last: dict[str, tuple[PromptMessage, ...] | None] = {}
     copied = copied_events(events)
@@ -127,7 +127,7 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
 
 
 def _of(found: dict[int, Prompt], event: ModelReplied | ModelFailed) -> Prompt | None:
-    """The call that is answered; where no number says which, the first of its purpose."""
+    """Return the answered call; without a number, the first call of its purpose."""
     if event.number:
         return found.get(event.number)
     waiting = (
@@ -152,10 +152,10 @@ def _unpacked(
 
 
 def _text_of(message: Message) -> str:
-    return "\n".join(map(_told, message.parts))
+    return "\n".join(map(_part_text, message.parts))
 
 
-def _told(part: Part) -> str:
+def _part_text(part: Part) -> str:
     if isinstance(part, TextPart):
         return part.text
     if isinstance(part, ImagePart):

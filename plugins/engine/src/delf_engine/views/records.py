@@ -18,16 +18,16 @@ class ToolCallTrace:
         call_id: Its number in the task, from 1.
         name: ``connection.method``.
         description: The script's ``desc=``.
-        arguments: What it was made with.
+        arguments: The arguments.
         status: ``running``, ``ok``, ``error``, ``refused``, ``rejected`` or ``cancelled``.
-        result: What it returned.
+        result: The result.
         error: Why it failed.
         started_at: Unix time in seconds.
         duration_ms: How long the tool itself took.
         children: The ids of the child tasks that it had done.
-        output: What it had to say while it was made.
-        origins: The sources of its arguments' values, by path, as a question about it told them;
-            empty where nobody was asked, and where a person wrote the arguments.
+        output: The output while it ran.
+        origins: The sources of its arguments' values, by path, as shown with a request; empty
+            without a request, and for arguments that a person wrote.
     """
 
     call_id: int
@@ -45,25 +45,24 @@ class ToolCallTrace:
 
     @property
     def success(self) -> bool:
-        """True if it returned."""
+        """True if the call succeeded."""
         return self.status == "ok"
 
 
 @dataclass(slots=True, kw_only=True)
 class ApprovalTrace:
-    """A question, and how it was decided.
+    """A request and its decision.
 
     Args:
         request_id: The request.
         call_id: The call that was asked about; 0 for a script as a whole.
-        action: What was called.
+        action: The action.
         decision: ``waiting``, ``approved``, ``edited``, ``rejected``, ``expired`` or
-            ``already_done``; ``remembered`` where nobody was asked, for somebody had approved such
-            a call before.
-        by: Who decided.
+            ``already_done``; ``remembered`` if an earlier approval covered the call.
+        by: The person who decided.
         reason: Their note.
-        edited: The arguments in place of those that were asked about.
-        from_task: Of one that is remembered: the task in which it was decided.
+        edited: The arguments that replaced the requested ones.
+        from_task: Of a remembered decision: the task in which it was made.
     """
 
     request_id: str
@@ -82,7 +81,7 @@ class ModelCallTrace:
 
     Args:
         model: The model, as the user named it.
-        purpose: What it was asked for: ``generate``, ``call``, ``prefilter`` …
+        purpose: The use of the answer: ``generate``, ``call``, ``prefilter`` …
         usage: Tokens.
         cost_usd: None where no price is known.
         duration_ms: How long the answer took.
@@ -104,7 +103,7 @@ class ModelUse:
     Args:
         calls: How many.
         usage: Their tokens.
-        cost_usd: What they cost; None where a price is not known.
+        cost_usd: The cost; None if a price is unknown.
         duration_ms: How long they took, one after the other.
     """
 
@@ -114,7 +113,7 @@ class ModelUse:
     duration_ms: float = 0.0
 
     def add(self, call: ModelCallTrace) -> None:
-        """Count one more."""
+        """Count a call."""
         self.calls += 1
         self.usage = self.usage + call.usage
         self.duration_ms += call.duration_ms
@@ -124,17 +123,17 @@ class ModelUse:
 
 @dataclass(slots=True, kw_only=True)
 class SetupTrace(ModelUse):
-    """The models' work for the set-up of connections before the first task; no task pays for it."""
+    """The models' work for setting up connections before the first task; charged to no task."""
 
     @property
     def cached(self) -> bool:
-        """True if nothing had to be asked."""
+        """True if no model was asked."""
         return self.calls == 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class RerunTrace:
-    """One pass that a script asked for."""
+    """One further pass that a script requested."""
 
     attempt: int
     duration_ms: float

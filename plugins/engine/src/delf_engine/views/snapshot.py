@@ -17,7 +17,7 @@ from delf_engine.views.records import StreamEvent
 from delf_engine.views.trace import Trace
 
 _FIRST_WORDS: Final = {TaskState.FAILED: "error", TaskState.WAITING: "running"}
-"""States whose word in the format of snapshots is that of the first system."""
+"""States that have another name in the format of snapshots, that of the first system."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,14 +27,14 @@ class StreamSnapshot:
     Args:
         task_id: The task.
         state: The state of the task; ``to_dict`` has it in the words of the first system.
-        task: What was asked.
+        task: The task.
         elapsed_ms: Since it was submitted, without the time in which it was interrupted.
         events: The timeline so far.
-        output_so_far: What scripts have printed.
+        output_so_far: The output of scripts so far.
         result: The answer, once done.
         value: The same as plain data, where the task wanted data.
-        error: What went wrong, once failed.
-        cost_usd: What it cost, once over.
+        error: The error message of a failed task.
+        cost_usd: The cost of a finished task.
         tokens_used: All tokens, once over.
         files: Output files by label.
         trace: The whole trace, once over.
@@ -62,8 +62,8 @@ class StreamSnapshot:
     def to_dict(self) -> dict[str, Any]:
         """Return the snapshot as JSON-ready data with ``is_terminal``, without the trace.
 
-        The format is that of the first system, whose word for a failed task is ``error``, and
-        which has no word for a task that waits for a person.
+        The format is that of the first system, which calls a failed task ``error`` and has no state
+        for a task that waits for a person.
         """
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "trace"}
         state = _FIRST_WORDS.get(self.state, self.state.value)
@@ -107,6 +107,6 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
 
 
 def _seconds(events: Sequence[ev.Event]) -> float:
-    """The time between the first and the last event, but for what passed before it was resumed."""
+    """Return the seconds between the first and the last event, without interruptions."""
     steps = pairwise(events)
     return sum(b.at - a.at for a, b in steps if not isinstance(b, ev.TaskResumed))

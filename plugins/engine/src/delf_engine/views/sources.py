@@ -1,4 +1,4 @@
-"""The sources of values of calls that nobody was asked about, found again in a task's events."""
+"""The sources of calls' values, computed afterwards from a task's events."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import Wording
 
 _MOST_CALLS: Final = 200
-"""Calls whose values are looked for."""
+"""The most calls whose values are searched."""
 
 
 def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
-    """Find where the values of a task's first calls came from, by call and by path.
+    """Find the sources of the values of a task's first calls, by call and by path.
 
-    A journal does not say whose words a result holds, so neither is that told here. A value that
-    is neither in the task nor in an earlier result is left out.
+    A journal does not record authors, so the result has none. A value that is neither in the task
+    nor in an earlier result is left out.
 
     Args:
         events: The task's events.
@@ -29,10 +29,10 @@ def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
         if isinstance(event, CallStarted):
             origins.follow(events[:at])
             sources = origins.of(event.arguments)
-            told = {path: source.data() for path, source in sources.items()}
+            as_data = {path: source.data() for path, source in sources.items()}
             found[event.call_id] = {
                 path: {name: item for name, item in data.items() if name != "trust"}
-                for path, data in told.items()
+                for path, data in as_data.items()
                 if data["kind"] in ("task", "result")
             }
             if len(found) == _MOST_CALLS:

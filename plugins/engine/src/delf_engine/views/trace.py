@@ -1,4 +1,4 @@
-"""``Trace``: what happened in a task, folded from its events."""
+"""``Trace``: the history of a task, folded from its events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from delf_engine.views.records import (
 )
 
 MAX_LINES: Final = 1_000
-"""Printed lines that a trace holds one by one. The journal, and the answer, have everything."""
+"""The most printed lines in a trace. The journal, and the answer, have everything."""
 _MOST_OUTPUT: Final = 1_000_000
 """Characters of a call's output that a trace holds."""
 _CHANGING = frozenset({ev.ScriptGenerated, ev.ScriptFinished, ev.CallStarted, ev.CallFinished})
@@ -31,7 +31,7 @@ _ASKED_FIELDS = tuple(item.name for item in fields(ApprovalTrace))
 
 
 class Trace:
-    """Everything that happened in a task, in the order in which it did.
+    """The history of a task, in order.
 
     Args:
         events: The task's events.
@@ -67,13 +67,13 @@ class Trace:
         self._utterances: list[str] = []
         self._timeline: list[StreamEvent] = []
         self._open_line: list[str] = []
-        self._said = StreamEvent(kind="say", label="", status="success", started_at=0)
+        self._line_event = StreamEvent(kind="say", label="", status="success", started_at=0)
         self._changing: list[ev.Event] = []
         for event in events:
             self.add(event)
 
     def add(self, event: ev.Event) -> None:
-        """Take one more event into account."""
+        """Fold in one more event."""
         if type(event) in _CHANGING:
             self._changing.append(event)
         match event:  # the most frequent first
@@ -104,7 +104,7 @@ class Trace:
                 self._add_step(event)
 
     def _add_step(self, event: ev.Event) -> None:
-        """Take an event into account that says how the loop goes on."""
+        """Fold in an event about a step of the loop."""
         match event:
             case ev.StepStarted():
                 self._step = event.step
@@ -182,13 +182,13 @@ class Trace:
         return line
 
     def _close_lines(self, at: float) -> None:
-        """Close the lines that still run when a task ends: they were stopped with it."""
+        """Close the lines that still run when a task ends, because they were stopped with it."""
         for line in self._running.values():
             _finish(line, (at - line.started_at) * 1000, ok=False)
         self._running.clear()
 
     def _say(self, event: ev.Printed) -> None:
-        """Add printed lines, as many as a trace holds; one that was begun before is continued."""
+        """Add printed lines, up to the limit; an open line is continued."""
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -202,10 +202,10 @@ class Trace:
             self._continue_line(rest, event.at)
 
     def _continue_line(self, text: str, at: float) -> None:
-        """Add to the line that is being printed; its pieces are joined when it is looked at."""
+        """Append to the line that is being printed; its pieces are joined lazily."""
         if not self._open_line:
-            self._said = self._line("say", text, at, "success")
-            self._said.duration_ms = 0
+            self._line_event = self._line("say", text, at, "success")
+            self._line_event.duration_ms = 0
             self._utterances.append(text)
         self._open_line.append(text)
 
@@ -213,7 +213,7 @@ class Trace:
         if len(self._open_line) > 1:
             text = "".join(self._open_line)
             self._open_line = [text]
-            self._said.label = self._utterances[-1] = text
+            self._line_event.label = self._utterances[-1] = text
 
     def _start_call(self, event: ev.CallStarted) -> None:
         call = ToolCallTrace(
@@ -316,11 +316,11 @@ class Trace:
 
     @property
     def usage_by_step(self) -> dict[str, ModelUse]:
-        """Calls, tokens and cost in each step of the loop; what scripts ask is in ``execute``."""
+        """Calls, tokens and cost in each step; scripts' model calls are in ``execute``."""
         return self._uses("step")
 
     def summary(self, *, calls: bool = True) -> str:
-        """The task as a table: what it took, its steps, calls, tokens and cost.
+        """Return the task as a table: duration, steps, calls, tokens and cost.
 
         Args:
             calls: Whether to list the calls.
@@ -333,7 +333,7 @@ class Trace:
         return PluginHost.discover().service(TASK_PRINTER).summary_of(self, calls=calls)
 
     def to_dict(self) -> dict[str, Any]:
-        """The trace as JSON-ready data; values that JSON lacks are tagged."""
+        """Return the trace as JSON-ready data; values that JSON lacks are tagged."""
         shown = [name for name in vars(self) if not name.startswith("_")]
         plain = {name: getattr(self, name) for name in shown if name != "tool_calls"}
         for name in ("utterances", "timeline", "usage_by_model", "usage_by_step", "changes"):
@@ -357,13 +357,13 @@ def _sum(first: float | None, second: float | None) -> float | None:
 
 
 def _finish(line: StreamEvent, duration_ms: float, *, ok: bool) -> None:
-    """Close a line; one that failed already stays failed."""
+    """Close a line; a failed line stays failed."""
     line.duration_ms = round(duration_ms)
     line.status = "success" if ok and line.status != "error" else "error"
 
 
 class PrintsTasks(Protocol):
-    """Tells of tasks on a terminal: what a plugin exports as ``task_printer``."""
+    """A printer of tasks on a terminal, exported by a plugin as ``task_printer``."""
 
     def tell_of_event(self, event: ev.Event) -> None:
         """Write a line about an event to stderr."""

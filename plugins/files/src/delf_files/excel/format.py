@@ -19,11 +19,11 @@ _ARCHIVE: Final = b"PK\x03\x04"
 class ExcelFormat:
     """Implements :class:`delf.protocols.formats.FileFormat`, ``SupportsPeek``, ``SupportsWrite``.
 
-    Reading takes time and memory: whoever calls it does so in a child process with limits.
+    Reading takes time and memory: call it in a child process with limits.
     """
 
     async def parts(self, path: str) -> Sequence[str]:
-        """The names of the sheets, in their order.
+        """Return the names of the sheets, in their order.
 
         Raises:
             ToolExecutionError: When the workbook cannot be read.
@@ -31,7 +31,7 @@ class ExcelFormat:
         return _reader(path).sheet_names(path)
 
     async def read(self, path: str, part: str | None) -> list[dict[str, Any]]:
-        """The rows of one sheet, with the values that Excel last computed for formulas.
+        """Return the rows of one sheet, with the values that Excel last computed for formulas.
 
         Args:
             path: Absolute, on the host.
@@ -43,7 +43,7 @@ class ExcelFormat:
         return _reader(path).read_rows(path, part)
 
     async def peek(self, path: str, part: str | None, most: int | None) -> Peek:
-        """The first rows of one sheet that are not empty.
+        """Return the first non-empty rows of one sheet.
 
         Args:
             path: Absolute, on the host.
@@ -56,7 +56,7 @@ class ExcelFormat:
         return _reader(path).peek(path, part, most)
 
     async def write(self, parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
-        """A workbook with a sheet for each part. Text stays text, whatever it begins with.
+        """Return a workbook with a sheet for each part. Text stays text, whatever it begins with.
 
         Args:
             parts: Rows by sheet; the first row names the columns.
@@ -68,7 +68,10 @@ class ExcelFormat:
 
 
 def _reader(path: str) -> Any:
-    """The reader of a workbook by its content: Office opens one of either kind by both names."""
+    """Return the reader of a workbook by its content.
+
+    Office opens one of either kind by both names.
+    """
     with suppress(OSError), Path(path).open("rb") as file:
         head = file.read(len(_OLD))
         if head == _OLD and not is_locked(path):

@@ -31,7 +31,7 @@ _EMPTY: Final = (0, 6)
 
 
 def sheet_names(path: str) -> list[str]:
-    """The names of a workbook's sheets.
+    """Return the names of a workbook's sheets.
 
     Raises:
         ToolExecutionError: When it cannot be read.
@@ -42,7 +42,7 @@ def sheet_names(path: str) -> list[str]:
 
 
 def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
-    """The rows of a sheet as records; the first row that is not empty names the columns.
+    """Return the rows of a sheet as records; the first row that is not empty names the columns.
 
     Raises:
         ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
@@ -51,7 +51,7 @@ def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
 
 
 def peek(path: str, name: str | None, most: int | None) -> Peek:
-    """The first rows of a sheet that are not empty.
+    """Return the first rows of a sheet that are not empty.
 
     Raises:
         ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
@@ -87,7 +87,7 @@ def _opened(path: str) -> Generator[Any]:
 
 
 def _book(path: str) -> Any:
-    """A workbook; one that is damaged a little is read as Excel does, which is told."""
+    """Return a workbook; a slightly damaged one is repaired as Excel does, with a note."""
     import xlrd
 
     library: Any = xlrd
@@ -133,7 +133,7 @@ def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
 
 
 def _is_duration(book: Any, style: Any) -> bool:
-    """Tell whether a style shows hours beyond 24, as ``[h]:mm`` does."""
+    """Return whether a style shows hours beyond 24, as ``[h]:mm`` does."""
     from openpyxl.styles.numbers import is_timedelta_format
 
     shown = book.format_map.get(style.format_key)
@@ -151,7 +151,7 @@ def _duration(days: float) -> Any:
 
 
 def _value(cell: Any, mode: Any) -> Any:
-    """Return the value of a cell: numbers without a fraction are ``int``, as those of ``.xlsx``."""
+    """Return the value of a cell: whole numbers as ``int``, as in ``.xlsx``."""
     import xlrd
 
     if cell.ctype in _EMPTY or cell.value == "":

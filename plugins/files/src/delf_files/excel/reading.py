@@ -26,7 +26,7 @@ from delf_files.text import decode_if_text
 
 MAX_CELLS: Final = 2_000_000
 MAX_AREA: Final = 50_000_000
-"""Cells up to each row's last one, though nothing is in them: a row is made before it is cut."""
+"""Cells up to each row's last one, empty ones included: a row is made before it is cut."""
 
 _BEGINNINGS: Final = {".xls": b"\xd0\xcf\x11\xe0"}
 _NO_DATE: Final = re.compile(
@@ -37,7 +37,7 @@ _ESCAPE: Final = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
 def sheet_names(path: str) -> list[str]:
-    """The names of a workbook's sheets that hold cells.
+    """Return the names of a workbook's sheets that hold cells.
 
     Raises:
         ToolExecutionError: When it cannot be read.
@@ -49,7 +49,7 @@ def sheet_names(path: str) -> list[str]:
 
 
 def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
-    """The rows of a sheet as records; the first row that is not empty names the columns.
+    """Return the rows of a sheet as records; the first non-empty row names the columns.
 
     Rows without any value are left out. Columns without a name get one if they hold anything.
     A formula gives the value that was stored with it, or its text if none was, which is noted.
@@ -61,7 +61,7 @@ def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
 
 
 def peek(path: str, name: str | None, most: int | None) -> Peek:
-    """The first rows of a sheet that are not empty.
+    """Return the first rows of a sheet that are not empty.
 
     Raises:
         ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
@@ -144,8 +144,8 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
             finally:
                 book.close()
         if lost and values:
-            told = listed(lost)
-            note(f"cells that are dates no calendar has came as '#VALUE!': {told}")
+            names = listed(lost)
+            note(f"cells that are dates no calendar has came as '#VALUE!': {names}")
     except ToolExecutionError:
         raise
     except OSError as error:
@@ -155,7 +155,7 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
 
 
 def _source(path: str) -> str | IO[bytes]:
-    """A workbook as openpyxl takes it: it refuses the names of other kinds."""
+    """Return a workbook as openpyxl takes it: it refuses the names of other kinds."""
     source = usual_form(path)
     if isinstance(source, str) and source.lower().endswith(".xls"):
         return io.BytesIO(Path(source).read_bytes())
@@ -163,7 +163,7 @@ def _source(path: str) -> str | IO[bytes]:
 
 
 def _keeper(lost: list[str]) -> Any:
-    """A keeper of each cell with a date that openpyxl cannot read, and its number."""
+    """Return a keeper of each cell with a date that openpyxl cannot read, and its number."""
 
     def keep(message: Warning, *_: Any, **__: Any) -> None:
         if found := _NO_DATE.match(str(message)):
@@ -185,7 +185,7 @@ def _sheet(book: Any, name: str | None) -> Any:
 
 
 def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
-    """The error for a file that is not a workbook, with what it is instead where that shows."""
+    """Return the error for a file that is not a workbook, with its real format if known."""
     if not Path(path).stat().st_size:
         return ToolExecutionError("the file is empty")
     if is_locked(path):
@@ -205,7 +205,7 @@ def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
 
 
 def no_sheet(name: str | None, names: Sequence[str]) -> ToolExecutionError:
-    """The error for a sheet that is not there."""
+    """Return the error for a sheet that is not there."""
     listed = ", ".join(map(repr, names)) or "none"
     return ToolExecutionError(f"there is no sheet {name!r}; the sheets: {listed}")
 
@@ -218,7 +218,7 @@ def _rows(sheet: Any) -> Iterator[Sequence[Any]]:
 def _filled_rows(
     sheet: Any, formulas: Any, found: Sheet, epoch: dt.datetime
 ) -> Iterator[tuple[int, list[Any]]]:
-    """The rows with any value, cut after their last one, with their numbers.
+    """Yield the rows with any value, cut after their last one, with their numbers.
 
     A text is in each of the cells that were merged into one, so that a label of several rows
     is in each; a number is in the first alone, so that a sum counts it once.
@@ -258,7 +258,7 @@ def _filled_rows(
 
 
 def _plain(value: Any, epoch: dt.datetime) -> Any:
-    """A cell's value; text without the escapes of XML that a file has in place of a return."""
+    """Return a cell's value, with XML escapes of line breaks decoded."""
     if isinstance(value, dt.datetime) and value < epoch:
         tell_early()
         return (value - epoch) / dt.timedelta(days=1)
@@ -270,7 +270,7 @@ def _plain(value: Any, epoch: dt.datetime) -> Any:
 def _spread(
     values: list[Any], number: int, spread: list[tuple[Area, str]], begin: Sequence[Area]
 ) -> list[tuple[Area, str]]:
-    """Put the texts of merged cells into a row; give those that go on below."""
+    """Put the texts of merged cells into a row; return the ones that continue below."""
     for area in begin:
         text = values[area.left] if area.left < len(values) else None
         if isinstance(text, str):

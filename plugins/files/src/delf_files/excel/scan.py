@@ -18,11 +18,11 @@ MAX_UNPACKED: Final = 256 * 1024 * 1024
 MAX_ROWS: Final = 1_048_576
 MAX_COLUMNS: Final = 16_384
 MAX_RAW_CELLS: Final = 8_000_000
-"""Cells of a sheet with those that hold nothing, as where whole rows have a colour."""
+"""Cells of a sheet, including empty ones, as in coloured rows."""
 MAX_TEXTS: Final = 2_000_000
-"""Different texts of all sheets; they are in memory together."""
+"""Distinct texts of all sheets, which are in memory together."""
 MAX_TEXT: Final = 8 * 32_767
-"""Characters of one text: those of a cell, each of which may be written as ``_x000D_``."""
+"""Characters of the text of a cell, each of which may be written as ``_x000D_``."""
 MAX_ELEMENTS: Final = 500_000
 """Elements that are held at once: of a row or a text, or of all styles."""
 _PIECE: Final = 256 * 1024
@@ -39,21 +39,21 @@ _KINDS: Final = {
 _PLACE: Final = re.compile(r"([A-Z]{1,3})(\d{1,7})")
 _AREA: Final = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7}):\$?([A-Z]{1,3})\$?(\d{1,7})")
 MAX_MERGED: Final = 100_000
-"""Merged areas of a sheet; what is beyond has its value in the first cell alone."""
+"""Merged areas of a sheet; further ones have their value in the first cell only."""
 _HELD: Final = frozenset({"sst", "styleSheet", "workbook", "Types", "Relationships", "Properties"})
 """Parts by their outermost element that are read as a whole when a workbook is opened."""
 _CSV: Final = "save the sheet as .csv and open() that in the script"
 
 
 class _Enough(Exception):  # noqa: N818 - no error: the rest of a part does not matter
-    """The end of a scan whose result is known."""
+    """Ends a scan whose result is known."""
 
 
 def check_archive(source: str | IO[bytes]) -> None:
-    """Refuse a workbook whose opening alone would take much memory.
+    """Raise for a workbook whose opening alone would take much memory.
 
     Raises:
-        ToolExecutionError: Naming what is too large.
+        ToolExecutionError: With the part that is too large.
     """
     with zipfile.ZipFile(source) as archive:
         items = archive.infolist()
@@ -65,13 +65,13 @@ def check_archive(source: str | IO[bytes]) -> None:
             )
         for item in items:
             if item.filename.lower().endswith((".xml", ".rels")):
-                # A sheet that is damaged is said where it is read, and spoils no other.
+                # A damaged sheet is reported when it is read, and spoils no other.
                 with archive.open(item) as part, suppress(expat.ExpatError):
                     _Part(only_opening=True).read(part)
 
 
 class Area(NamedTuple):
-    """Cells that were merged into one: rows from 1, columns from 0."""
+    """Merged cells: rows from 1, columns from 0."""
 
     top: int
     left: int
@@ -96,7 +96,7 @@ def check_sheet(source: str | IO[bytes], part: str) -> Sheet:
         rows are written.
 
     Raises:
-        ToolExecutionError: Naming what is too large.
+        ToolExecutionError: With the part that is too large.
     """
     with zipfile.ZipFile(source) as archive, archive.open(part) as stream:
         looked = _Part(only_opening=False)
@@ -106,7 +106,7 @@ def check_sheet(source: str | IO[bytes], part: str) -> Sheet:
 
 
 class _Part:
-    """Counts what a part would have in memory at once.
+    """Counts the memory of a part.
 
     Args:
         only_opening: Look only at what is read when the workbook is opened: a sheet up to where

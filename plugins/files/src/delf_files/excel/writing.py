@@ -24,7 +24,7 @@ _LIKE_AN_ESCAPE: Final = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
 
 
 def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
-    """A workbook with a sheet for each part.
+    """Return a workbook with a sheet for each part.
 
     Raises:
         ToolExecutionError: When there are more rows, columns or characters than Excel takes.
@@ -51,7 +51,7 @@ def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
 
 
 def _fitting(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """The rows as a sheet can hold them."""
+    """Return the rows as a sheet can hold them."""
     if len(rows) > _MAX_ROWS:
         raise ToolExecutionError(
             f"a sheet has at most {_MAX_ROWS:,} rows, these are {len(rows):,}; write a .csv file"
@@ -62,7 +62,7 @@ def _fitting(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
 
 
 def _title(name: str, taken: set[str]) -> str:
-    """A name that Excel takes for a sheet, and that no other sheet has."""
+    """Return a name that Excel takes for a sheet, and that no other sheet has."""
     own = _NOT_IN_TITLES.sub(" ", name).strip(" '")[:_MAX_TITLE] or "Sheet"
     title, number = own, 1
     while title.casefold() in taken:
@@ -74,7 +74,7 @@ def _title(name: str, taken: set[str]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value that a cell can hold as it is; text for what would lose something."""
+    """Return a value for a cell; text for a value that would lose precision."""
     match value:
         case None | bool():
             return value

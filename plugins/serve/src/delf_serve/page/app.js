@@ -98,7 +98,7 @@ class Page {
     this.view?.stream?.retry();
   }
 
-  /** The connection is there again: what it may have missed is loaded, and a restart told. */
+  /** The connection is there again: what it may have missed is loaded, and a restart reported. */
   async mended() {
     tell("");
     let known;
@@ -235,7 +235,7 @@ function askKey(problem = "", byProvider = false) {
   document.body.classList.add("one"); // on a phone, the form is all that is seen
   setText(connection, "");
   const key = el("input", { type: "password", id: "key", autocomplete: "current-password", required: true });
-  const told = el("p", { class: "bad", role: "alert" }, problem);
+  const problemText = el("p", { class: "bad", role: "alert" }, problem);
   const form = el("form", { class: "login", onsubmit: async (event) => {
     event.preventDefault();
     try {
@@ -243,8 +243,8 @@ function askKey(problem = "", byProvider = false) {
       fill(detail);
       page = new Page(who);
       if (draft) page.composer.put(draft);
-    } catch (error) { setText(told, error.message); key.select(); }
-  } }, el("h1", {}, "Log in"), el("label", { htmlFor: "key" }, "API key"), key, told, el("button", { type: "submit", class: "primary" }, "Log in"),
+    } catch (error) { setText(problemText, error.message); key.select(); }
+  } }, el("h1", {}, "Log in"), el("label", { htmlFor: "key" }, "API key"), key, problemText, el("button", { type: "submit", class: "primary" }, "Log in"),
   byProvider ? el("a", { class: "button", href: "login/oidc" }, "Log in with your organisation") : null);
   fill(document.getElementById("list"));
   fill(document.getElementById("who"));

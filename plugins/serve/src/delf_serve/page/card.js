@@ -8,7 +8,7 @@ import { ago, effectClass, exact, pretty, short, value } from "./words.js";
 export const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", already_done: "it did happen" };
 
 /** What happened to a request that nobody has decided. */
-const EXPIRED = { sandbox_died: ": the sandbox of its script ended before anybody answered", given_up: ": its script stopped waiting for the call before anybody answered",
+const EXPIRED = { sandbox_died: ": the sandbox of its script ended before anybody answered", abandoned: ": its script stopped waiting for the call before anybody answered",
   timeout: ": nobody answered in time", changed: ": something else would be done now, so it is asked again" };
 
 /** What a decision lets pass. */
@@ -65,7 +65,7 @@ export class Card {
   /**
    * A request, from the events of its task or from the list of all that waits.
    *
-   * `around` has the kinds of facts that already stand around the card, `level` is its heading's, `changed` is told when it is known who may decide,
+   * `around` has the kinds of facts that already stand around the card, `level` is its heading's, `changed` is called when it is known who may decide,
    * `sent` when the reader has decided, and `more` makes further buttons.
    */
   constructor(question, rights, { around = [], level = "h3", changed = () => {}, sent = () => {}, more = () => [] } = {}) {
@@ -127,13 +127,13 @@ export class Card {
     setText(this.effect, effect ? `${effect.note} ${effect.text}` : "");
     this.node.setAttribute("aria-label", this.title.textContent);
     this.unseen = 0;
-    const told = facts.filter((fact) => !PLACED.has(fact.kind) && !this.around.has(fact.kind));
-    const notes = told.filter((fact) => !DONE_WITH.has(fact.kind));
+    const visibleFacts = facts.filter((fact) => !PLACED.has(fact.kind) && !this.around.has(fact.kind));
+    const notes = visibleFacts.filter((fact) => !DONE_WITH.has(fact.kind));
     const first = notes.filter((fact) => fact.weight !== "information").map((fact) => this.note(fact));
     if (question.again) first.push(el("p", { class: "quiet" }, `This is asked again. The question before it expired${EXPIRED[question.again] || ""}.`));
     fill(this.notes, first);
     fill(this.setting, notes.filter((fact) => fact.weight === "information").map((fact) => this.note(fact)));
-    if (!this.editing) fill(this.body, this.done(told.filter((fact) => DONE_WITH.has(fact.kind))));
+    if (!this.editing) fill(this.body, this.done(visibleFacts.filter((fact) => DONE_WITH.has(fact.kind))));
     this.label();
   }
 
@@ -199,9 +199,9 @@ export class Card {
     const decided = question.decided;
     this.node.classList.toggle("decided", Boolean(decided));
     if (!decided) {
-      const heard = question.votes?.length || 0;
-      if (this.heard !== undefined && this.heard !== heard) { this.heard = heard; this.ask(); return; } // others may decide now, or there is a vote
-      this.heard = heard;
+      const votes = question.votes?.length || 0;
+      if (this.votes !== undefined && this.votes !== votes) { this.votes = votes; this.ask(); return; } // others may decide now, or there is a vote
+      this.votes = votes;
       if (!this.buttons.childElementCount) this.offer();
       const why = this.whyNot ? `You cannot approve this: ${this.whyNot}.` : "Your key has no right to decide.";
       setText(this.outcome, this.may === false ? why : "");

@@ -40,10 +40,10 @@ function painted(code) {
 function summary(calls) {
   const names = new Map();
   for (const call of calls) names.set(call.action, (names.get(call.action) || 0) + 1);
-  const told = [...names].slice(0, 3).map(([name, n]) => `${count(n, "call")} of ${short(name, 60)}`);
+  const message = [...names].slice(0, 3).map(([name, n]) => `${count(n, "call")} of ${short(name, 60)}`);
   const bad = calls.filter((call) => !["ok", "running", "waiting"].includes(call.status)).length;
   const total = calls.reduce((sum, call) => sum + (call.duration || 0), 0);
-  return `${told.join(", ")}${bad ? `, ${bad} not done` : ""} · ${duration(total)}`;
+  return `${message.join(", ")}${bad ? `, ${bad} not done` : ""} · ${duration(total)}`;
 }
 
 const STATUS = { ok: "", running: "runs", waiting: "waits for an answer", error: "failed", refused: "refused",
@@ -92,7 +92,7 @@ function bodyOf(call) {
   return parts;
 }
 
-/** A text; one that is very long is cut, and says so. `left` is told how many characters are not shown, now and later. */
+/** A text; one that is very long is cut, and says so. `left` receives how many characters are not shown, now and later. */
 export function long(text, most = 4000, left = () => {}) {
   left(Math.max(0, text.length - most));
   if (text.length <= most) return [text];
@@ -126,10 +126,10 @@ export class CallRow {
     this.mark.setAttribute("aria-label", words);
     this.mark.setAttribute("role", "img");
     setText(this.args, args(call.args, 70));
-    let told = STATUS[call.status] ?? call.status;
-    if (call.error) told = `${told}: ${short(call.error, 80)}`;
-    else if (call.status === "ok" && call.result !== null && call.result !== undefined) told = `→ ${short(value(call.result), 60)}`;
-    setText(this.result, told);
+    let message = STATUS[call.status] ?? call.status;
+    if (call.error) message = `${message}: ${short(call.error, 80)}`;
+    else if (call.status === "ok" && call.result !== null && call.result !== undefined) message = `→ ${short(value(call.result), 60)}`;
+    setText(this.result, message);
     setText(this.time, duration(call.duration));
     if (this.node.open) fill(this.body, bodyOf(call));
   }
@@ -232,9 +232,9 @@ export class ChapterView {
       }
     }
     chapter.touched.clear();
-    const told = ENDS[chapter.status] ?? chapter.status;
+    const message = ENDS[chapter.status] ?? chapter.status;
     const where = chapter.error && !chapter.errorLine ? `: ${short(chapter.error, 300)}` : "";
-    setText(this.end, told ? `${told}${chapter.duration ? ` after ${duration(chapter.duration)}` : ""}${where}` : "");
+    setText(this.end, message ? `${message}${chapter.duration ? ` after ${duration(chapter.duration)}` : ""}${where}` : "");
   }
 
   /** Where a question stands: at its line, else over the script. */

@@ -84,18 +84,18 @@ function goThere() {
 }
 
 async function begin() {
-  let told;
+  let spec;
   try {
-    told = await get("openapi.json");
+    spec = await get("openapi.json");
   } catch (error) {
     fill(place, el("h1", {}, "The API cannot be shown"), el("p", {}, error.message), el("p", { class: "quiet" }, error.hint));
     return;
   }
-  const about = { server: new URL(told.servers[0].url, location.href).href.replace(/\/$/, ""), keyed: Boolean(told.security) };
-  const operations = Object.entries(told.paths).flatMap(([path, own]) =>
+  const about = { server: new URL(spec.servers[0].url, location.href).href.replace(/\/$/, ""), keyed: Boolean(spec.security) };
+  const operations = Object.entries(spec.paths).flatMap(([path, own]) =>
     METHODS.filter((method) => own[method]).map((method) => operationOf(path, method, own[method], about)));
-  fill(place, el("h1", {}, "The API"), el("p", {}, told.info.summary), told.security ? el("p", { class: "quiet" }, "A key is sent as Authorization: Bearer KEY, or as X-API-Key: KEY.") : null,
-    el("h2", {}, "Operations"), operations, el("h2", {}, "What is sent"), Object.entries(told.components.schemas).sort(([a], [b]) => a.localeCompare(b)).map(([name, own]) => schemaOf(name, own)));
+  fill(place, el("h1", {}, "The API"), el("p", {}, spec.info.summary), spec.security ? el("p", { class: "quiet" }, "A key is sent as Authorization: Bearer KEY, or as X-API-Key: KEY.") : null,
+    el("h2", {}, "Operations"), operations, el("h2", {}, "What is sent"), Object.entries(spec.components.schemas).sort(([a], [b]) => a.localeCompare(b)).map(([name, own]) => schemaOf(name, own)));
   setText(document.getElementById("connection"), "");
   goThere();
 }

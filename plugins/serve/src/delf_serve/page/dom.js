@@ -42,7 +42,7 @@ export const breathe = () => new Promise((done) => { setTimeout(done); });
 
 /** Say something to those who listen to the page. */
 export function say(text) {
-  const place = document.getElementById("said");
+  const place = document.getElementById("announcement");
   place.textContent = "";
   setTimeout(() => { place.textContent = text; }, 50);
 }

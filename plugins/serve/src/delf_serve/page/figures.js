@@ -54,9 +54,9 @@ function chart({ title, of, text, bad, badly }, days) {
     const bar = (value, kind) => {
       const height = most ? Math.max((value / most) * (HEIGHT - 2), value ? 1 : 0) : 0;
       const node = shape("rect", { x: n * 10 + 1, y: HEIGHT - height, width: 8, height, class: kind });
-      const told = shape("title", {});
-      told.textContent = `${one.group}: ${text(of(one))}${bad && bad(one) ? `, ${bad(one)} ${badly}` : ""}`;
-      node.append(told);
+      const shown = shape("title", {});
+      shown.textContent = `${one.group}: ${text(of(one))}${bad && bad(one) ? `, ${bad(one)} ${badly}` : ""}`;
+      node.append(shown);
       return node;
     };
     picture.append(bar(of(one), "bar-all"));

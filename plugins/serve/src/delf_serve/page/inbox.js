@@ -35,13 +35,13 @@ export class InboxView {
     this.rows = []; // those that wait for the reader, then those that they may only reject
     this.decided = new Set(); // ids; an answer that was on its way may still have them
     this.title = el("h1", { tabindex: "-1" }, "Waiting for you");
-    this.told = el("p", { class: "quiet", role: "status" });
+    this.shown = el("p", { class: "quiet", role: "status" });
     this.keys = el("dl", { class: "keys", hidden: true }, KEYS.map(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)]).flat());
     this.many = el("div", { class: "buttons many", hidden: true });
     this.list = el("ul", { class: "inbox", "aria-label": "Requests that wait for you" });
     this.othersTitle = el("h2", { hidden: true }, "Waiting for others: you may reject");
     this.others = el("ul", { class: "inbox", "aria-label": "Requests that wait for others" });
-    this.node = el("article", { class: "task" }, this.title, this.told, this.keys, this.many, this.list, this.othersTitle, this.others);
+    this.node = el("article", { class: "task" }, this.title, this.shown, this.keys, this.many, this.list, this.othersTitle, this.others);
     this.heed = (event) => this.key(event);
     document.addEventListener("keydown", this.heed);
     this.load();
@@ -56,7 +56,7 @@ export class InboxView {
         this.isOld = false;
         await this.loadOnce();
       } while (this.isOld && !this.dropped);
-    } catch (error) { setText(this.told, error.message); } finally { this.loading = false; }
+    } catch (error) { setText(this.shown, error.message); } finally { this.loading = false; }
   }
 
   async loadOnce() {
@@ -76,7 +76,7 @@ export class InboxView {
     arrange(this.list, yours.map((row) => row.node));
     arrange(this.others, theirs.map((row) => row.node));
     this.othersTitle.hidden = !theirs.length;
-    setText(this.told, yours.length ? `${count(yours.length, "request")}${more ? " and more" : ""}. Press ? for keys.`
+    setText(this.shown, yours.length ? `${count(yours.length, "request")}${more ? " and more" : ""}. Press ? for keys.`
       : this.may ? "Nothing waits for you." : "Your key has no right to decide.");
     this.chosenChanged();
   }

@@ -130,8 +130,8 @@ export class List {
     this.how = el("summary", {}, "More filters");
     this.more_filters = el("details", { class: "narrow", ontoggle: () => this.more_filters.open && this.filters.askNames() }, this.how,
       el("div", { class: "filters" }, ...Object.values(narrow), this.filters.keeper));
-    this.told = el("span", { role: "status" });
-    this.note = el("p", { class: "quiet found", hidden: true }, this.told, " ", el("button", { type: "button", class: "link", onclick: () => this.choose(new URLSearchParams()) }, "Show all tasks"));
+    this.message = el("span", { role: "status" });
+    this.note = el("p", { class: "quiet found", hidden: true }, this.message, " ", el("button", { type: "button", class: "link", onclick: () => this.choose(new URLSearchParams()) }, "Show all tasks"));
     this.newer = el("button", { type: "button", class: "link more", hidden: true, onclick: () => this.load() }, "Tasks have changed: search again");
     this.groups = new Map(GROUPS.map((name) => [name, new Group(this, name)]));
     this.empty = el("p", { class: "quiet none", hidden: true });
@@ -197,7 +197,7 @@ export class List {
       this.newer.hidden = true;
       this.note.hidden = !filtered;
       const shown = tasks.length ? `${tasks.length}${more ? " and more" : ""} found.` : "";
-      setText(this.told, filtered ? `${shown}${behind ? ` ${behind.toLocaleString()} events are not in the search index yet; delf adds them by itself.` : ""}` : "");
+      setText(this.message, filtered ? `${shown}${behind ? ` ${behind.toLocaleString()} events are not in the search index yet; delf adds them by itself.` : ""}` : "");
       this.empty.hidden = tasks.length > 0;
       setText(this.empty, filtered ? "No task matches." : "No tasks yet. Say below what delf should do, in plain words.");
     } catch (error) { this.failed(error); }

@@ -16,7 +16,7 @@ const tokens = (usage) => [
 ].join(", ");
 
 function message(one, isNew) {
-  return el("li", { class: isNew ? "said new" : "said" }, el("h3", {}, ROLES[one.role] || one.role, isNew ? el("span", { class: "quiet" }, " · new in this call") : null),
+  return el("li", { class: isNew ? "sent new" : "sent" }, el("h3", {}, ROLES[one.role] || one.role, isNew ? el("span", { class: "quiet" }, " · new in this call") : null),
     el("pre", { class: "words", tabindex: "0" }, long(one.text, 3000)));
 }
 

@@ -17,7 +17,7 @@ function field(routine, item) {
 }
 
 /** What a routine did: how often, what that saved, and its newest runs. */
-function told(one) {
+function savings(one) {
   const saved = one.saved_usd ? `, which saved ${money(one.saved_usd)}` : "";
   const runs = one.runs.map((run) => el("li", {}, el("a", { href: `#/${run.task_id}` }, `task ${shortId(run.task_id)}`),
     ` ${stateOf(run.state, run.waits_for_you)[1]} `, el("time", { title: exact(run.started_at) }, ago(run.started_at)), " ", el("span", { class: "quiet" }, long(run.task, 200))));
@@ -94,7 +94,7 @@ export class RoutinesView {
     const go = el("button", { type: "submit", class: "primary" }, "Run");
     const form = el("form", { "aria-label": `Run ${one.name}`, onsubmit: (event) => { event.preventDefault(); this.run(one, fields, go, wrong); } },
       fields.map(([, { row }]) => row), wrong, this.may ? el("div", { class: "buttons" }, go) : null);
-    return el("section", { class: "ask decided", "aria-label": one.name }, el("h2", {}, one.name), el("p", {}, one.title), form, told(one));
+    return el("section", { class: "ask decided", "aria-label": one.name }, el("h2", {}, one.name), el("p", {}, one.title), form, savings(one));
   }
 
   async run(one, fields, go, wrong) {

@@ -21,9 +21,9 @@ export class SessionsView {
     this.problem = el("p", { class: "bad", role: "alert" });
     this.rows = el("ul", { class: "remembered", "aria-label": "Sessions" });
     this.title = el("h1", { tabindex: "-1" }, "Where you are logged in");
-    const told = `${who.name}: ${who.rights.join(", ") || "no rights"}; sees ${who.scope} tasks${who.teams.length ? `; teams ${who.teams.join(", ")}` : ""}`;
+    const summary = `${who.name}: ${who.rights.join(", ") || "no rights"}; sees ${who.scope} tasks${who.teams.length ? `; teams ${who.teams.join(", ")}` : ""}`;
     this.notices = el("fieldset", { class: "notices", hidden: true });
-    this.node = el("article", { class: "task" }, this.title, el("p", { class: "quiet" }, told), this.problem, this.rows, this.notices);
+    this.node = el("article", { class: "task" }, this.title, el("p", { class: "quiet" }, summary), this.problem, this.rows, this.notices);
     this.load();
     this.loadNotices();
   }

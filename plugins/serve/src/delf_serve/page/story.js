@@ -174,7 +174,7 @@ export class Story {
     if (call.effect && call.effect !== "read" && data.status === "ok") this.changed += 1;
   }
 
-  onCallGivenUp(data) {
+  onCallAbandoned(data) {
     const call = this.calls.get(data.call_id);
     if (call && call.status === "running") call.givenUp = true;
   }

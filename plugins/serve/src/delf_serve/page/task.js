@@ -77,7 +77,7 @@ export class TaskView {
   }
 
   reset() {
-    this.told = new Story();
+    this.progress = new Story();
     this.chapters = [];
     this.cards = new Map();
     this.shownPrints = -1;
@@ -92,10 +92,10 @@ export class TaskView {
       this.prompts.grew();
     }
     if (this.at === null) {
-      for (const event of events) this.told.apply(event);
+      for (const event of events) this.progress.apply(event);
       this.drawSoon();
     }
-    if (this.told.over && this.at === null) this.stream.close();
+    if (this.progress.over && this.at === null) this.stream.close();
     this.slider.max = this.events.length;
     if (this.at === null) this.slider.value = this.events.length;
   }
@@ -107,9 +107,9 @@ export class TaskView {
   }
 
   draw() {
-    const { told } = this;
-    if (this.record?.state === STATE.INTERRUPTED && this.at === null && !told.over) told.state = STATE.INTERRUPTED;
-    for (const [n, chapter] of told.chapters.entries()) {
+    const { progress } = this;
+    if (this.record?.state === STATE.INTERRUPTED && this.at === null && !progress.over) progress.state = STATE.INTERRUPTED;
+    for (const [n, chapter] of progress.chapters.entries()) {
       let view = this.chapters[n];
       if (!view) {
         view = this.chapters[n] = new ChapterView(chapter, n + 1);
@@ -117,53 +117,53 @@ export class TaskView {
       }
       view.update();
     }
-    const ways = `${told.chapters.length > 0} ${told.models.length > 0}`; // a script can be changed once it is there
+    const ways = `${progress.chapters.length > 0} ${progress.models.length > 0}`; // a script can be changed once it is there
     if (this.shownWays !== ways) {
       this.shownWays = ways;
       this.drawActions();
     }
-    for (const question of told.questions.values()) this.drawQuestion(question);
+    for (const question of progress.questions.values()) this.drawQuestion(question);
     this.drawHead();
     this.drawAnswer();
-    this.thread.know(this.conversation, told.startedAt);
-    this.thread.update(told.over && this.at === null);
-    this.timeline.update(told);
-    this.replay.hidden = !(told.over || this.at !== null);
+    this.thread.know(this.conversation, progress.startedAt);
+    this.thread.update(progress.over && this.at === null);
+    this.timeline.update(progress);
+    this.replay.hidden = !(progress.over || this.at !== null);
     this.drawMoment();
   }
 
   drawHead() {
-    const { told } = this;
-    const [shape, words] = stateOf(told.state, this.waitsForYou);
+    const { progress } = this;
+    const [shape, words] = stateOf(progress.state, this.waitsForYou);
     const replayed = this.at !== null;
-    const state = `${told.state} ${words}`;
+    const state = `${progress.state} ${words}`;
     if (this.shownState !== state || this.shownReplayed !== replayed) {
       this.shownReplayed = replayed;
       if (this.shownState && !replayed) say(`The task is ${words}.`);
       this.shownState = state;
-      this.node.dataset.state = told.state;
+      this.node.dataset.state = progress.state;
       fill(this.state, el("span", { "aria-hidden": "true" }, shape), ` ${replayed ? `then: ${words}` : words}`);
       fill(this.past, replayed ? ["This is a replay: it shows how the task was, and does nothing. ",
         el("button", { type: "button", class: "link", onclick: () => this.leaveReplay() }, "Show how it is")] : []);
       this.drawActions();
     }
-    if (this.shownTask !== told.task) {
-      this.shownTask = told.task;
-      const lines = told.task.split("\n", TITLE_LINES).join("\n").length;
-      fill(this.title, long(told.task, Math.min(TITLE, lines)));
-      document.title = `${told.task.slice(0, 60)} · delf`;
+    if (this.shownTask !== progress.task) {
+      this.shownTask = progress.task;
+      const lines = progress.task.split("\n", TITLE_LINES).join("\n").length;
+      fill(this.title, long(progress.task, Math.min(TITLE, lines)));
+      document.title = `${progress.task.slice(0, 60)} · delf`;
     }
     this.drawFigures();
     this.drawMeta();
     this.drawQuestionsJump();
-    if (told.warnings.length !== this.warnings.childElementCount) {
-      fill(this.warnings, told.warnings.slice(-20).map((text) => el("li", {}, long(text, 500))));
+    if (progress.warnings.length !== this.warnings.childElementCount) {
+      fill(this.warnings, progress.warnings.slice(-20).map((text) => el("li", {}, long(text, 500))));
     }
-    const failed = told.error && told.state === STATE.FAILED ? told.error : null;
+    const failed = progress.error && progress.state === STATE.FAILED ? progress.error : null;
     if (this.shownError !== failed) {
       this.shownError = failed;
       this.error.hidden = !failed;
-      if (failed) fill(this.error, el("p", {}, el("strong", {}, "Why it failed "), long(failed, 2000)), el("p", { class: "quiet" }, told.errorCode || ""));
+      if (failed) fill(this.error, el("p", {}, el("strong", {}, "Why it failed "), long(failed, 2000)), el("p", { class: "quiet" }, progress.errorCode || ""));
     }
   }
 
@@ -172,43 +172,43 @@ export class TaskView {
 
   /** Which task it is, who asked for it, which model worked on it, and who decided what. */
   drawMeta() {
-    const { told } = this;
-    const models = [...new Set(told.models.map((one) => one.model.split("/").at(-1)))];
+    const { progress } = this;
+    const models = [...new Set(progress.models.map((one) => one.model.split("/").at(-1)))];
     const decided = new Map(); // what was decided → by whom, and the first of these
-    for (const { request_id: id, decided: one } of told.questions.values()) {
+    for (const { request_id: id, decided: one } of progress.questions.values()) {
       if (!one || one.decision === "expired") continue;
       const known = decided.get(one.decision) || decided.set(one.decision, { id, by: new Set() }).get(one.decision);
       for (const name of [one.by, ...(one.others || [])]) known.by.add(name);
     }
     const parts = [["task ", el("code", { title: this.id }, shortId(this.id))]];
-    if (told.startedAt) parts.push([el("time", { title: exact(told.startedAt) }, ago(told.startedAt))]);
-    if (told.askedBy) parts.push([`asked by ${told.askedBy}${told.askedFrom ? ` from ${told.askedFrom}` : ""}`]);
+    if (progress.startedAt) parts.push([el("time", { title: exact(progress.startedAt) }, ago(progress.startedAt))]);
+    if (progress.askedBy) parts.push([`asked by ${progress.askedBy}${progress.askedFrom ? ` from ${progress.askedFrom}` : ""}`]);
     for (const [decision, { id, by }] of decided) {
       parts.push([el("button", { type: "button", class: "link", onclick: () => this.goToQuestion(id) }, `${DONE[decision] || decision} by ${[...by].join(", ")}`)]);
     }
-    if (told.stoppedBy) parts.push([`stopped by ${told.stoppedBy}`]);
+    if (progress.stoppedBy) parts.push([`stopped by ${progress.stoppedBy}`]);
     if (models.length) parts.push([`model: ${models.join(", ")}`]);
-    if (told.sandbox) parts.push([`sandbox: ${told.sandbox}`]);
-    if (told.parent) parts.push([el("a", { href: `#/${told.parent}` }, "part of another task")]);
+    if (progress.sandbox) parts.push([`sandbox: ${progress.sandbox}`]);
+    if (progress.parent) parts.push([el("a", { href: `#/${progress.parent}` }, "part of another task")]);
     const nodes = parts.map((part, n) => el("span", {}, n ? " · " : "", part));
     const text = nodes.map((node) => node.textContent).join("");
     if (this.shownMeta !== text) { this.shownMeta = text; fill(this.meta, nodes); } // a link may have the focus
   }
 
   drawFigures() {
-    const { told } = this;
-    const stands = told.over || this.at !== null || told.state === STATE.INTERRUPTED;
-    const now = stands ? told.lastAt : Date.now() / 1000;
-    const spent = told.startedAt ? duration((now - told.startedAt - told.idle) * 1000) : "";
+    const { progress } = this;
+    const stands = progress.over || this.at !== null || progress.state === STATE.INTERRUPTED;
+    const now = stands ? progress.lastAt : Date.now() / 1000;
+    const spent = progress.startedAt ? duration((now - progress.startedAt - progress.idle) * 1000) : "";
     const budget = this.hasBudget ? this.session.budget : null;
     const left = budget ? `${money(budget.left_usd)} of the budget of ${money(budget.limit_usd)} left` : "";
-    setText(this.figures, [spent, money(told.cost), left, count(told.calls.size, "call"), told.changed ? `${told.changed} changed something` : ""].filter(Boolean).join(" · "));
+    setText(this.figures, [spent, money(progress.cost), left, count(progress.calls.size, "call"), progress.changed ? `${progress.changed} changed something` : ""].filter(Boolean).join(" · "));
     this.meter.hidden = !budget;
     if (budget) {
-      const share = Math.min(100, (budget.spent_usd / budget.limit_usd) * 100);
+      const share = Math.min(100, (budget.cost_usd / budget.limit_usd) * 100);
       this.meter.firstChild.style.width = `${share}%`;
       this.meter.setAttribute("aria-label", `${Math.round(share)} % of the agent's budget is spent`);
-      this.meter.title = budget.tasks.map((one) => `${shortId(one.task_id)} ${money(one.spent_usd)}`).join("\n");
+      this.meter.title = budget.tasks.map((one) => `${shortId(one.task_id)} ${money(one.cost_usd)}`).join("\n");
     }
   }
 
@@ -228,22 +228,22 @@ export class TaskView {
 
   drawActions() {
     if (this.actions.querySelector(".own-script")) return; // what is being written stays
-    const { told } = this;
+    const { progress } = this;
     if (this.at !== null) { fill(this.actions); return; } // what is replayed cannot be stopped
     const may = this.session.rights.includes("run");
     const button = (text, act, kind = "") => el("button", { type: "button", class: kind, onclick: act }, text);
     const nodes = [];
-    if (may && AT_WORK.includes(told.state)) nodes.push(button("Stop", () => this.act("cancel")));
-    const goesOn = told.state === STATE.FAILED && LIMIT_CODES.includes(told.errorCode);
+    if (may && AT_WORK.includes(progress.state)) nodes.push(button("Stop", () => this.act("cancel")));
+    const goesOn = progress.state === STATE.FAILED && LIMIT_CODES.includes(progress.errorCode);
     if (may && (goesOn || this.record?.state === STATE.INTERRUPTED)) nodes.push(button("Resume", () => this.act("resume"), "primary"));
-    if (may && told.over) {
-      nodes.push(button("Run again", () => this.tell.again(told.task, this.id)));
+    if (may && progress.over) {
+      nodes.push(button("Run again", () => this.tell.again(progress.task, this.id)));
       if (this.session.models.length) nodes.push(this.withModel());
-      if (told.chapters.length) nodes.push(button("Change the script…", () => this.changeScript()));
+      if (progress.chapters.length) nodes.push(button("Change the script…", () => this.changeScript()));
     }
-    if (told.state === STATE.DONE && this.session.rights.includes("decide")) nodes.push(button("Keep as a routine", () => { location.hash = `#/routines/${this.id}`; }));
-    if (told.over) nodes.push(el("a", { class: "button", href: `#/compare/${this.id}` }, "Compare…"));
-    if (told.models.length) nodes.push(button("What the model saw", () => this.prompts.show()));
+    if (progress.state === STATE.DONE && this.session.rights.includes("decide")) nodes.push(button("Keep as a routine", () => { location.hash = `#/routines/${this.id}`; }));
+    if (progress.over) nodes.push(el("a", { class: "button", href: `#/compare/${this.id}` }, "Compare…"));
+    if (progress.models.length) nodes.push(button("What the model saw", () => this.prompts.show()));
     fill(this.actions, nodes);
   }
 
@@ -257,7 +257,7 @@ export class TaskView {
   /** A new task in which another script runs in place of the last one; what was done before it is not done again. */
   changeScript() {
     const words = el("textarea", { rows: 12, "aria-label": "The script", spellcheck: false });
-    words.value = this.told.chapters.at(-1).code;
+    words.value = this.progress.chapters.at(-1).code;
     const form = el("form", { class: "own-script", "aria-label": "Another script", onsubmit: (event) => { event.preventDefault(); this.start(`tasks/${this.id}/fork`, { script: words.value }); } },
       words, el("p", { class: "quiet" }, "It replaces the last script, in a new task. Its calls need the same approvals as always."),
       el("div", { class: "buttons" }, el("button", { type: "submit", class: "primary" }, "Run this script"), el("button", { type: "button", onclick: () => { fill(this.actions); this.drawActions(); } }, "Cancel")));
@@ -279,13 +279,13 @@ export class TaskView {
   know(record) {
     this.record = record;
     this.conversation ??= record.conversation_id;
-    if (!this.told.seq) { // its events have not come yet
-      Object.assign(this.told, { task: record.task, state: record.state });
+    if (!this.progress.seq) { // its events have not come yet
+      Object.assign(this.progress, { task: record.task, state: record.state });
       this.drawHead();
       return;
     }
-    if (this.at !== null || this.told.over) return;
-    if (record.state === STATE.INTERRUPTED || this.told.state === STATE.INTERRUPTED) this.told.state = record.state;
+    if (this.at !== null || this.progress.over) return;
+    if (record.state === STATE.INTERRUPTED || this.progress.state === STATE.INTERRUPTED) this.progress.state = record.state;
     this.drawHead();
     this.drawActions();
   }
@@ -294,7 +294,7 @@ export class TaskView {
     try {
       await post(`tasks/${this.id}/${what}`);
       if (what === "resume") {
-        this.told.state = STATE.RUNNING;
+        this.progress.state = STATE.RUNNING;
         this.record = null;
         if (this.stream.closed) this.follow(); // the task had ended
         this.draw();
@@ -329,22 +329,22 @@ export class TaskView {
   }
 
   /** The questions that wait for the reader, as far as that is known. */
-  get mine() { return this.told.waiting.filter((question) => this.cards.get(question.request_id)?.waits); }
+  get mine() { return this.progress.waiting.filter((question) => this.cards.get(question.request_id)?.waits); }
 
   get waitsForYou() {
-    const isAsked = this.told.waiting.some((question) => (this.cards.get(question.request_id)?.may ?? null) === null);
+    const isAsked = this.progress.waiting.some((question) => (this.cards.get(question.request_id)?.may ?? null) === null);
     return this.mine.length > 0 || (isAsked && Boolean(this.record?.waits_for_you));
   }
 
   drawQuestionsJump() {
-    const waiting = this.at === null ? this.told.waiting : [];
+    const waiting = this.at === null ? this.progress.waiting : [];
     const { mine } = this;
     const some = mine.length ? mine : waiting;
     this.jump.hidden = !some.length;
     setText(this.jump, some.length ? `${mine.length ? "◆" : "◇"} ${count(some.length, "request waits", "requests wait")} for ${mine.length ? "you" : "others"}: go to ${some.length === 1 ? "it" : "the first"}` : "");
   }
 
-  goToQuestion(name = (this.mine[0] ?? this.told.waiting[0])?.request_id) {
+  goToQuestion(name = (this.mine[0] ?? this.progress.waiting[0])?.request_id) {
     this.wanted = name;
     const node = name && this.cards.get(name)?.node;
     if (!node) return;
@@ -355,34 +355,34 @@ export class TaskView {
   }
 
   drawAnswer() {
-    const { told } = this;
-    const ready = told.answer !== null;
-    if (this.shownPrints === told.printed && this.shownReady === ready && this.shownOver === told.over) return;
-    this.shownPrints = told.printed;
+    const { progress } = this;
+    const ready = progress.answer !== null;
+    if (this.shownPrints === progress.printed && this.shownReady === ready && this.shownOver === progress.over) return;
+    this.shownPrints = progress.printed;
     this.shownReady = ready;
-    this.shownOver = told.over;
-    this.answer.hidden = !told.printed && !ready;
+    this.shownOver = progress.over;
+    this.answer.hidden = !progress.printed && !ready;
     if (ready) {
-      const isData = told.value !== null && told.value !== undefined;
-      fill(this.answer, el("h2", {}, "Answer"), told.isProse && !isData ? el("p", { class: "quiet" }, "answered without tools") : null, ...(isData ? valueNodes(told.value) : answer(told.answer)), !isData && told.answer.length > 20_000 ? this.takeButton(told.answer, "answer.txt") : null,
+      const isData = progress.value !== null && progress.value !== undefined;
+      fill(this.answer, el("h2", {}, "Answer"), progress.isProse && !isData ? el("p", { class: "quiet" }, "answered without tools") : null, ...(isData ? valueNodes(progress.value) : answer(progress.answer)), !isData && progress.answer.length > 20_000 ? this.takeButton(progress.answer, "answer.txt") : null,
         this.printsApart(isData));
     } else {
       this.livePrints ??= el("span", {});
       this.live ??= el("pre", { class: "prints live", tabindex: "0", role: "region", "aria-label": "Prints" }, this.livePrints);
-      setText(this.livePrints, told.tail(TAIL));
+      setText(this.livePrints, progress.tail(TAIL));
       if (this.live.parentNode !== this.answer) fill(this.answer, this.liveHead ??= el("h2", {}), this.printedNote ??= el("p", { class: "quiet" }), this.live);
-      setText(this.liveHead, told.over ? "Prints until it ended" : "Prints so far");
-      fill(this.printedNote, told.printed > TAIL ? [`the last part of ${size(told.printed)} of prints `, this.takeButton(() => told.tail(1e9), "prints.txt")] : []);
+      setText(this.liveHead, progress.over ? "Prints until it ended" : "Prints so far");
+      fill(this.printedNote, progress.printed > TAIL ? [`the last part of ${size(progress.printed)} of prints `, this.takeButton(() => progress.tail(1e9), "prints.txt")] : []);
     }
-    const files = [...told.files];
+    const files = [...progress.files];
     if (files.length !== this.files.childElementCount) fill(this.files, filesOf(this.id, files));
   }
 
   /** What the scripts printed, folded, where the answer is something else. */
   printsApart(isData) {
-    const { told } = this;
-    if (!told.printed || (!isData && told.prints.join("").trim() === told.answer.trim())) return null;
-    const scripts = told.chapters.filter((chapter) => chapter.prints.length);
+    const { progress } = this;
+    if (!progress.printed || (!isData && progress.prints.join("").trim() === progress.answer.trim())) return null;
+    const scripts = progress.chapters.filter((chapter) => chapter.prints.length);
     const box = el("div", { class: "prints-of" });
     const drawn = () => scripts.map((chapter) => {
       const text = chapter.prints.join("");
@@ -390,7 +390,7 @@ export class TaskView {
         el("pre", { class: "prints", tabindex: "0" }, text.slice(-TAIL)), text.length > TAIL ? el("p", { class: "quiet" }, `the last part of ${size(text.length)} `, this.takeButton(text, `prints-${chapter.attempt}.txt`)) : null);
     });
     const node = el("details", { class: "part prints-apart", ontoggle: () => node.open && !box.childElementCount && fill(box, drawn()) },
-      el("summary", {}, el("h2", {}, "Prints of the scripts"), " ", el("span", { class: "quiet" }, `${size(told.printed)}`)), box);
+      el("summary", {}, el("h2", {}, "Prints of the scripts"), " ", el("span", { class: "quiet" }, `${size(progress.printed)}`)), box);
     return node;
   }
 
@@ -404,12 +404,12 @@ export class TaskView {
     const end = n >= this.events.length;
     const from = this.at ?? this.events.length;
     this.at = end ? null : n;
-    if (n < from || this.told.seq === 0) {
+    if (n < from || this.progress.seq === 0) {
       this.reset();
       this.shownState = undefined;
-      for (const event of this.events.slice(0, n)) this.told.apply(event);
+      for (const event of this.events.slice(0, n)) this.progress.apply(event);
     } else {
-      for (const event of this.events.slice(from, n)) this.told.apply(event);
+      for (const event of this.events.slice(from, n)) this.progress.apply(event);
     }
     this.node.classList.toggle("past", this.at !== null);
     this.draw();
@@ -423,10 +423,10 @@ export class TaskView {
   }
 
   drawMoment() {
-    const { told } = this;
+    const { progress } = this;
     const total = this.events.length;
     const shown = this.at ?? total;
-    const ms = told.lastAt && told.startedAt ? duration((told.lastAt - told.startedAt - told.idle) * 1000) : "";
+    const ms = progress.lastAt && progress.startedAt ? duration((progress.lastAt - progress.startedAt - progress.idle) * 1000) : "";
     setText(this.moment, `event ${shown} of ${total}${ms ? ` · ${ms}` : ""}`);
     this.forkHere.hidden = !(this.at && this.session.rights.includes("run"));
     this.forkModel.hidden = this.forkHere.hidden || !this.session.models.length;
@@ -461,7 +461,7 @@ export class TaskView {
   }
 
   tick() {
-    if (!this.told.over && this.at === null) this.drawFigures();
+    if (!this.progress.over && this.at === null) this.drawFigures();
   }
 
   drop() {

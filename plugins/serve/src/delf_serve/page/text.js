@@ -14,8 +14,8 @@ const NOTHING = /^(|[-–—]|null|none|nan|n\/a|cost unknown)$/i;
 
 /** Whether a column has numbers and nothing else, so that their digits stand one below the other. */
 function isNumeric(cells) {
-  const told = cells.map((cell) => String(cell ?? "").trim()).filter((text) => !NOTHING.test(text));
-  return told.length > 0 && told.every((text) => NUMBER.test(text));
+  const filled = cells.map((cell) => String(cell ?? "").trim()).filter((text) => !NOTHING.test(text));
+  return filled.length > 0 && filled.every((text) => NUMBER.test(text));
 }
 
 /** A table of rows below a head; `right` says of each column if it stands at the right, and where it does not, its numbers do.
@@ -37,7 +37,7 @@ const HEAD = /^(#{1,6})\s+(.+)$/;
 const ITEM = /^\s*([-*+]|\d{1,9}[.)])\s+(.+)$/;
 const FENCE = /^```/;
 
-/** A line with its marks: code, bold, italics, and links whose address is told. */
+/** A line with its marks: code, bold, italics, and links whose address is shown. */
 function inline(line) {
   const parts = [];
   let at = 0;

@@ -1,4 +1,4 @@
-// Conversations: what was said before a task, how it goes on, and a list of them all.
+// Conversations: the history before a task, how it continues, and a list of them all.
 
 import { Refused, get, post, remove } from "./api.js";
 import { long } from "./code.js";
@@ -8,7 +8,7 @@ import { ago, count, exact, short, shortId } from "./words.js";
 
 const PAGE = 100;
 const MOST = 1000;
-const SAID = { user: "asked", assistant: "answered" };
+const ROLES = { user: "asked", assistant: "answered" };
 
 const place = (id) => `conversations/${encodeURIComponent(id)}`;
 
@@ -27,14 +27,14 @@ async function messagesOf(id) {
   return { messages, more: true };
 }
 
-function said(one) {
+function messageItem(one) {
   const task = one.task_id ? [" in ", el("a", { href: `#/${one.task_id}` }, `task ${shortId(one.task_id)}`)] : [];
-  return el("li", { class: `said-line ${one.role}` },
-    el("p", { class: "quiet" }, SAID[one.role] || one.role, " ", el("time", { title: exact(one.at) }, ago(one.at)), task),
+  return el("li", { class: `message-line ${one.role}` },
+    el("p", { class: "quiet" }, ROLES[one.role] || one.role, " ", el("time", { title: exact(one.at) }, ago(one.at)), task),
     one.role === "assistant" ? answer(one.content, 4000) : el("p", { class: "words" }, long(one.content, 2000)));
 }
 
-const thread = (messages) => el("ol", { class: "thread" }, messages.map(said));
+const thread = (messages) => el("ol", { class: "thread" }, messages.map(messageItem));
 
 /** A form that goes on with a conversation, as a new task. */
 function goOn(id, started) {
@@ -51,11 +51,11 @@ function goOn(id, started) {
     try {
       started((await post("run", { task, conversation_id: id })).task_id);
     } catch (error) { setText(problem, `${error.message}${error.hint ? ` — ${error.hint}` : ""}`); } finally { button.disabled = false; }
-  } }, words, el("div", { class: "buttons" }, button, el("span", { class: "quiet" }, "a new task that knows what was said here")), problem);
+  } }, words, el("div", { class: "buttons" }, button, el("span", { class: "quiet" }, "a new task that knows this conversation")), problem);
   return form;
 }
 
-/** The conversation around a task: what was said before, the way on, and where it went on. */
+/** The conversation around a task: the history, the way to continue, and the continuation. */
 export class Thread {
   constructor(taskId, may) {
     this.taskId = taskId;
@@ -66,7 +66,7 @@ export class Thread {
     this.after = el("p", { class: "quiet" });
   }
 
-  /** The conversation is known, and when the task began: what was said before that is what it knew. */
+  /** The conversation is known, and when the task began: the messages before that are what it knew. */
   async know(id, began) {
     if (!id || !began || this.id === id) return;
     this.id = id;
@@ -83,7 +83,7 @@ export class Thread {
       }
       fill(this.after, later.length ? ["It went on with ", ...later.flatMap((one, n) => [n ? ", " : "", el("a", { href: `#/${one.task_id}` }, `“${short(one.content, 60)}”`)])] : []);
     } catch (error) {
-      if (!(error instanceof Refused)) throw error; // nothing was said yet, or the page tells that the server is not there
+      if (!(error instanceof Refused)) throw error; // the conversation is empty, or the page shows that the server is away
     }
   }
 

@@ -9,8 +9,8 @@ export class Timeline {
   constructor() {
     this.rows = el("ol", { class: "timeline" });
     this.calls = el("canvas", { class: "call-bars", height: 24, "aria-hidden": "true" });
-    this.told = el("p", { class: "quiet" });
-    this.node = el("details", { class: "part" }, el("summary", {}, el("h2", {}, "Timeline")), this.rows, this.calls, this.told);
+    this.message = el("p", { class: "quiet" });
+    this.node = el("details", { class: "part" }, el("summary", {}, el("h2", {}, "Timeline")), this.rows, this.calls, this.message);
     this.node.addEventListener("toggle", () => this.story && this.update(this.story));
   }
 
@@ -33,7 +33,7 @@ export class Timeline {
     fill(this.rows, steps, scripts);
     const calls = [...story.calls.values()].filter((call) => call.at !== null);
     this.calls.hidden = !calls.length;
-    setText(this.told, calls.length ? `${count(calls.length, "call")}, each a mark: ${duration(calls.reduce((sum, call) => sum + (call.duration || 0), 0))} together` : "");
+    setText(this.message, calls.length ? `${count(calls.length, "call")}, each a mark: ${duration(calls.reduce((sum, call) => sum + (call.duration || 0), 0))} together` : "");
     if (calls.length) this.draw(calls, from, all);
   }
 

@@ -55,7 +55,7 @@ function escaped(sign) {
   return code < 0x10000 ? `\\u${code.toString(16).padStart(4, "0")}` : `\\U${code.toString(16).padStart(8, "0")}`;
 }
 
-/** An address or a host's name; what looks like another one is told by its code. */
+/** An address or a host's name; what looks like another one is shown by its code. */
 function shownName(whole, ...found) {
   const { before, who, host } = found.at(-1);
   if (!before && !BARE.test(host) && !mixesLetters(host)) return whole;

@@ -1,7 +1,7 @@
-"""Differences between databases: one module for each way to speak.
+"""Differences between databases: one module for each backend.
 
-A backend's methods are plain ones, which are called in threads. A ``session`` is what the backend
-itself works with. It is used in one thread at a time, but for ``stop``.
+A backend's methods are synchronous, and are called in threads. A ``session`` is the backend's own
+object, used in one thread at a time, except for ``stop``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def make_backend(target: Target, settings: SQLSettings) -> Backend:
-    """The backend for a target.
+    """Return the backend for a target.
 
     Raises:
         OptionalDependencyError: When its driver is not installed.

@@ -1,4 +1,4 @@
-"""The protocol of a backend, and what all of them share."""
+"""The protocol of a backend, and shared parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Problem:
     """The meaning of a driver's exception.
 
     Args:
-        cause: What kind of failure it is.
+        cause: The kind of failure.
         text: The database's own words, one line.
         lost: True if the connection went, so that no answer tells what happened to a statement.
         number: The number of the statement that failed, from 1, where there were several.
@@ -83,7 +83,7 @@ def create_missing(target: Target, create: Callable[[], None]) -> None:
 
 
 class Written:
-    """The results of a write so far: rows changed, and rows returned by it."""
+    """The results of a write so far: changed rows, and returned rows."""
 
     def __init__(self) -> None:
         self.rowcount = 0
@@ -96,10 +96,10 @@ class Written:
         return limit - len(self.rows)
 
     def add(self, rowcount: int, fetched: Fetched | None = None) -> None:
-        """Take in what one execution did.
+        """Add the result of one execution.
 
         Args:
-            rowcount: What the driver says; negative when it does not know.
+            rowcount: The driver's count; negative if unknown.
             fetched: Rows that it returned, each a row that it changed.
 
         Raises:
@@ -131,14 +131,14 @@ class Written:
 
 
 def can_batch(statement: Statement, bounds: Sequence[Bound]) -> bool:
-    """Tell whether the driver can run all sets of parameters at once."""
+    """Return whether the driver can run all sets of parameters at once."""
     if len(bounds) < 2 or any(token.word == "RETURNING" for token in statement.tokens):
         return False
     return all(bound.pieces == bounds[0].pieces and bound.values for bound in bounds)
 
 
 def import_driver(module: str, extra: str, what: str) -> ModuleType:
-    """A driver that comes with an extra.
+    """Return a driver that comes with an extra.
 
     Raises:
         OptionalDependencyError: When it is not installed.
@@ -152,7 +152,7 @@ def import_driver(module: str, extra: str, what: str) -> ModuleType:
 
 
 def unlisted(name: str) -> ToolRefusedError:
-    """The error for a function of the database that nobody listed.
+    """Return the error for a database function that is not on the list.
 
     Args:
         name: The function's; after a dot where the query may mean a column.
@@ -167,5 +167,5 @@ def unlisted(name: str) -> ToolRefusedError:
 
 
 def first_line(text: str) -> str:
-    """The first line that says something."""
+    """Return the first non-empty line."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

@@ -1,7 +1,7 @@
 """DuckDB, each statement in a child process (``duckdb_child``).
 
-One call of a function may run for minutes and hear no interrupt, or take gigabytes: then it ends
-with its process, and the next statement has another.
+One call of a function may run for minutes and ignore interrupts, or take gigabytes: then its
+process is killed, and the next statement starts another.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from delf_sql.target import Target
 from delf_sql.values import for_duckdb
 
 _MEMORY: Final = 1_500_000_000
-"""Of the whole process; DuckDB itself is told a third of it."""
+"""The memory of the whole process; DuckDB itself gets a third as its limit."""
 _SPILL: Final = 4_000_000_000
 _ANY_SIZE: Final = 2**60
 _ANSWER_OF_A_BYTE: Final = 8
@@ -63,7 +63,7 @@ class _Started:
 
 
 class _Session:
-    """One statement after another, each in a child of its own.
+    """Runs one statement after another, each in a child of its own.
 
     Args:
         template: Forks the children.
@@ -89,8 +89,8 @@ class _Session:
         """Do a work of :mod:`duckdb_child`.
 
         Raises:
-            _DuckdbError: What DuckDB says, or how its process ended.
-            DelfError: What the work raised.
+            _DuckdbError: With DuckDB's message, or the end of its process.
+            DelfError: If the work raised it.
         """
         settings = self._settings
         arguments = {
@@ -156,7 +156,7 @@ class _Session:
                 self._running.kill()
 
     def close(self) -> None:
-        """End what was started and not needed."""
+        """Kill the prepared child, if unused."""
         while self._ready:
             self._ready.pop().end()
 
@@ -166,7 +166,7 @@ class DuckdbBackend:
 
     Args:
         target: The file.
-        settings: What a statement may take.
+        settings: The limits of a statement.
     """
 
     grace = 2.0
@@ -192,7 +192,7 @@ class DuckdbBackend:
 
     @contextlib.contextmanager
     def session(self, *, reader: bool) -> Generator[_Session]:
-        """A session, in which each statement has a process."""
+        """Yield a session, in which each statement has a process."""
         if not self._path.is_file() and (reader or not self._settings.create):
             raise ConnectionFileNotFoundError(
                 f"there is no DuckDB file {self.target.database!r}",
@@ -236,13 +236,15 @@ class DuckdbBackend:
         return ()
 
     def relations(self, session: _Session) -> list[Relation]:
-        """All tables and views."""
+        """Return all tables and views."""
         return [Relation(**relation) for relation in session.do("relations")]
 
     def tables(self, session: _Session, relations: Sequence[Relation]) -> list[Table]:
-        """These with their columns."""
-        told = [_as_dict(relation) for relation in relations]
-        found: list[dict[str, Any]] = session.do("tables", relations=told) if told else []
+        """Return these with their columns."""
+        relations_data = [_as_dict(relation) for relation in relations]
+        found: list[dict[str, Any]] = (
+            session.do("tables", relations=relations_data) if relations_data else []
+        )
         return [
             Table(
                 Relation(**table["relation"]),
@@ -261,7 +263,7 @@ class DuckdbBackend:
         session.stop()
 
     def discard(self, session: _Session) -> None:
-        """A session leaves nothing behind."""
+        """Note that a session leaves nothing behind."""
 
     def dispose(self) -> None:
         """End the processes."""

@@ -49,7 +49,7 @@ _CONFINED: Final = {
     "python_enable_replacements": False,
     "secret_directory": "/nonexistent",
 }
-_TOLD: Final = (("Count",), ("Success",))
+_COUNTS: Final = (("Count",), ("Success",))
 _MOMENTS: Final = ("DATE", "TIME", "TIMESTAMP")
 _ZONED: Final = "TIMESTAMP WITH TIME ZONE"
 _UNSAYABLE: Final = {
@@ -67,7 +67,7 @@ _UNSAYABLE_INSIDE: Final = {
     "TIMESTAMP_NS": r"\.\d{{6}}\d*[1-9]",
     "TIME": r"24:00:00",
 }
-"""The same in the text of a nested value, by the types in it."""
+"""The conditions for the text of a nested value, by the types in it."""
 _CATALOGUE: Final = Catalogue(
     relations="""
 SELECT schema_name || chr(31) || name, nullif(schema_name, 'main'), name, is_view, comment FROM (
@@ -97,11 +97,11 @@ WHERE database_name = current_database() AND list_contains($keys, key)
 
 
 class DuckdbEngine(EngineBackend):
-    """Speaks with DuckDB, for one statement.
+    """Runs one statement in DuckDB.
 
     Args:
         target: The file.
-        settings: What a statement may take.
+        settings: The limits of a statement.
     """
 
     catalogue = _CATALOGUE
@@ -121,7 +121,7 @@ class DuckdbEngine(EngineBackend):
         return {"connect_args": {"read_only": reader, "config": config}}
 
     def _connect(self, engine: sa.Engine) -> sa.Connection:
-        """Open the file; another that writes it is waited for a while."""
+        """Open the file, waiting for a concurrent writer."""
         last = time.monotonic() + min(_BUSY_SECONDS, self._settings.connect_timeout)
         while True:
             try:
@@ -146,7 +146,7 @@ class DuckdbEngine(EngineBackend):
         _raw(session).interrupt()
 
     def query(self, session: sa.Connection, bound: Bound, limit: int) -> Fetched:
-        """Run a query that DuckDB's own parser takes for one."""
+        """Run a query that DuckDB's own parser accepts as a query."""
         _check_is_query(session, bound)
         tail = "\n) AS delf"
         kinds = self._columns(session, _around(bound, "DESCRIBE ", ""))
@@ -160,7 +160,7 @@ class DuckdbEngine(EngineBackend):
         return Fetched(tuple(name for name, _ in kinds), rows, found.more)
 
     def _columns(self, session: sa.Connection, bound: Bound) -> list[tuple[str, str]]:
-        """The columns of a query with their types."""
+        """Return the columns of a query with their types."""
         return [(row[0], row[1].upper()) for row in session.execute(bound.clause()).fetchall()]
 
     def change(self, session: sa.Connection, bounds: Sequence[Bound], *, returns: bool) -> Written:
@@ -180,7 +180,7 @@ class DuckdbEngine(EngineBackend):
                     if len(bounds) == 1:
                         raise
                     raise FailedAt(number) from error
-                if not returns and fetched.columns in _TOLD:
+                if not returns and fetched.columns in _COUNTS:
                     fetched = Fetched((), [], changed=sum(row[0] for row in fetched.rows))
                 written.add(fetched.changed, fetched)
         session.commit()
@@ -207,14 +207,14 @@ class DuckdbEngine(EngineBackend):
 def run(
     database: str, reader: bool, settings: dict[str, Any], work: str, given: dict[str, Any]
 ) -> dict[str, Any]:
-    """Open the file, do one work, close it. Called in a child process.
+    """Open the file, run one function, close it. Called in a child process.
 
     Args:
         database: The file's path.
         reader: Whether it is opened for reading only.
         settings: Fields of the connection's settings.
         work: ``query``, ``change``, ``relations`` or ``tables``.
-        given: What the work needs.
+        given: The arguments.
 
     Returns:
         Its ``value``, or DuckDB's ``problem``.
@@ -279,7 +279,7 @@ def _plain(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
 
 
 def _raw(session: sa.Connection) -> Any:
-    """The connection, which duckdb_engine wraps."""
+    """Return the connection, which duckdb_engine wraps."""
     return session.connection.driver_connection
 
 
@@ -301,13 +301,13 @@ def _out(name: str, kind: str) -> str:
 
 
 def _as_text(name: str, kind: str) -> str:
-    """The text of a value that Python lacks, else NULL."""
-    lacks = _UNSAYABLE.get(kind) or _lacks_inside(kind)
-    return f"CASE WHEN {lacks.format(name)} THEN {name}::VARCHAR END" if lacks else "NULL"
+    """Return the text of a value that Python lacks, else NULL."""
+    condition = _UNSAYABLE.get(kind) or _unsayable_inside(kind)
+    return f"CASE WHEN {condition.format(name)} THEN {name}::VARCHAR END" if condition else "NULL"
 
 
-def _lacks_inside(kind: str) -> str | None:
-    """The condition for a list, a struct or a map that has such a value in it."""
+def _unsayable_inside(kind: str) -> str | None:
+    """Return the condition for an unreadable value inside a list, a struct or a map."""
     found = [pattern for word, pattern in _UNSAYABLE_INSIDE.items() if word in kind]
     return f"regexp_matches({{0}}::VARCHAR, '{'|'.join(found)}')" if found else None
 

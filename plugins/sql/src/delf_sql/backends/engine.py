@@ -1,7 +1,7 @@
-"""Any database that SQLAlchemy has a dialect for: its engine, pool, placeholders and inspector.
+"""Any database with a SQLAlchemy dialect: its engine, pool, placeholders and inspector.
 
-For a database of which delf knows nothing else there is the gate alone: no session that cannot
-write. The backends of PostgreSQL, MySQL and DuckDB add that, and their own words.
+An unknown database is protected by the gate only, without a read-only session. The backends of
+PostgreSQL, MySQL and DuckDB add that, and their own error texts.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class EngineBackend:
 
     Args:
         target: The database.
-        settings: What a statement may take.
+        settings: The limits of a statement.
     """
 
     grace: float = 0.0
@@ -60,7 +60,7 @@ class EngineBackend:
     """True if the driver counts the rows that it changes with several sets of parameters."""
     pool: ClassVar[type[sa.Pool]] = sa.QueuePool
     catalogue: ClassVar[Catalogue | None] = None
-    """None for a database whose catalogue only SQLAlchemy's inspector knows."""
+    """The catalogue queries; None to use SQLAlchemy's inspector."""
 
     def __init__(self, target: Target, settings: SQLSettings) -> None:
         self.target = target
@@ -68,7 +68,7 @@ class EngineBackend:
         self._engines: dict[bool, sa.Engine] = {}
         self._lock = threading.Lock()
         self._known: dict[str, Table] = {}
-        """Tables by their names in writes, until a write may have changed one."""
+        """Tables by their names in writes, until a write may have changed a table."""
 
     def check_driver(self) -> None:
         """Make an engine, which connects to nothing yet.
@@ -99,7 +99,7 @@ class EngineBackend:
 
     @contextlib.contextmanager
     def session(self, *, reader: bool) -> Generator[sa.Connection]:
-        """A connection of the pool."""
+        """Yield a connection of the pool."""
         engine = self._engine(reader)
         connection = self._connect(engine)
         try:
@@ -154,7 +154,7 @@ class EngineBackend:
         """Make a session of a fresh connection of the driver."""
 
     def _reset(self, connection: sa.Connection, *, reader: bool) -> None:
-        """Undo whatever its statement left in the session, which is rolled back already."""
+        """Reset the session after its statement, beyond the rollback."""
 
     def stop(self, session: sa.Connection) -> None:
         """End its statement from another thread, as its driver can."""
@@ -164,11 +164,11 @@ class EngineBackend:
             getattr(driver, call)()
 
     def discard(self, session: sa.Connection) -> None:
-        """Let no other statement have it."""
+        """Discard a session, so that no other statement gets it."""
         session.invalidate()
 
     def dispose(self) -> None:
-        """Close what rests."""
+        """Close idle connections."""
         with self._lock:
             engines, self._engines = list(self._engines.values()), {}
         for engine in engines:
@@ -180,7 +180,7 @@ class EngineBackend:
         return bind(statement.text, statement.tokens, params, self.target.dialect, for_any)
 
     def _begin(self, session: sa.Connection, *, reader: bool) -> None:
-        """The first statements of a transaction."""
+        """Handle the first statements of a transaction."""
 
     def read(
         self, session: sa.Connection, statement: Statement, params: Params, limit: int
@@ -195,7 +195,7 @@ class EngineBackend:
     def _fitted(
         self, session: sa.Connection, bounds: Sequence[Bound], *, stores: bool
     ) -> list[Bound]:
-        """Give the values as the types of their placeholders take them."""
+        """Return the values as the types of their placeholders take them."""
         kinds: dict[tuple[str, ...], Sequence[str | None]] = {}
         fits: list[Bound] = []
         for bound in bounds:
@@ -206,7 +206,7 @@ class EngineBackend:
         return fits
 
     def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
-        """The types of a statement's placeholders: of the columns that it stores them in."""
+        """Return the column types of a statement's placeholders."""
         if not stores:
             return [None] * len(bound.values)
         return kinds_of(bound, self.target.dialect, lambda name: self._table_named(session, name))
@@ -226,8 +226,8 @@ class EngineBackend:
         clause = bound.clause().execution_options(stream_results=streams, max_row_buffer=1)
         with contextlib.closing(session.execute(clause)) as result:
             if not result.returns_rows:
-                told = self._warnings(session)
-                return Fetched((), [], changed=result.rowcount, warnings=told)
+                server_warnings = self._warnings(session)
+                return Fetched((), [], changed=result.rowcount, warnings=server_warnings)
             cursor: Any = result.cursor
             columns = tuple(str(column[0]) for column in cursor.description)
             more = True
@@ -239,7 +239,7 @@ class EngineBackend:
         return Fetched(columns, rows, more, warnings=self._warnings(session))
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
-        """Return warnings of the database about changes of a statement, if it has any."""
+        """Return the database's warnings about a statement's changes, if any."""
         return ()
 
     def _cut(self, session: sa.Connection) -> None:
@@ -292,7 +292,7 @@ class EngineBackend:
     def without_transactions(
         self, session: sa.Connection, names: Collection[str]
     ) -> Sequence[tuple[str, str]]:
-        """The tables among some names whose changes cannot be rolled back, with their engines."""
+        """Return the tables among some names without rollback, with their engines."""
         return ()
 
     def _write_one(
@@ -303,11 +303,11 @@ class EngineBackend:
     # -- the catalogue ------------------------------------------------------------------
 
     def _ask(self, session: sa.Connection, text: str, **values: Any) -> Sequence[sa.Row[Any]]:
-        """The rows of a statement of :attr:`catalogue`, which is in the driver's own words."""
+        """Return the rows of a catalogue statement in the driver's own dialect."""
         return session.exec_driver_sql(text, values).fetchall()
 
     def relations(self, session: sa.Connection) -> list[Relation]:
-        """All tables and views, or those of the schema that names count from."""
+        """Return all tables and views, or those of the default schema."""
         if self.catalogue is not None:
             return relations_of(self._ask(session, self.catalogue.relations))
         inspector = sa.inspect(session)
@@ -319,7 +319,7 @@ class EngineBackend:
         ]
 
     def tables(self, session: sa.Connection, relations: Sequence[Relation]) -> list[Table]:
-        """These with their columns."""
+        """Return these with their columns."""
         if self.catalogue is not None and relations:
             keys = [relation.key for relation in relations]
             columns = self._ask(session, self.catalogue.columns, keys=keys)
@@ -331,14 +331,14 @@ class EngineBackend:
         name: str = relation.key
         table = Table(relation)
         try:
-            for told in inspector.get_columns(name):
-                kind = told["type"]
+            for column in inspector.get_columns(name):
+                kind = column["type"]
                 table.columns.append(
                     Column(
-                        name=told["name"],
+                        name=column["name"],
                         type=_type(kind, session),
-                        nullable=told["nullable"],
-                        comment=told.get("comment"),
+                        nullable=column["nullable"],
+                        comment=column.get("comment"),
                     )
                 )
         except (DBAPIError, NoSuchTableError) as error:
@@ -367,14 +367,14 @@ class EngineBackend:
                         column.references = f"{place}.{theirs}"
 
     def version(self, session: sa.Connection) -> str:
-        """Return its name, and its version where the dialect knows it."""
+        """Return the database's name, and its version if known."""
         number = getattr(session.dialect, "server_version_info", None) or ()
         return " ".join([self.target.label, ".".join(map(str, number))]).strip()
 
     # -- failures -----------------------------------------------------------------------
 
     def explain(self, error: BaseException) -> Problem | None:
-        """Explain an error of SQLAlchemy, or of the driver behind it."""
+        """Explain an error of SQLAlchemy or of its driver."""
         if not isinstance(error, SQLAlchemyError):
             return None
         cause = getattr(error, "orig", None)
@@ -384,7 +384,7 @@ class EngineBackend:
 
 
 def _driver(session: sa.Connection) -> Any:
-    """The driver's own connection."""
+    """Return the driver's own connection."""
     return session.connection.driver_connection
 
 
@@ -402,6 +402,6 @@ def _type(kind: Any, session: sa.Connection) -> str:
 
 
 def origin(error: BaseException) -> BaseException:
-    """The driver's exception behind one of SQLAlchemy's."""
+    """Return the driver's exception behind a SQLAlchemy exception."""
     cause = getattr(error, "orig", None)
     return cause if isinstance(error, DBAPIError) and cause is not None else error

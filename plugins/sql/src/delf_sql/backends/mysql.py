@@ -38,7 +38,7 @@ from delf_sql.target import Target
 from delf_sql.values import AsText, for_mysql
 
 _FIRST_WITH_ROLES: Final = 8
-"""MySQL's; MariaDB has had them since 10.0.5."""
+"""MySQL's version; MariaDB has had roles since 10.0.5."""
 _COM_RESET_CONNECTION: Final = 0x1F
 STOP_SECONDS: Final = 3.0
 _OTHER_READINGS: Final = frozenset(
@@ -106,7 +106,7 @@ LIMIT 1000000
 
 
 def _or_text(convert: Any) -> Any:
-    """A converter that says what Python lacks, as the date of zeros, in the server's words."""
+    """Convert a value, keeping the server's text for values Python lacks, such as zero dates."""
 
     def converted(value: Any) -> Any:
         made = convert(value)
@@ -126,7 +126,7 @@ _Base: Any = Connection
 
 
 class _Connection(_Base):
-    """PyMySQL's, with a limit on what the server may send at once.
+    """PyMySQL's connection with a limit on the size of a packet.
 
     Args:
         largest: The most bytes of one row.
@@ -150,7 +150,7 @@ class _Connection(_Base):
         return super()._read_bytes(num_bytes)
 
     def cut(self) -> None:
-        """End it in the midst of a result, the rest of which is not worth reading."""
+        """Close the connection in the midst of an unneeded result."""
         result: Any = self._result
         if result is not None and result.unbuffered_active:
             result.unbuffered_active, result.connection = False, None
@@ -158,7 +158,7 @@ class _Connection(_Base):
         self._force_close()
 
     def prepare(self, text: str) -> None:
-        """Let the server prepare a statement, and forget it again."""
+        """Let the server prepare a statement, and deallocate it."""
         self._execute_command(COMMAND.COM_STMT_PREPARE, text)
         packet = self._read_packet()
         _, number, columns, params = struct.unpack_from("<BIHH", packet.get_all_data())
@@ -178,7 +178,7 @@ class MysqlBackend(EngineBackend):
 
     Args:
         target: The database.
-        settings: What a statement may take.
+        settings: The limits of a statement.
     """
 
     grace = 1.0
@@ -195,7 +195,7 @@ class MysqlBackend(EngineBackend):
         return {"creator": self._open}
 
     def _prepare(self, driver: _Connection, *, reader: bool) -> None:
-        """Make a session of a fresh one: text is read by MySQL's own rules."""
+        """Configure a fresh session: text is read by MySQL's own rules."""
         role = "CURRENT_ROLE()" if _has_roles(driver) else "NULL"
         ((modes, *place),) = _rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
         if self._places.setdefault(driver, place) != place:
@@ -244,7 +244,7 @@ class MysqlBackend(EngineBackend):
         return f"max_execution_time = {max(1, round(self._settings.statement_timeout * 1000))}"
 
     def stop(self, session: sa.Connection) -> None:
-        """Kill what the server is still at, which rolls it back, and leave the connection."""
+        """Kill the server's running statement, which rolls it back, and drop the connection."""
         driver = _raw(session)
         try:
             with contextlib.closing(self._open(STOP_SECONDS)) as killer:
@@ -259,7 +259,7 @@ class MysqlBackend(EngineBackend):
         return bind(statement.text, statement.tokens, params, "mysql", for_mysql)
 
     def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
-        """The types of columns; a TIME is a length of time here."""
+        """Return the types of columns; a TIME is a length of time here."""
         kinds = super()._kinds(session, bound, stores=stores)
         return [
             "interval" if (kind and kind.startswith("time(")) or kind == "time" else kind
@@ -278,20 +278,20 @@ class MysqlBackend(EngineBackend):
         return super()._fetch(session, bound, limit, streams=True)  # of a write, too
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
-        """A text that was cut, a division by zero, a date that is none."""
+        """Return a text that was cut, a division by zero, a date that is none."""
         driver = _raw(session)
         result: Any = driver._result  # noqa: SLF001 - the cursor has let go of it
         count = 0 if result is None else result.warning_count
         if not count:
             return ()
-        told = [first_line(str(row[-1])) for row in driver.show_warnings()]
-        return (*told, *([f"{count - len(told)} more warnings"] if count > len(told) else []))
+        lines = [first_line(str(row[-1])) for row in driver.show_warnings()]
+        return (*lines, *([f"{count - len(lines)} more warnings"] if count > len(lines) else []))
 
     def _cut(self, session: sa.Connection) -> None:
         _raw(session).cut()
 
     def _check_calls(self, driver: _Connection, calls: Collection[str]) -> None:
-        """Refuse functions that users made, but for those that are listed."""
+        """Refuse user-defined functions, except listed ones."""
         names = [name for name in calls if not is_listed(name, self._settings.functions)]
         if names:
             asked = _UNLISTED.format(names=", ".join(["%s"] * len(names)))
@@ -301,12 +301,12 @@ class MysqlBackend(EngineBackend):
     def without_transactions(
         self, session: sa.Connection, names: Collection[str]
     ) -> Sequence[tuple[str, str]]:
-        """Tables of MyISAM and the like."""
+        """Return tables of MyISAM and the like."""
         asked = _PLAIN_TABLES.format(names=", ".join(["%s"] * len(names)))
         return [(str(name), str(engine)) for name, engine in _rows(_raw(session), asked, [*names])]
 
     def version(self, session: sa.Connection) -> str:
-        """The server's product and version."""
+        """Return the server's product and version."""
         driver = _raw(session)
         number = re.match(r"(?:5\.5\.5-)?([\d.]+)", driver.get_server_info())
         product = "MariaDB" if _is_mariadb(driver) else "MySQL"
@@ -329,7 +329,7 @@ class MysqlBackend(EngineBackend):
 
 
 def _raw(session: sa.Connection) -> _Connection:
-    """The connection of PyMySQL."""
+    """Return the connection of PyMySQL."""
     driver: Any = session.connection.driver_connection
     return driver
 
@@ -343,7 +343,7 @@ def _rows(
 
 
 def _check_is_query(driver: _Connection, probe: str) -> None:
-    """Let the server say that it is a query, without running it."""
+    """Check with the server that a statement is a query, without running it."""
     try:
         driver.prepare(f"SELECT EXISTS (\n{probe}\n)")
     except MySQLError as error:

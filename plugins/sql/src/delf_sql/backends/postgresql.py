@@ -38,7 +38,7 @@ SELECT pg_catalog.set_config('statement_timeout', %s, true),
        pg_catalog.set_config('intervalstyle', 'postgres', true),
        pg_catalog.set_config('extra_float_digits', '1', true)
 """
-"""Texts of values as psycopg reads them, whatever the server or ``PGOPTIONS`` say."""
+"""Settings for the text form of values, independent of server and ``PGOPTIONS``."""
 _ROLE: Final = "SELECT pg_catalog.set_config('role', %s, true)"
 _UNLISTED: Final = """
 SELECT p.proname::text
@@ -59,8 +59,9 @@ WHERE p.proname OPERATOR(pg_catalog.=) ANY (%(attributes)s::pg_catalog.name[])
   AND p.pronargs OPERATOR(pg_catalog.>=) 1
 LIMIT 1
 """
-"""Functions under a called name: volatile ones that are not known, and those that users made, but
-for harmless ones of extensions; and whatever may be called by a name after a dot."""
+"""Unsafe functions under a called name: unknown volatile ones, user-defined ones except harmless
+extensions, and any that may be called by a name after a dot.
+"""
 
 _CATALOGUE: Final = Catalogue(
     relations="""
@@ -106,7 +107,7 @@ class PostgresBackend(EngineBackend):
 
     Args:
         target: The database.
-        settings: What a statement may take.
+        settings: The limits of a statement.
     """
 
     grace = 1.0
@@ -120,7 +121,7 @@ class PostgresBackend(EngineBackend):
         return sa.URL.create("postgresql+psycopg")
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
-        return self._json[_raw(session)].told()
+        return self._json[_raw(session)].take_notes()
 
     def _options(self, reader: bool) -> dict[str, Any]:
         def connect() -> psycopg.Connection[Any]:
@@ -169,7 +170,7 @@ class PostgresBackend(EngineBackend):
                 cut_socket(driver.fileno())
 
     def discard(self, session: sa.Connection) -> None:
-        """Close the socket, whatever the server is at."""
+        """Close the socket, whatever the server is doing."""
         if _raw(session).info.transaction_status is TransactionStatus.ACTIVE:
             _raw(session).pgconn.finish()
         super().discard(session)
@@ -183,7 +184,7 @@ class PostgresBackend(EngineBackend):
         return [with_json(bound) for bound in super()._fitted(session, bounds, stores=stores)]
 
     def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
-        """Ask the server, where it matters."""
+        """Ask the server for the types, if they matter."""
         unknown = [None] * len(bound.values)
         if not stores and not any(isinstance(value, (list, dict)) for value in bound.values):
             return unknown
@@ -204,7 +205,7 @@ class PostgresBackend(EngineBackend):
         self._check_calls(_raw(session), statement)
 
     def _check_calls(self, driver: psycopg.Connection[Any], statement: Statement) -> None:
-        """Refuse functions that users made, but for those that are listed."""
+        """Refuse user-defined functions, except listed ones."""
         if not statement.calls and not statement.attributes:
             return
         listed = self._settings.functions
@@ -221,7 +222,7 @@ class PostgresBackend(EngineBackend):
             raise unlisted(row[0])
 
     def version(self, session: sa.Connection) -> str:
-        """The server's version."""
+        """Return the server's version."""
         number = _raw(session).info.server_version
         return f"PostgreSQL {number // 10000}.{number % 10000}"
 
@@ -244,7 +245,7 @@ class PostgresBackend(EngineBackend):
 
 
 def _raw(session: sa.Connection) -> psycopg.Connection[Any]:
-    """The connection of psycopg."""
+    """Return the connection of psycopg."""
     driver: Any = session.connection.driver_connection
     return driver
 

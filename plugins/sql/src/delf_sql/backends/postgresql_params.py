@@ -1,7 +1,7 @@
-"""Parameters as the types need them that PostgreSQL names for a statement's placeholders.
+"""Parameters converted to the types that PostgreSQL reports for a statement's placeholders.
 
 Psycopg chooses a type by the value alone: it sends ``[]`` as an empty array, also to a column of
-JSON, and the server then casts what it can, untold. So the server is asked for the types first.
+JSON, and the server then casts silently. So the server is asked for the types first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WHERE typtype OPERATOR(pg_catalog.<>) 'd'
 def described(driver: psycopg.Connection[Any], bound: Bound) -> Sequence[str | None] | None:
     """Ask the server for the types of all placeholders.
 
-    A statement whose types do not follow from it fails, and its transaction with it.
+    A statement whose types are not inferable fails, and its transaction with it.
 
     Args:
         driver: A connection in a transaction.
@@ -65,7 +65,7 @@ def _name(driver: psycopg.Connection[Any], oid: int) -> str | None:
 
 
 def with_json(bound: Bound) -> Bound:
-    """Wrap dicts for psycopg, where the server could not say which type it wants."""
+    """Wrap dicts for psycopg if the server could not infer a type."""
     from psycopg.types.json import Jsonb
 
     values = [Jsonb(value, dumps=as_json) if holds_dict(value) else value for value in bound.values]

@@ -27,7 +27,7 @@ WHERE t.typtype OPERATOR(pg_catalog.=) ANY ('{e,d}') AND t.typarray OPERATOR(pg_
 
 
 def register_texts(driver: psycopg.Connection[Any]) -> None:
-    """Give as text what Python cannot say: infinity, years BC, 24:00, months, ranges."""
+    """Return values that Python lacks as text: infinity, years BC, 24:00, months, ranges."""
     from psycopg.types.string import TextLoader
 
     for name, loader in _loaders().items():
@@ -38,7 +38,7 @@ def register_texts(driver: psycopg.Connection[Any]) -> None:
 
 
 class JSONNotes:
-    """Reads the JSON of a connection, and keeps what has to be told of it.
+    """Reads the JSON of a connection, and collects notes.
 
     Args:
         driver: The connection.
@@ -60,8 +60,8 @@ class JSONNotes:
     def _value(self, text: str) -> Any:
         return self._reader.value(text)
 
-    def told(self) -> tuple[str, ...]:
-        """Give what there is to tell since it was asked last."""
+    def take_notes(self) -> tuple[str, ...]:
+        """Return the notes since the last call."""
         reader, self._reader = self._reader, JSONReader("its JSON")
         with notes_of_call() as notes:
             reader.tell()
@@ -84,7 +84,7 @@ def _loaders() -> dict[str, type[Loader]]:
 
 
 def _tolerant(own: type[Loader], not_with: tuple[bytes, ...] = ()) -> type[Loader]:
-    """A loader like another, which gives what that cannot load as text."""
+    """Return a loader that falls back to text for values it cannot load."""
     import psycopg
 
     def load(loader: Any, data: Any) -> Any:

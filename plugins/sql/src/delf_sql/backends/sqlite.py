@@ -49,7 +49,7 @@ _BUSY_SECONDS: Final = 5.0
 _STOP_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.25
 SPARE_FILE: Final = 1_000_000_000
-"""Bytes for temporary files beside those for sorting the whole database."""
+"""Bytes for temporary files, in addition to those for sorting the whole database."""
 _KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "SQLITE_TMPDIR", "TMPDIR")
 _ALL: Final = 1_000_000
 _FLOATS: Final = re.compile(r"real\b|float|double")
@@ -71,12 +71,12 @@ ORDER BY t.key, k.id, k.seq
 """
 """Take names of tables with their schemas, as JSON."""
 _AT_ONCE: Final = 100
-"""Tables that are asked about in one statement."""
+"""Tables queried in one statement."""
 
 _HEADER: Final = 20
 _VERSIONS: Final = slice(18, 20)
 _LOGGED: Final = b"\x02\x02"
-"""Versions in the header of a file whose changes are in a log (WAL)."""
+"""File format versions whose changes are in a log (WAL)."""
 _LIBRARY: Final = str(Path(delf_confined.__file__).resolve().parents[1])
 _ENDED: Final = "disk I/O error: its process ended"
 
@@ -95,10 +95,10 @@ class _SqliteError(Exception):
 
 
 class _Child:
-    """A process that has the file open; SQLAlchemy's pool takes it for a driver's connection.
+    """A process with the open file, used by SQLAlchemy's pool as a driver's connection.
 
     Args:
-        opening: What it opens.
+        opening: The parameters of opening.
         files: The database files.
 
     Raises:
@@ -133,14 +133,14 @@ class _Child:
             raise
 
     def _with_log(self) -> list[Path]:
-        """The files that keep a log for which readers write, too."""
+        """Return the files that keep a log for which readers write, too."""
         return [file for file in self._files if _keeps_log(file)]
 
     def run(self, work: Work) -> Fetched:
         """Run a statement.
 
         Raises:
-            _SqliteError: What SQLite says.
+            _SqliteError: With SQLite's message.
             TimeoutError: When it took too long.
         """
         started = time.monotonic()
@@ -167,7 +167,7 @@ class _Child:
         return answer
 
     def _wait_for_answer(self) -> None:
-        """Until it answers, or its temporary files together are more than they may be."""
+        """Wait until the child answers, or its temporary files exceed their limit."""
         # The system limits each file; nested sorts have many, and would fill the disk.
         with selectors.DefaultSelector() as selector:
             selector.register(cast("BinaryIO", self._process.stdout), selectors.EVENT_READ)
@@ -183,9 +183,9 @@ class _Child:
 
     @property
     def is_stale(self) -> bool:
-        """True if what it may write is less than the database needs by now.
+        """True if its write limit is less than the database needs by now.
 
-        Another program can have a database keep its changes in a log beside it.
+        Another program can switch a database to a log beside it.
         """
         return self._logs != self._with_log()
 
@@ -195,7 +195,10 @@ class _Child:
         return self._opening.reader
 
     def stop(self) -> None:
-        """End what it runs, and it: a writer first by itself, which leaves no journal."""
+        """Stop the running statement and end the process.
+
+        A writer first ends the statement by itself, which leaves no journal.
+        """
         if not self._opening.reader:
             self._process.send_signal(signal.SIGTERM)
             self._idle.wait(_STOP_SECONDS)
@@ -217,7 +220,7 @@ class SqliteBackend:
 
     Args:
         target: The file.
-        settings: What a statement may take.
+        settings: The limits of a statement.
     """
 
     grace = 1.0
@@ -239,7 +242,7 @@ class SqliteBackend:
 
     @contextlib.contextmanager
     def session(self, *, reader: bool) -> Generator[_Child]:
-        """A process of the pool; a reader's has the file open for reading only.
+        """Yield a process of the pool; a reader's has the file open for reading only.
 
         A reader keeps no state, and a writer opens the file again for each write.
         """
@@ -354,7 +357,7 @@ class SqliteBackend:
         return ()
 
     def relations(self, session: _Child) -> list[Relation]:
-        """All tables and views but SQLite's own, those of attached files with their schema."""
+        """Return all tables and views except SQLite's own, with the schema of attached files."""
         own = self._relations(session, None)
         return own + [
             relation
@@ -378,7 +381,7 @@ class SqliteBackend:
         ]
 
     def tables(self, session: _Child, relations: Sequence[Relation]) -> list[Table]:
-        """These with their columns; one that is broken takes no other with it."""
+        """Return these with their columns; a broken table does not affect the others."""
         found: list[Table] = []
         for start in range(0, len(relations), _AT_ONCE):
             some = relations[start : start + _AT_ONCE]
@@ -423,16 +426,16 @@ class SqliteBackend:
         return tables
 
     def version(self, session: _Child) -> str:
-        """SQLite's version, and what of the file it passes over."""
-        told = f"; passed over: {first_line(session.passed_over)}" if session.passed_over else ""
-        return f"SQLite {sqlite3.sqlite_version}{told}"
+        """Return SQLite's version, and the parts of the file that it ignores."""
+        note = f"; passed over: {first_line(session.passed_over)}" if session.passed_over else ""
+        return f"SQLite {sqlite3.sqlite_version}{note}"
 
     def stop(self, session: _Child) -> None:
         """End the process of a statement."""
         session.stop()
 
     def discard(self, session: _Child) -> None:
-        """End the process, and roll back what a killed writer left, which a reader may not."""
+        """Kill the process, and roll back what a killed writer left, which a reader may not."""
         session.close()
         if not session.is_reader:
             self._recover()
@@ -467,18 +470,18 @@ class SqliteBackend:
 
 
 def _found(file: str) -> tuple[Path, int | None]:
-    """Return the path of a file, and its size where it is there."""
+    """Return the path of a file, and its size if it exists."""
     path = Path(file).expanduser().absolute()
     return path, path.stat().st_size if path.is_file() else None
 
 
 def _beside(file: Path) -> list[str]:
-    """Return a database with the files that SQLite keeps beside it."""
+    """Return a database's files, including SQLite's side files."""
     return [f"{file}{ending}" for ending in ("", "-journal", "-wal", "-shm")]
 
 
 def _keeps_log(file: Path) -> bool:
-    """Tell whether a database keeps changes in a log beside it, for which readers write, too."""
+    """Return whether a database uses a log beside it, so that readers write, too."""
     try:
         with file.open("rb") as content:
             return content.read(_HEADER)[_VERSIONS] == _LOGGED
@@ -495,7 +498,7 @@ def _missing(file: str) -> ConnectionFileNotFoundError:
 
 
 def _bytes_of_deleted_files(process: int) -> int:
-    """Count bytes in files without a name, as SQLite's temporary ones; 0 without /proc."""
+    """Count bytes in unlinked files, such as SQLite's temporary ones; 0 without /proc."""
     held = 0
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{process}/fd").iterdir():

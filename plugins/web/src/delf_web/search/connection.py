@@ -156,9 +156,9 @@ class WebSearch(Connection):
         headers = {**engine.headers(endpoint.api_key or ""), **endpoint.headers}
         body: dict[str, Any] | None = engine.body(query)
         for _ in range(_MAX_ROUNDS):
-            told = await self._post(address, headers, body, endpoint)
+            data = await self._post(address, headers, body, endpoint)
             try:
-                body = engine.read(told, findings)
+                body = engine.read(data, findings)
             except (AttributeError, KeyError, TypeError, IndexError):
                 raise ToolExecutionError(
                     f"{endpoint.label} sent an answer that is not of a search",
@@ -173,16 +173,16 @@ class WebSearch(Connection):
         import httpx
 
         try:
-            status, answered, told, text = await self._exchange("POST", address, headers, body)
+            status, answered, data, text = await self._exchange("POST", address, headers, body)
         except httpx.HTTPError as error:
-            said = shortened(str(error), endpoint.secrets)
+            message = shortened(str(error), endpoint.secrets)
             kinds = kinds_of(chain(error))
-            raise unanswered(kinds, said, endpoint, self.settings.timeout).error() from None
-        if status != _OK or not isinstance(told, dict):
-            said = shortened(message_in(told) or text, endpoint.secrets)
+            raise unanswered(kinds, message, endpoint, self.settings.timeout).error() from None
+        if status != _OK or not isinstance(data, dict):
+            message = shortened(message_in(data) or text, endpoint.secrets)
             wait = retry_after(answered, text)
-            raise by_status(status, said, endpoint, wait).error()
-        return cast("dict[str, Any]", told)
+            raise by_status(status, message, endpoint, wait).error()
+        return cast("dict[str, Any]", data)
 
     async def _ask_searxng(self, root: str, query: Query, findings: Findings) -> None:
         import httpx
@@ -190,7 +190,7 @@ class WebSearch(Connection):
         engine = SearXNG()
         address = f"{root.rstrip('/')}/{engine.query(query)}"
         try:
-            status, _, told, _ = await self._exchange("GET", address, {}, None)
+            status, _, data, _ = await self._exchange("GET", address, {}, None)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise ConnectionUnavailableError(
                 f"SearXNG at {root} cannot be reached: {type(error).__name__}",
@@ -201,14 +201,14 @@ class WebSearch(Connection):
                 f"SearXNG at {root} gives no JSON",
                 hint="add json to search.formats in its settings.yml",
             )
-        if status != _OK or not isinstance(told, dict):
+        if status != _OK or not isinstance(data, dict):
             raise ToolExecutionError(f"SearXNG at {root} answered {status}, and no JSON")
-        engine.read(told, findings)
+        engine.read(data, findings)
 
     async def _exchange(
         self, method: str, address: str, headers: dict[str, str], body: Any
     ) -> tuple[int, httpx.Headers, Any, str]:
-        """One request; its status, headers, JSON if it is that, and text."""
+        """Make one request; return status, headers, JSON data if any, and text."""
         import httpx
 
         headers = {"User-Agent": "delf", "Accept-Encoding": ACCEPTED, **headers}
@@ -226,7 +226,7 @@ class WebSearch(Connection):
             raise ToolExecutionError(f"the answer cannot be read: {error}") from None
         text = content.decode("utf-8", errors="replace")
         try:
-            told: Any = json.loads(text)
+            data: Any = json.loads(text)
         except (ValueError, RecursionError):
-            told = None
-        return response.status_code, response.headers, told, text
+            data = None
+        return response.status_code, response.headers, data, text

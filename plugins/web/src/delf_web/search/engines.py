@@ -38,12 +38,12 @@ class Query:
 
     @property
     def prompt(self) -> str:
-        """The question as a model is asked it."""
+        """The question for a model."""
         return _ASK.format(count=self.count, query=self.text)
 
 
 class Engine(Protocol):
-    """Asks one kind of server.
+    """A client of one kind of server.
 
     Attributes:
         root: Where the provider is.
@@ -61,8 +61,8 @@ class Engine(Protocol):
         """Return the body of the request."""
         ...
 
-    def read(self, told: Any, findings: Findings) -> dict[str, Any] | None:
-        """Take what came.
+    def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
+        """Parse the response.
 
         Returns:
             What is to be sent next, where the answer goes on.
@@ -73,14 +73,14 @@ class Engine(Protocol):
         ...
 
 
-def _table(told: Any, name: str) -> Any:
-    """An object of an answer, empty where it is missing."""
-    return told.get(name) or {}
+def _table(data: Any, name: str) -> Any:
+    """Return an object of a response, empty if missing."""
+    return data.get(name) or {}
 
 
-def _list(told: Any, name: str) -> Any:
-    """A list of an answer, empty where it is missing."""
-    return told.get(name) or []
+def _list(data: Any, name: str) -> Any:
+    """Return a list of a response, empty if missing."""
+    return data.get(name) or []
 
 
 class OpenAI:
@@ -90,11 +90,11 @@ class OpenAI:
     path = "responses"
 
     def headers(self, key: str) -> dict[str, str]:
-        """A bearer's token."""
+        """Return a bearer's token."""
         return {"Authorization": f"Bearer {key}"}
 
     def body(self, query: Query) -> dict[str, Any]:
-        """One question, whose answer is not kept by the provider."""
+        """Return the request body, without storage at the provider."""
         tool: dict[str, Any] = {"type": "web_search"}
         if query.domains:
             tool["filters"] = {"allowed_domains": list(query.domains)}
@@ -107,13 +107,13 @@ class OpenAI:
             "store": False,
         }
 
-    def read(self, told: Any, findings: Findings) -> dict[str, Any] | None:
+    def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
         """Cited pages with the words that cite them, then the other sources."""
-        if told.get("error"):
-            raise ToolExecutionError(_ERROR.format(told["error"].get("message")))
-        findings.is_cut = told.get("status") == "incomplete"
+        if data.get("error"):
+            raise ToolExecutionError(_ERROR.format(data["error"].get("message")))
+        findings.is_cut = data.get("status") == "incomplete"
         sources: list[str] = []
-        for item in _list(told, "output"):
+        for item in _list(data, "output"):
             if item["type"] == "web_search_call":
                 action = _table(item, "action")
                 sources += [source["url"] for source in _list(action, "sources") if "url" in source]
@@ -147,11 +147,11 @@ class Anthropic:
         self._sent: dict[str, Any] = {}
 
     def headers(self, key: str) -> dict[str, str]:
-        """The key, and the version of the protocol."""
+        """Return the key, and the version of the protocol."""
         return {"x-api-key": key, "anthropic-version": "2023-06-01"}
 
     def body(self, query: Query) -> dict[str, Any]:
-        """One question, with a bound on the searches."""
+        """Return the request body, with a limit on searches."""
         tool: dict[str, Any] = {
             "type": "web_search_20250305",
             "name": "web_search",
@@ -167,10 +167,10 @@ class Anthropic:
         }
         return self._sent
 
-    def read(self, told: Any, findings: Findings) -> dict[str, Any] | None:
+    def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
         """Found pages, with the words of theirs that are cited."""
         failed = ""
-        for block in _list(told, "content"):
+        for block in _list(data, "content"):
             if block["type"] == "web_search_tool_result":
                 if isinstance(block["content"], dict):
                     failed = _table(block, "content").get("error_code", "unknown")
@@ -183,10 +183,10 @@ class Anthropic:
                     findings.add(note["url"], note.get("title") or "", note.get("cited_text", ""))
         if failed and not findings.results:
             raise ToolExecutionError(_ERROR.format(failed))
-        findings.is_cut = told.get("stop_reason") == "max_tokens"
-        if told.get("stop_reason") == "pause_turn":  # it wants to go on where it was
-            said = {"role": "assistant", "content": told["content"]}
-            self._sent = {**self._sent, "messages": [*self._sent["messages"], said]}
+        findings.is_cut = data.get("stop_reason") == "max_tokens"
+        if data.get("stop_reason") == "pause_turn":  # it wants to go on where it was
+            turn = {"role": "assistant", "content": data["content"]}
+            self._sent = {**self._sent, "messages": [*self._sent["messages"], turn]}
             return self._sent
         return None
 
@@ -198,21 +198,21 @@ class Google:
     path = "v1beta/models/{model}:generateContent"
 
     def headers(self, key: str) -> dict[str, str]:
-        """The key."""
+        """Return the key."""
         return {"x-goog-api-key": key}
 
     def body(self, query: Query) -> dict[str, Any]:
-        """One question."""
+        """Return the request body."""
         return {
             "contents": [{"role": "user", "parts": [{"text": query.prompt}]}],
             "tools": [{"googleSearch": {}}],
         }
 
-    def read(self, told: Any, findings: Findings) -> dict[str, Any] | None:
-        """Pages that the answer rests on, with the sentences that do."""
-        candidates = _list(told, "candidates")
+    def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
+        """Return pages that the answer rests on, with the sentences that do."""
+        candidates = _list(data, "candidates")
         if not candidates:
-            why = _table(told, "promptFeedback").get("blockReason", "no answer")
+            why = _table(data, "promptFeedback").get("blockReason", "no answer")
             raise ToolExecutionError(_ERROR.format(why))
         first = candidates[0]
         parts = _table(first, "content").get("parts") or ()
@@ -234,19 +234,19 @@ class SearXNG:
     """A SearXNG server that gives JSON."""
 
     def query(self, query: Query) -> str:
-        """The end of the address."""
+        """Return the end of the address."""
         sites = " OR ".join(f"site:{name}" for name in query.domains)
         fields = {"q": f"{query.text} {sites}".strip(), "format": "json"}
         if query.language:
             fields["language"] = query.language
         return f"search?{urlencode(fields)}"
 
-    def read(self, told: Any, findings: Findings) -> None:
-        """Pages, and what engines say at once."""
+    def read(self, data: Any, findings: Findings) -> None:
+        """Add pages and direct answers of engines."""
         answers = [
             item if isinstance(item, str) else item.get("answer", "")
-            for item in _list(told, "answers")
+            for item in _list(data, "answers")
         ]
         findings.answer = "\n".join(filter(None, answers))
-        for page in _list(told, "results"):
+        for page in _list(data, "results"):
             findings.add(page.get("url") or "", page.get("title") or "", page.get("content") or "")

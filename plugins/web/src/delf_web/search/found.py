@@ -37,7 +37,7 @@ class Findings:
     is_cut: bool = False
 
     def add(self, url: str, title: str = "", snippet: str = "") -> None:
-        """Note a page; what is said of one page in several places is put together."""
+        """Add a page, merging notes about the same page."""
         if not url.startswith(("http://", "https://")):
             return
         known = self.results.setdefault(url, Result(title="", url=url, snippet=""))
@@ -48,6 +48,6 @@ class Findings:
 
 
 def is_below(url: str, domains: tuple[str, ...]) -> bool:
-    """Tell whether an address is of one of some domains, or of one below it."""
+    """Return whether an address belongs to one of some domains or their subdomains."""
     host = (urlsplit(url).hostname or "").lower()
     return any(host == name.lower() or host.endswith(f".{name.lower()}") for name in domains)

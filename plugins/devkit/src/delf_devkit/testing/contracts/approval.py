@@ -38,7 +38,7 @@ One who changes their mind approves the first request, and rejects all later one
 reached where the way fails: the service is down, the connection breaks, the answer is garbled.
 """
 
-_PATIENCE_SECONDS = 2.0
+_WAIT_SECONDS = 2.0
 
 _ODD: Mapping[str, Any] = {
     "text": "Grüße 🦊\x1b[2J\x00\n\u202eevil",
@@ -54,7 +54,7 @@ class Shown:
     """A request as it arrived at a person.
 
     Args:
-        text: All that they can read of it before they answer, with what is unfolded or attached.
+        text: Everything a person can read before an answer, with folded and attached parts.
         offers_yes: Whether they could approve it there.
     """
 
@@ -62,13 +62,13 @@ class Shown:
     offers_yes: bool
 
 
-def _decision(said: Any) -> Any:
-    """A decision, without the person who gave it."""
-    return said.decision if isinstance(said, DecidedBy) else said
+def _decision(answer: Any) -> Any:
+    """Return a decision, without its person."""
+    return answer.decision if isinstance(answer, DecidedBy) else answer
 
 
 def _can_ask(channel: object) -> bool | None:
-    """Tell whether somebody can be asked; None where a channel does not say."""
+    """Return whether somebody can be asked; None if the channel does not know."""
     return channel.can_ask() if isinstance(channel, SupportsPresence) else None
 
 
@@ -130,9 +130,9 @@ class ApprovalContract(Contract):
         decided = await asyncio.gather(*(channel.decide(r) for r in requests))
         # One after another: they have one id.
         decided += [await channel.decide(request_for(**{n: value})) for n, value in _ODD.items()]
-        for said in decided:
-            assert isinstance(_decision(said), Approved)
-            assert _decision(said).remember == "no", "it remembers without being asked to"
+        for answer in decided:
+            assert isinstance(_decision(answer), Approved)
+            assert _decision(answer).remember == "no", "it remembers without being asked to"
 
     @needs("people:rejects")
     async def test_a_no_has_a_reason(self, channel_to: Callable[..., Any]) -> None:
@@ -144,8 +144,8 @@ class ApprovalContract(Contract):
     async def test_an_edit_has_all_arguments(self, channel_to: Callable[..., Any]) -> None:
         channel, names = channel_to("edits"), ("Ann", "Bob", "Cleo")
         requests = [request_for(to=name, amount=12) for name in names]
-        said = await asyncio.gather(*(channel.decide(r) for r in requests))
-        for name, decision in zip(names, map(_decision, said), strict=True):
+        answers = await asyncio.gather(*(channel.decide(r) for r in requests))
+        for name, decision in zip(names, map(_decision, answers), strict=True):
             assert isinstance(decision, Edited)
             assert dict(decision.arguments) == {"to": name, "amount": 7}
 
@@ -178,15 +178,15 @@ class ApprovalContract(Contract):
         self, channel_to: Callable[..., Any]
     ) -> None:
         asking = asyncio.ensure_future(channel_to("cannot be reached").decide(request_for()))
-        await asyncio.wait({asking}, timeout=min(self.seconds, _PATIENCE_SECONDS))
+        await asyncio.wait({asking}, timeout=min(self.seconds, _WAIT_SECONDS))
         if not asking.done():  # it waits, which is no yes either
             asking.cancel()
             await asyncio.wait({asking})
         if asking.cancelled() or asking.exception() is not None:
             return  # the engine takes a failure for no decision
         decision = _decision(asking.result())
-        said = f"it said {decision!r} though nobody was reached"
-        assert decision is None or isinstance(decision, (Rejected, Expired)), said
+        problem = f"it answered {decision!r} though nobody was reached"
+        assert decision is None or isinstance(decision, (Rejected, Expired)), problem
 
     @needs("people:is silent")
     async def test_waiting_can_be_cancelled(self, channel_to: Callable[..., Any]) -> None:

@@ -30,7 +30,7 @@ _BEAT_SECONDS = 0.01
 
 
 def needs(*flags: str) -> Callable[[F], F]:
-    """A test that is collected only where these flags of the suite are on.
+    """Return a test that is collected only where these flags of the suite are on.
 
     Args:
         flags: Names of class attributes; ``limits:cpu`` asks whether ``limits`` holds
@@ -47,13 +47,13 @@ def needs(*flags: str) -> Callable[[F], F]:
 class Contract:
     """The base class of all suites.
 
-    ``seconds`` is what a step may take before it counts as hanging. After a test its fixtures
-    that have an ``aclose`` are closed.
+    ``seconds`` is the limit of a step before it counts as hanging. After a test, fixtures with an
+    ``aclose`` are closed.
     """
 
     seconds: ClassVar[float] = 20.0
     hides_secrets: ClassVar[bool] = True
-    """True if the failures that it prints show no secret of what is tested."""
+    """True if printed failures must show no secret of the tested plugin."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -85,10 +85,10 @@ class Contract:
         return task.result()
 
     async def leaves_the_loop(self, work: Callable[[], Awaitable[Any]]) -> None:
-        """Await something that must leave the event loop to others meanwhile.
+        """Await an operation that must not block the event loop.
 
-        What is slow once may be the machine's doing; what holds the loop does so each time, or
-        at its first use for long, as to load a model does.
+        A single slow run may be the machine's fault; a blocking operation blocks each time, or for
+        long at its first use, as loading a model does.
         """
         __tracebackhide__ = True
         held = first = None
@@ -112,7 +112,7 @@ class Contract:
 
 
 async def _longest_pause() -> float:
-    """The longest time without a turn of the loop, until this is cancelled."""
+    """Return the longest time without a turn of the loop, until this is cancelled."""
     longest, last = 0.0, time.monotonic()
     with contextlib.suppress(asyncio.CancelledError):
         while True:
@@ -123,7 +123,7 @@ async def _longest_pause() -> float:
 
 
 def _tests(cls: type) -> Iterator[tuple[str, Any]]:
-    """Every test of a class by name, also one that a base class left out."""
+    """Yield every test of a class by name, including removed base class tests."""
     for name in dir(cls):
         if name.startswith("test_"):
             found = (vars(base).get(name) for base in cls.__mro__)
@@ -139,7 +139,7 @@ def _is_on(cls: type, flag: str) -> bool:
 
 
 async def cancelled_at(work: Callable[[], Awaitable[Any]], turns: int) -> bool:
-    """Begin something, let the loop turn, cancel it, and wait for its end.
+    """Start an operation, let the loop turn, cancel it, and wait for its end.
 
     Returns:
         Whether it was still underway, and ended as cancelled.
@@ -159,12 +159,12 @@ TURNS: Final = (0, 1, 2, 3, 5, 8, 13)
 
 
 def missing(suite: object, what: str) -> NoReturn:
-    """Fail because a suite was not given what it tests."""
+    """Fail because a suite lacks its subject."""
     pytest.fail(f"{type(suite).__name__} needs {what}", pytrace=False)
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """An exception and those that a traceback would show with it."""
+    """Yield an exception and those that a traceback would show with it."""
     seen: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in seen:

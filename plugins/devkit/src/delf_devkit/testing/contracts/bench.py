@@ -1,4 +1,4 @@
-"""Opens sandboxes for a suite, and looks at what they leave behind."""
+"""Opens sandboxes for a suite, and checks for leftovers."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Running:
 
 
 class Bench:
-    """Sessions of a backend; leaving it closes them, then the backend."""
+    """Sessions of a backend; leaving the context closes them, then the backend."""
 
     def __init__(self, backend: SandboxBackend) -> None:
         self.backend = backend
         self._sessions: list[SandboxSession] = []
 
     async def open(self, host: RecordingScriptHost | None = None, **options: Any) -> Running:
-        """A fresh session.
+        """Return a fresh session.
 
         Args:
             host: Answers its calls.
@@ -67,20 +67,20 @@ class Bench:
 
 
 def done(outcome: Outcome) -> Done:
-    """The outcome, which has to be a success."""
+    """Return the outcome, which has to be a success."""
     assert isinstance(outcome, Done), outcome
     return outcome
 
 
 def failed(outcome: Outcome, kind: str | None = None) -> Failed:
-    """The outcome, which has to be a failure of the script."""
+    """Return the outcome, which has to be a failure of the script."""
     assert isinstance(outcome, Failed), outcome
     assert kind is None or outcome.kind == kind, outcome
     return outcome
 
 
 def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
-    """The processes that descend from one, each as its number and its start.
+    """Return the descendants of a process, each as its pid and its start time.
 
     Args:
         parent: The number of a process; this one when omitted. Needs ``/proc``: elsewhere
@@ -101,13 +101,13 @@ def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
 
 
 def still_runs(process: tuple[int, str]) -> bool:
-    """Tell whether a process that was seen is still there, and no other one of its number."""
+    """Return whether a known process still runs, and its pid is not reused."""
     fields = _stat(Path(f"/proc/{process[0]}"))
     return bool(fields) and fields[19] == process[1] and fields[0] != "Z"
 
 
 async def gone(processes: set[tuple[int, str]], seconds: float) -> set[tuple[int, str]]:
-    """Those of the processes that are still there after a while."""
+    """Return the processes that still run after a while."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     left = {process for process in processes if still_runs(process)}
@@ -118,7 +118,7 @@ async def gone(processes: set[tuple[int, str]], seconds: float) -> set[tuple[int
 
 
 def _stat(folder: Path) -> list[str]:
-    """The fields of a ``stat`` file after the program's name: state, parent, …."""
+    """Return the fields of a ``stat`` file after the program's name: state, parent, …."""
     try:
         text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

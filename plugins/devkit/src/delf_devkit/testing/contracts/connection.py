@@ -44,7 +44,7 @@ from delf_devkit.testing.contracts.base import (
     missing,
     needs,
 )
-from delf_devkit.testing.contracts.leaks import overheard, secrets_of
+from delf_devkit.testing.contracts.leaks import captured_logs, secrets_of
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script
 from delf_devkit.testing.tasks import ScriptedTask
@@ -77,11 +77,11 @@ class Call:
         object.__setattr__(self, "arguments", arguments)
 
     async def make(self, connection: ConnectionLike, task: ScriptedTask | None = None) -> Any:
-        """Make it as the gate does: arguments validated, plain functions in a thread.
+        """Make the call as the gate does: validate arguments, run plain functions in a thread.
 
         Args:
-            connection: Whose action it is.
-            task: What gives an action that takes one its ``CallContext``.
+            connection: The connection of the action.
+            task: The task whose ``CallContext`` an action gets.
         """
         action = await _action(connection, self.action)
         arguments = action.validate(self.arguments)
@@ -94,7 +94,7 @@ class Call:
         return await asyncio.to_thread(action.call, **arguments)
 
     def source(self, connection: ConnectionLike) -> str:
-        """The call as a script writes it."""
+        """Return the call as Python source."""
         named = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
         target = connection.name
         if not connection.is_function:
@@ -180,35 +180,35 @@ class ConnectionContract(Contract):
         json.dumps(described)
         json.dumps(connection.inspect())
 
-    async def test_every_action_is_tried(self, connection: Any) -> None:
-        tried = {call.action for call in (*self.calls, *self.failing_calls, *self.refused)}
+    async def test_every_action_is_attempted(self, connection: Any) -> None:
+        called = {call.action for call in (*self.calls, *self.failing_calls, *self.refused)}
         names = [action.name for action in await connection.actions()]
-        left = [name for name in names if name not in {*tried, *self.untested}]
+        left = [name for name in names if name not in {*called, *self.untested}]
         assert not left, (
             f"no Call tries {', '.join(left)}: add it to `calls`, or name it in `untested`"
         )
-        gone = [name for name in self.untested if name in tried or name not in names]
+        gone = [name for name in self.untested if name in called or name not in names]
         assert not gone, f"`untested` names {', '.join(gone)}, which is tried or is not an action"
 
     async def test_says_the_same_of_itself_each_time(self, connection: Any) -> None:
-        first = await self._told(connection)
+        first = await self._stubs_of(connection)
         await asyncio.sleep(_INSTANT)
-        assert await self._told(connection) == first, (
-            "what a model is told changes from moment to moment: leave times and counters out, "
+        assert await self._stubs_of(connection) == first, (
+            "the prompt changes from moment to moment: leave times and counters out, "
             "or no prompt can be cached and no task be replayed"
         )
         today = dt.datetime.now().astimezone()
         for text in (f"{today:%Y-%m-%d}", f"{today:%H:%M:%S}", str(int(today.timestamp()))[:7]):
-            assert text not in first, "the current time is in what a model is told: leave it out"
+            assert text not in first, "the current time is in the prompt: leave it out"
         kind = cast("Any", type(connection))
         if getattr(kind, "actions", None) is Connection.actions:
             both = asyncio.gather(_elsewhere(kind, "1"), _elsewhere(kind, "2"))
             one, other = await self.within(both, _START_SECONDS)
             assert one == other, (
-                "what a model is told differs from process to process: sort what comes from a set"
+                "the prompt differs from process to process: sort what comes from a set"
             )
 
-    async def _told(self, connection: Any) -> str:
+    async def _stubs_of(self, connection: Any) -> str:
         """Return the connection's description for a model."""
         schemas = [a.schema() for a in await connection.actions() if a.schema is not None]
         described = connection.inspect(verbose=True)
@@ -327,7 +327,7 @@ class ConnectionContract(Contract):
         settings = getattr(connection, "settings", None)
         shown = [repr(connection), str(connection), repr(settings), str(settings)]
         shown += [json.dumps(connection.inspect(verbose=True)), repr(connection.metadata)]
-        with overheard() as lines:
+        with captured_logs() as lines:
             shown.append(str(await _context(connection)))
             for call in self._calls():
                 text = dumps(await self._make(call, connection)).decode(errors="replace")
@@ -382,7 +382,7 @@ class ConnectionContract(Contract):
         self._has_no_secret(connection, text, "a secret is in the response")
 
     def _has_no_secret(self, connection: Any, text: str, what: str) -> None:
-        """Fail where a text holds a secret, without showing it."""
+        """Fail if a text holds a secret, without showing it."""
         __tracebackhide__ = True
         secrets_of(self, {"connection": connection}).check(text, f"{type(self).__name__}: {what}")
 
@@ -406,7 +406,7 @@ async def _action(connection: ConnectionLike, name: str) -> Action:
 
 
 def _declared(action: Action) -> type | None:
-    """The class of an action's result, where its type says one that can be compared."""
+    """Return the class of an action's result, if its type names a comparable class."""
     try:
         hint = typing.get_type_hints(action.call).get("return")
     except (NameError, TypeError):  # a name that only type checkers import
@@ -416,7 +416,7 @@ def _declared(action: Action) -> type | None:
 
 
 async def _verdict(connection: Any, proposed: ProposedCall) -> Any:
-    """Its verdict, asked for as the gate does."""
+    """Return its verdict, asked for as the gate does."""
     try:
         if inspect.iscoroutinefunction(connection.check):
             return await connection.check(proposed)
@@ -427,15 +427,15 @@ async def _verdict(connection: Any, proposed: ProposedCall) -> Any:
 
 
 async def _elsewhere(kind: type, seed: str) -> str | None:
-    """Describe a class in a process with other hashes of text; None where it cannot be imported."""
+    """Describe a class in a process with another hash seed; None if it cannot be imported."""
     process = await asyncio.create_subprocess_exec(
         *(own_python(), "-c", _INSPECT, json.dumps(sys.path), kind.__module__, kind.__qualname__),
         env={**os.environ, "PYTHONHASHSEED": seed},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
-    told, _ = await process.communicate()
-    return told.decode() if process.returncode == 0 else None
+    output, _ = await process.communicate()
+    return output.decode() if process.returncode == 0 else None
 
 
 async def _context(connection: Any) -> str | None:
@@ -450,12 +450,12 @@ async def _close(connection: Any) -> None:
 
 
 def _some(action: Action) -> dict[str, Any]:
-    """A value for each required argument, fitting or not."""
+    """Return a value for each required argument, fitting or not."""
     return {item.name: "x" for item in action.parameters if item.required}
 
 
 def _undeclared(cls: type) -> Iterator[str]:
-    """Methods under ``@action`` that leave the effect to its default."""
+    """Yield methods under ``@action`` that leave the effect to its default."""
     for name, member in vars(cls).items():
         if not inspect.isfunction(member):
             continue

@@ -21,8 +21,8 @@ _WRITERS = 20
 _PAIRS = 5
 
 
-def said(*texts: str, at: float = 1.0, task_id: str | None = None) -> list[ChatMessage]:
-    """Messages of a user."""
+def messages_of(*texts: str, at: float = 1.0, task_id: str | None = None) -> list[ChatMessage]:
+    """Return messages of a user."""
     return [ChatMessage(role="user", content=text, at=at, task_id=task_id) for text in texts]
 
 
@@ -70,7 +70,7 @@ class ConversationContract(Contract):
     async def test_the_newest_are_loaded_and_the_oldest_read(
         self, conversations: ConversationStore
     ) -> None:
-        await conversations.append("c", said("a", "b", "c", "d"))
+        await conversations.append("c", messages_of("a", "b", "c", "d"))
         assert texts((await conversations.load("c", 2)).messages) == ["c", "d"]
         assert (await conversations.load("c", 0)).messages == ()
         assert (await conversations.load("c", 0)).uncovered == 4
@@ -79,7 +79,7 @@ class ConversationContract(Contract):
     async def test_a_summary_stands_for_what_it_covers(
         self, conversations: ConversationStore
     ) -> None:
-        await conversations.append("c", said("a", "b", "c"))
+        await conversations.append("c", messages_of("a", "b", "c"))
         assert await conversations.summarize("c", "a and b", 2, instead_of=0, trust="own")
         state = await conversations.load("c")
         assert (texts(state.messages), state.summary) == (["c"], "a and b")
@@ -91,7 +91,7 @@ class ConversationContract(Contract):
     async def test_a_summary_that_comes_too_late_changes_nothing(
         self, conversations: ConversationStore
     ) -> None:
-        await conversations.append("c", said("a", "b", "c"))
+        await conversations.append("c", messages_of("a", "b", "c"))
         assert await conversations.summarize("c", "first", 2, instead_of=0)
         assert not await conversations.summarize("c", "second", 1, instead_of=0, trust="own")
         state = await conversations.load("c")
@@ -103,12 +103,12 @@ class ConversationContract(Contract):
     async def test_what_was_cleared_is_gone_and_the_others_are_not(
         self, conversations: ConversationStore
     ) -> None:
-        await conversations.append("a", said("one", "two"))
-        await conversations.append("b", said("other"))
+        await conversations.append("a", messages_of("one", "two"))
+        await conversations.append("b", messages_of("other"))
         await conversations.clear("a")
         assert (await conversations.load("a")).uncovered == 0
         assert [record.conversation for record in await conversations.find()] == ["b"]
-        await conversations.append("a", said("three"))
+        await conversations.append("a", messages_of("three"))
         state = await conversations.load("a")
         assert (texts(state.messages), state.uncovered) == (["three"], 1)
         assert texts((await conversations.load("a", 5)).messages) == ["three"]
@@ -116,8 +116,8 @@ class ConversationContract(Contract):
     async def test_conversations_are_listed_the_newest_first(
         self, conversations: ConversationStore
     ) -> None:
-        await conversations.append("old", said("how do  I\nbegin?", "x", at=5.0))
-        await conversations.append("new", said("hello", at=9.0))
+        await conversations.append("old", messages_of("how do  I\nbegin?", "x", at=5.0))
+        await conversations.append("new", messages_of("hello", at=9.0))
         found = await conversations.find()
         assert [(r.conversation, r.messages, r.updated_at) for r in found] == [
             ("new", 1, 9.0),
@@ -129,14 +129,14 @@ class ConversationContract(Contract):
     async def test_one_that_is_summarised_whole_is_still_listed(
         self, conversations: ConversationStore
     ) -> None:
-        await conversations.append("c", said("a", "b", at=5.0))
+        await conversations.append("c", messages_of("a", "b", at=5.0))
         assert await conversations.summarize("c", "all", 2, instead_of=0)
         (record,) = await conversations.find()
         assert (record.messages, record.updated_at, record.title) == (2, 5.0, "a")
 
     async def test_old_ones_are_forgotten(self, conversations: ConversationStore) -> None:
         for name, at in (("b", 20.0), ("a", 10.0), ("d", 40.0), ("c", 30.0)):
-            await conversations.append(name, said(f"in {name}", at=at))
+            await conversations.append(name, messages_of(f"in {name}", at=at))
         await conversations.summarize("a", "all", 1, instead_of=0)
 
         def names(records: Sequence[ConversationRecord]) -> list[str]:
@@ -151,7 +151,7 @@ class ConversationContract(Contract):
         assert (state.messages, state.summary, state.uncovered) == ((), None, 0)
         assert not await conversations.summarize("b", "late", 1, instead_of=0)
         assert names(await conversations.prune(None)) == ["c", "d"]
-        await conversations.append("a", said("again", at=50.0))
+        await conversations.append("a", messages_of("again", at=50.0))
         state = await conversations.load("a")
         assert (texts(state.messages), state.messages[0].position) == (["again"], 2)
 
@@ -161,7 +161,7 @@ class ConversationContract(Contract):
         async def write(number: int) -> None:
             for turn in range(_PAIRS):
                 name = f"{number}.{turn}"
-                await conversations.append("c", said(f"ask {name}", f"answer {name}"))
+                await conversations.append("c", messages_of(f"ask {name}", f"answer {name}"))
 
         await asyncio.gather(*map(write, range(_WRITERS)))
         state = await conversations.load("c")

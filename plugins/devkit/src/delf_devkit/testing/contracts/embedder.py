@@ -15,7 +15,7 @@ from delf.protocols.embedder import Embedder
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing
 
 _CLOSE = 1e-3
-"""The distance that two computations of one vector may have: batches change the order of sums."""
+"""The tolerated distance of two computations of one vector: batches change the order of sums."""
 
 
 class EmbedderContract(Contract):

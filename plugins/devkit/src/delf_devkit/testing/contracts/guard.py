@@ -1,4 +1,4 @@
-"""Guards of a suite: what hangs is named, and so is what holds the event loop."""
+"""Guards of a suite: name what hangs, and what blocks the event loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HELD_SECONDS: Final = 5.0
 
 
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
-    """An async test of which no step takes longer than it may, and which closes its fixtures."""
+    """Wrap an async test with a time limit for each step, and close its fixtures."""
 
     @functools.wraps(function)
     async def run(self: Any, *arguments: Any, **named: Any) -> None:
@@ -81,7 +81,7 @@ def hanging(work: object) -> str:
 
 
 def place_of(work: object) -> str:
-    """Return the place where it waits, as the end of a message; nothing where it is unknown."""
+    """Return the place of a waiting coroutine for a message; empty if unknown."""
     frames = list(_frames(work))
     if not frames:
         return ""
@@ -94,7 +94,7 @@ def _line(code: CodeType, number: int) -> str:
 
 
 def _frames(work: object) -> Generator[FrameType]:
-    """The frames of what is awaited, from the outside in."""
+    """Yield the frames of an awaited coroutine, from the outside in."""
     current: Any = work
     while current is not None:
         if isinstance(current, asyncio.Task):
@@ -110,9 +110,9 @@ def _frames(work: object) -> Generator[FrameType]:
 
 
 def _step(work: Any) -> tuple[object, object]:
-    """Return the object that the innermost frame of a suite awaits, and its name afterwards.
+    """Return the object that the innermost frame of a suite awaits, and its name.
 
-    Nothing where it has a guard of its own.
+    None if it has a guard of its own.
     """
     current = work
     while True:
@@ -131,10 +131,10 @@ def _step(work: Any) -> tuple[object, object]:
 
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Generator[Callable[[], None]]:
-    """Fail where the event loop itself does not turn; what is given says that it does.
+    """Fail if the event loop does not turn; the argument proves that it does.
 
-    By a signal, as nothing else interrupts what holds a thread. Where there is none, or where
-    somebody else uses it, as pytest-timeout, nothing is done.
+    This uses a signal, because only signals interrupt a blocked thread. Without signals, or if
+    another tool uses the signal, as pytest-timeout does, nothing is checked.
     """
     usable = (
         hasattr(signal, "setitimer")
@@ -182,13 +182,13 @@ def _hook(
     arguments: tuple[Any, ...],
     listeners: list[Callable[[str, tuple[Any, ...]], None]] = _listeners,
 ) -> None:
-    """Pass an event on. Python calls this also when it has emptied this module at its end."""
+    """Pass an event on, tolerating calls at interpreter shutdown."""
     for listener in tuple(listeners):
         listener(event, arguments)
 
 
 def listen_for_what_blocks() -> None:
-    """Begin to watch, before what is tested opens anything."""
+    """Begin to watch, before the tested plugin opens anything."""
     if _installed.is_set():
         return
     _installed.set()
@@ -251,7 +251,7 @@ def blocking_calls() -> Generator[list[str]]:
 
 
 def _caller() -> str:
-    """The innermost frame that is of neither Python, nor an installed package, nor this kit."""
+    """Return the innermost frame outside of Python, installed packages and this kit."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     last: FrameType | None = None
     while frame is not None:

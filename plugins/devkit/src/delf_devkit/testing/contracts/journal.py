@@ -19,18 +19,18 @@ _MANY = 500
 
 
 def started(task_id: str, at: float = 1.0, key: str | None = None) -> TaskStarted:
-    """The first event of a task, on somebody's behalf where a key is given."""
+    """Return the first event of a task, with an optional owner."""
     task = f"do {task_id}"
     return TaskStarted(task_id=task_id, seq=1, at=at, task=task, origin="agent", key=key)
 
 
 def printed(task_id: str, seq: int, text: str = "x") -> Printed:
-    """A small event."""
+    """Return a small event."""
     return Printed(task_id=task_id, seq=seq, at=float(seq), text=text)
 
 
 def finished(task_id: str, seq: int, *, status: bool = True) -> TaskFinished:
-    """The last event of a task."""
+    """Return the last event of a task."""
     return TaskFinished(
         task_id=task_id, seq=seq, at=float(seq), status=status, text="", duration_ms=1.0
     )
@@ -60,7 +60,7 @@ class JournalContract(Contract):
 
     @pytest.fixture
     def failing_journal(self) -> Journal:
-        """The same journal where nothing can be kept."""
+        """The same journal in a state where appends fail."""
         missing(self, "a fixture `failing_journal`, or fails = False")
 
     async def test_keeps_every_kind_of_event_as_it_was(self, journal: Any) -> None:

@@ -19,7 +19,7 @@ _AROUND = 80
 
 
 class Secrets:
-    """Texts that nobody may see, as they are and in the forms in which they travel.
+    """Texts that must not leak, in plain and encoded forms.
 
     Args:
         secrets: As they were given; of a URL, its password counts.
@@ -31,14 +31,14 @@ class Secrets:
         self._redactor = Redactor(parts)
 
     def hide(self, text: str) -> str:
-        """The text without them."""
+        """Return the text without them."""
         hidden = self._redactor.text(text)
         for secret in self._plain:
             hidden = hidden.replace(secret, _HIDDEN)
         return hidden
 
     def check(self, text: str, what: str) -> None:
-        """Fail where a text holds one, without showing it."""
+        """Fail if a text holds a secret, without showing it."""
         __tracebackhide__ = True
         hidden = self.hide(text)
         if hidden != text:
@@ -51,7 +51,7 @@ def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
 
     Args:
         suite: The suite, or its class, which may name some as ``secrets``.
-        fixtures: What the test was given; those with settings declare them as ``SecretStr``.
+        fixtures: The test's fixtures; their settings declare secrets as ``SecretStr``.
     """
     found = set[str](getattr(suite, "secrets", ()))
     for value in fixtures.values():
@@ -60,7 +60,7 @@ def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
 
 
 def declared_by(settings: object) -> set[str]:
-    """The values of the fields that are secret."""
+    """Return the values of the fields that are secret."""
     if not isinstance(settings, PluginSettings):
         return set()
     values = dict(settings).values()
@@ -68,8 +68,8 @@ def declared_by(settings: object) -> set[str]:
 
 
 @contextlib.contextmanager
-def overheard() -> Generator[list[str]]:
-    """Collect all logs and prints meanwhile, of whichever logger: nobody else sees them."""
+def captured_logs() -> Generator[list[str]]:
+    """Collect all logs and prints of the block, hiding them from other handlers."""
     lines: list[str] = []
     formatter, printed = logging.Formatter(), io.StringIO()
 
@@ -90,7 +90,7 @@ def overheard() -> Generator[list[str]]:
 
 
 def _parts(secret: str) -> set[str]:
-    """Return the parts of a secret that must not show: of a URL the password, else all."""
+    """Return the secret parts: of a URL the password, else the whole."""
     if "://" in secret:
         password = urlsplit(secret).password
         return {password, unquote(password)} if password else set()

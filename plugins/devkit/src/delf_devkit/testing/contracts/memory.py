@@ -54,7 +54,7 @@ class MemoryContract(Contract):
 
     @pytest.fixture
     def failing_store(self) -> MemoryStore:
-        """The same store where nothing can be read or saved."""
+        """The same store in a state where reads and writes fail."""
         missing(self, "a fixture `failing_store`, or fails = False")
 
     async def test_lists_what_was_saved_oldest_first(self, store: Any) -> None:
@@ -90,7 +90,7 @@ class MemoryContract(Contract):
         assert [fact.content for fact in found] == [self.expected], "it does not find itself"
 
     async def test_facts_of_all_signs_and_sizes_are_kept(self, store: Any) -> None:
-        facts = ["It's Ann's.", 'He said "no".', "100% of a_b", "back\\slash", "'; --", "{x} $y"]
+        facts = ["It's Ann's.", 'He wrote "no".', "100% of a_b", "back\\slash", "'; --", "{x} $y"]
         facts += [
             "日本語の事務所。",
             "Ζοή πίνει τσάι 🦊.",
@@ -110,11 +110,11 @@ class MemoryContract(Contract):
         # A lock that is held, or a connection that is half used, shows at the next call.
         for turns in TURNS:
             await cancelled_at(lambda: store.search(self.query), turns)
-            await cancelled_at(lambda: store.save(["Half said."]), turns)
-        await store.delete(["Half said."])
+            await cancelled_at(lambda: store.save(["Half saved."]), turns)
+        await store.delete(["Half saved."])
         found = await store.search(self.query, 1, 0.0)
         assert [fact.content for fact in found] == [self.expected]
-        assert {fact.content for fact in await store.list()} <= {*self.facts, "Half said."}
+        assert {fact.content for fact in await store.list()} <= {*self.facts, "Half saved."}
 
     @needs("fails")
     async def test_a_failure_is_an_error_of_delf(self, failing_store: Any) -> None:

@@ -31,7 +31,7 @@ from delf_devkit.testing.contracts.base import (
     missing,
     needs,
 )
-from delf_devkit.testing.contracts.leaks import Secrets, overheard
+from delf_devkit.testing.contracts.leaks import Secrets, captured_logs
 
 _CONCURRENT = 4
 _MARK = "marmalade-7741"
@@ -73,22 +73,22 @@ class ModelContract(Contract):
 
     @pytest.fixture
     def failing_model(self) -> Model:
-        """The same model where its service refuses to answer."""
+        """The same model with a service that refuses."""
         missing(self, "a fixture `failing_model`, or fails = False")
 
     @pytest.fixture
     def slow_model(self) -> Model:
-        """The same model where its service takes long."""
+        """The same model with a slow service."""
         missing(self, "a fixture `slow_model`, or slow = False")
 
     @pytest.fixture
     def sent(self) -> Callable[[], Sequence[str]]:
-        """Gives what the service was sent so far, a text for each request."""
+        """Return the requests sent so far, a text for each."""
         missing(self, "a fixture `sent`, or sends = False")
 
     @pytest.fixture
     def calling_model(self) -> Model:
-        """The same model where it answers with a call."""
+        """The same model, answering with a call."""
         missing(self, "a fixture `calling_model`, or calls = False")
 
     @pytest.fixture
@@ -108,8 +108,8 @@ class ModelContract(Contract):
         assert all(isinstance(piece, ModelDelta) for piece in deltas)
         assert isinstance(reply, ModelReply), "a stream ends with the whole reply"
         self._check(reply)
-        said = (piece.text for piece in deltas if piece.call is None)
-        assert "".join(said) == reply.text
+        texts = (piece.text for piece in deltas if piece.call is None)
+        assert "".join(texts) == reply.text
 
     async def test_a_stream_can_be_left_early(self, model: Any, question: ModelRequest) -> None:
         stream = model.stream(question)
@@ -118,7 +118,7 @@ class ModelContract(Contract):
         self._check(await model.complete(question))
 
     async def test_keeps_nothing_between_requests(self, model: Any, question: ModelRequest) -> None:
-        """A model is shared by the tasks of many users."""
+        """Note that a model is shared by the tasks of many users."""
         await model.complete(_about(_MARK))
         later = [await model.complete(question) for _ in range(2)]
         assert _MARK not in later[-1].text, "an answer holds what another request asked"
@@ -179,14 +179,14 @@ class ModelContract(Contract):
             await model.aclose()
 
     async def test_its_price_is_a_price(self, model: Any) -> None:
-        """Check the price where it is known beforehand; None says that no list has it."""
+        """Check the known price; None means that no list has it."""
         if not isinstance(model, SupportsPrice):
             return
         price = await model.price()
         assert price is None or min(price.input, price.cached_input, price.output) >= 0
 
     async def test_its_key_is_never_shown(self, model: Any, question: ModelRequest) -> None:
-        with overheard() as lines:
+        with captured_logs() as lines:
             reply = await model.complete(question)
             await model.aclose()
         for text in (f"{model!r} {model!s}", repr(reply), *lines):
@@ -231,9 +231,9 @@ class ModelContract(Contract):
         assert call.id
         assert isinstance(json.loads(call.arguments), dict)
 
-        said = assistant(reply.text, reply.calls)
+        answered = assistant(reply.text, reply.calls)
         brought = results([ToolResult(id=call.id, name=call.name, text="3")])
-        more = replace(asked, messages=(*asked.messages, said, brought))
+        more = replace(asked, messages=(*asked.messages, answered, brought))
         *deltas, streamed = await _collect(calling_model.stream(more))
         pieces = [piece.text for piece in deltas if piece.call == 0]
         assert "".join(pieces) == streamed.calls[0].arguments

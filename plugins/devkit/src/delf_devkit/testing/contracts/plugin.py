@@ -65,15 +65,15 @@ class PluginContract(Contract):
         assert operators & {"<", "<=", "~=", "=="}, "its requirement has no upper bound"
         here = metadata.version(DISTRIBUTION)
         assert core[0].specifier.contains(here, prereleases=True), f"it is not for delf {here}"
-        told = self._dist.metadata
-        words = (told["Keywords"] if "Keywords" in told else "").replace(",", " ").split()  # noqa: SIM401
+        package = self._dist.metadata
+        words = (package["Keywords"] if "Keywords" in package else "").replace(",", " ").split()  # noqa: SIM401
         assert f"delf-plugin-api-{PLUGIN_API}" in words
 
     def test_is_typed_and_described(self) -> None:
         assert (self._folder / "py.typed").is_file(), "there is no py.typed"
-        told = self._dist.metadata
-        assert "Summary" in told, "it has no description"
-        assert told["Summary"].strip()
+        package = self._dist.metadata
+        assert "Summary" in package, "it has no description"
+        assert package["Summary"].strip()
         assert importlib.import_module(f"{self._module}.plugin").__doc__
         for _, spec in self._specs():
             assert spec.summary.strip()
@@ -99,9 +99,10 @@ class PluginContract(Contract):
         for host, spec in self._specs():
             assert callable(host.resolve(spec)), spec.factory
             if isinstance(spec, SandboxSpec):
-                told = getattr(host.resolve(spec), "isolation", spec.isolation)
-                assert told == spec.isolation, (
-                    f"{spec.name}: its spec says isolation {spec.isolation!r}, its backend {told!r}"
+                isolation = getattr(host.resolve(spec), "isolation", spec.isolation)
+                assert isolation == spec.isolation, (
+                    f"{spec.name}: its spec says isolation {spec.isolation!r}, "
+                    f"its backend {isolation!r}"
                 )
 
     def test_naming_imports_nothing_heavy(self) -> None:

@@ -56,8 +56,8 @@ class PrefilterContract(Contract):
         for task in (*tasks, self.task):
             found = await prefilter.select(task, Catalog(self.catalog), self._ask())
             assert isinstance(found, Selection)
-            lacks = set(tasks[task]) - set(found.names)
-            assert not lacks, f"a task is not shown {sorted(lacks)}: see `other_wanted`"
+            missing = set(tasks[task]) - set(found.names)
+            assert not missing, f"a task is not shown {sorted(missing)}: see `other_wanted`"
 
     async def test_selects_from_the_catalog_only(self, prefilter: Any) -> None:
         for catalog in (self.catalog, self.catalog[3:], self.catalog[:1]):
@@ -124,7 +124,7 @@ class PrefilterContract(Contract):
     async def _select(
         self, prefilter: Any, task: str, catalog: Sequence[CatalogEntry], ask: Any
     ) -> frozenset[str]:
-        """Return its selection; nothing where it cannot choose: then words do."""
+        """Return its selection; None if it cannot choose."""
         try:
             return frozenset((await prefilter.select(task, Catalog(catalog), ask)).names)
         except PrefilterError:

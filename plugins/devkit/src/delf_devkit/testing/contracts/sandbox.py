@@ -139,7 +139,7 @@ match total:
             assert run.host.text == ""
             assert done(await run("n")).value == 3
 
-    async def test_wrong_arguments_are_told_by_the_names_of_the_script(
+    async def test_wrong_arguments_are_reported_by_the_names_of_the_script(
         self, backend: SandboxBackend
     ) -> None:
         """Without the name of any code behind, and with what to write."""

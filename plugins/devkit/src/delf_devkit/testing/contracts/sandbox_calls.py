@@ -138,7 +138,7 @@ USES: Mapping[str, str] = {
     'import functools\nfor send in [functools.partial(mail.send, "x")]:\n    send()': "mail.send",
     'callable(mail.send) and hasattr(mail, "send")\nmail.send(1)': "mail.send",
 }
-"""Scripts that name an action without a call where they name it, and then make one call."""
+"""Scripts that mention an action without a call, and then make one call."""
 
 
 def _add(a: int, b: int) -> int:
@@ -209,29 +209,34 @@ class SandboxCalls(SandboxLimits):
         host = RecordingScriptHost(
             {
                 "broken": lambda: Raised("ToolError", "the desk burns"),
-                "refused": lambda: Raised("ApprovalRejected", "Ann said no"),
+                "refused": lambda: Raised("ApprovalRejected", "Ann wrote no"),
                 "bad": lambda: Raised("ToolArgumentError", "limit must be a number"),
-                "told": lambda: ToolMessage("not today"),
+                "answered": lambda: ToolMessage("not today"),
                 "desk.find": lambda: 1,
             }
         )
         code = """
-said = []
+texts = []
 for call, kind in ((broken, ToolError), (refused, ApprovalRejected), (bad, ToolArgumentError)):
     try:
         await call()
     except kind as error:
-        said.append(str(error))
-said.append(str(await told()))
-said
+        texts.append(str(error))
+texts.append(str(await answered()))
+texts
 """
         async with Bench(backend) as bench:
             run = await bench.open(host)
             value = done(await run(code)).value
-            assert value == ["the desk burns", "Ann said no", "limit must be a number", "not today"]
+            assert value == [
+                "the desk burns",
+                "Ann wrote no",
+                "limit must be a number",
+                "not today",
+            ]
             assert "desk.burn" in failed(await run("await desk.burn()")).message
             outcome = failed(await run("x = 1\nawait refused()"), "ApprovalRejected")
-            assert (outcome.line, outcome.message) == (2, "Ann said no")
+            assert (outcome.line, outcome.message) == (2, "Ann wrote no")
 
     async def test_a_call_needs_no_await(self, backend: Any) -> None:
         host = RecordingScriptHost({"pay": _same})

@@ -25,7 +25,7 @@ _LOOPS = ("while True: pass", "import asyncio\nwhile True: await asyncio.sleep(0
 
 
 class SandboxLimits(Contract):
-    """Limits, cancellation, crashes, confinement and what is left behind."""
+    """Limits, cancellation, crashes, confinement and leftovers."""
 
     cpython: ClassVar[bool] = True
     input_files: ClassVar[bool] = True
@@ -179,7 +179,7 @@ for number in range(40):
         async with Bench(backend) as bench:
             run = await bench.open(host)
             await self._cancel(run, "await wait()\nawait pay()", begun)
-            await host.given_up.wait()
+            await host.abandoned.wait()
             assert host.cancelled == ["wait"]
             assert [call.connection for call in host.calls] == ["wait"]
 
@@ -285,11 +285,11 @@ for number in range(40):
     # -- what is left behind ------------------------------------------------------------
 
     def belongings(self) -> set[Any]:
-        """Return the backend's running objects; processes below this one unless overridden."""
+        """Return the backend's running objects; descendants of this process unless overridden."""
         return processes_below()
 
     async def leftovers(self, seen: set[Any]) -> set[Any]:
-        """Return those that are still there, after a moment to end."""
+        """Return the objects that still exist after a moment."""
         return await gone(seen, 5.0)
 
     async def test_nothing_is_left(
@@ -347,7 +347,7 @@ for number in range(40):
         await backend.aclose()
 
     async def _works(self, bench: Bench) -> None:
-        """The host and the backend are unharmed."""
+        """Note that the host and the backend are unharmed."""
         outcome = await bench.run("40 + 2")
         assert isinstance(outcome, Done), outcome
         assert outcome.value == 42
@@ -369,7 +369,7 @@ class _Listening(RecordingScriptHost):
         self.spoke = asyncio.Event()
 
     def printed(self, text: str) -> None:
-        """Keep what was printed."""
+        """Record printed text."""
         super().printed(text)
         self.spoke.set()
 

@@ -22,7 +22,7 @@ _MANY = 4
 
 
 def asked(task_id: str, seq: int, request_id: str) -> ApprovalRequested:
-    """A request for approval."""
+    """Return a request for approval."""
     return ApprovalRequested(
         task_id=task_id,
         seq=seq,
@@ -37,7 +37,7 @@ def asked(task_id: str, seq: int, request_id: str) -> ApprovalRequested:
 
 
 def decided(task_id: str, seq: int, request_id: str, **more: Any) -> ApprovalDecided:
-    """Its answer."""
+    """Return its answer."""
     given: dict[str, Any] = {"decision": "approved", "by": "ann", **more}
     return ApprovalDecided(task_id=task_id, seq=seq, at=float(seq), request_id=request_id, **given)
 
@@ -319,5 +319,5 @@ async def _opened(reopen: Callable[[], Any]) -> Any:
 
 
 async def _ended(*work: Any) -> list[Any]:
-    """Return the results of work that is done at one time, or errors in their place."""
+    """Return the results of concurrent work, or errors in their place."""
     return list(await asyncio.gather(*work, return_exceptions=True))

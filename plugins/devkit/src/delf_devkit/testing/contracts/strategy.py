@@ -33,7 +33,7 @@ _MARK = "marmalade-7741"
 
 
 def _journal() -> Any:
-    """A journal that can be brought back to where a killed process would have left it."""
+    """Return a journal that can be rolled back to the state of a killed process."""
 
     class Journal(InProcessJournal):
         async def end_after(self, events: Sequence[Event]) -> None:
@@ -45,7 +45,7 @@ def _journal() -> Any:
 
 
 class _World:
-    """The tools, and what they changed."""
+    """The tools, and their changes."""
 
     def __init__(self) -> None:
         self.kept: list[str] = []
@@ -88,7 +88,7 @@ class _World:
         ]
 
     def decide(self, request: Any) -> Any:
-        """The person who looks what happened to a call whose end nobody knows."""
+        """Decide as a person who checks the outcome of an interrupted call."""
         name = request.arguments["name"]
         done = request.outcome_unknown and name in self.kept
         return AlreadyDone(result=f"kept {name}") if done else Approved()
@@ -122,7 +122,7 @@ class StrategyContract(Contract):
         assert response.trace.usage.total_tokens > 0
 
     async def test_keeps_nothing_between_tasks(self, strategy: Any) -> None:
-        """One agent serves many users."""
+        """Check isolation between tasks, because one agent serves many users."""
         model = ScriptedModel()
         async with self._agent(strategy, self.replies, _World(), None, model) as agent:
             await agent.arun(f"Add 1 and 2, and forget {_MARK}.", 20)
@@ -136,7 +136,7 @@ class StrategyContract(Contract):
             assert _MARK not in prompt, "one task's words are in the prompt of another"
 
     async def test_tasks_at_one_time_are_kept_apart(self, strategy: Any) -> None:
-        """One object of a strategy works all tasks of an agent."""
+        """Check concurrent tasks, because they share one strategy object."""
         marks = [f"{_MARK}-{number}-x" for number in range(_AT_ONCE)]
         left = {mark: deque(self.replies) for mark in marks}
         mixed: list[str] = []
@@ -211,7 +211,7 @@ class StrategyContract(Contract):
         assert response.error is not None
         assert "the model is down" in response.error
 
-    async def test_nothing_half_said_runs(self, strategy: Any) -> None:
+    async def test_nothing_half_reported_runs(self, strategy: Any) -> None:
         world = _World()
         half = [_stopped(answer) for answer in self.writing]
         async with self._agent(strategy, half, world) as agent:
@@ -257,7 +257,7 @@ class StrategyContract(Contract):
     async def test_a_killed_task_goes_on_from_every_point(
         self, strategy: Any, happened: bool
     ) -> None:
-        """The journal ends at each of its events in turn; what was begun then happened, or not."""
+        """Resume a task from each of its events, with begun calls either made or not."""
         world, journal = _World(), _journal()
         model, replies = ScriptedModel(), self.writing or missing(self, "`writing`")
         options: dict[str, Any] = {"on_confirm": world.decide, "approval_mode": "interactive"}
@@ -270,9 +270,9 @@ class StrategyContract(Contract):
                 past = events[:end]
                 await journal.end_after(past)
                 world.be_after(past, happened=happened)
-                said = sum(isinstance(event, ModelReplied) for event in past)
+                reply_count = sum(isinstance(event, ModelReplied) for event in past)
                 model.replies.clear()
-                model.says(*replies[said:])
+                model.says(*replies[reply_count:])
                 response = await agent.aresume(whole.trace.task_id)
                 place = f"after event {end}, {type(past[-1]).__name__}"
                 assert response.error is None, place
@@ -330,7 +330,7 @@ def _costly(answer: Answer) -> Answer:
 
 
 def _stopped(answer: Answer) -> Answer:
-    """An answer that a filter stopped."""
+    """Return an answer that a filter stopped."""
     if isinstance(answer, ModelReply):
         return replace(answer, finish_reason="content_filter")
     if not isinstance(answer, str):
