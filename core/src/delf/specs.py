@@ -149,7 +149,7 @@ class EmbedderSpec(Spec):
     kind: ClassVar[str] = "embedder"
     protocol: ClassVar[str | None] = "delf.protocols.embedder:Embedder"
     optional: ClassVar[Mapping[str, str]] = {
-        "SupportsCheck": "`delf doctor` cannot tell whether it works",
+        "SupportsCheck": "nothing tells whether it works before it is used",
         "SupportsLoading": "",
     }
 
@@ -255,7 +255,7 @@ class ModelSpec(Spec):
     optional: ClassVar[Mapping[str, str]] = {
         "SupportsTools": "strategies that give a model tools cannot use it",
         "SupportsPrice": "a budget counts only what its replies say they cost",
-        "SupportsModelCheck": "`delf doctor` cannot tell whether its key is there",
+        "SupportsModelCheck": "nothing tells whether its key is there before it is asked",
         "SupportsSessions": "",
         "SupportsModelWarmUp": "",
     }
@@ -279,7 +279,7 @@ class JournalSpec(Spec):
     optional: ClassVar[Mapping[str, str]] = {
         "SupportsRemembered": "a yes that lasts until it is revoked ends with the process",
         "delf.protocols.shared_journal:SharedJournal": (
-            "other processes cannot see its tasks: `delf runs`, `approvals`, `resume` and `serve`"
+            "other processes cannot see its tasks, answer requests or resume"
         ),
     }
 
