@@ -1,4 +1,4 @@
-"""Sections of docstrings, in the styles of Google, NumPy and Sphinx."""
+"""Sections of docstrings, with headers (``Args:``), rules below them, or fields (``:param x:``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OTHERS: Final = frozenset(
     {"raises", "note", "notes", "example", "examples", "see also", "references", "warning"}
     | {"warnings", "attributes", "todo", "usage", "side effects"}
 )
-_GOOGLE: Final = re.compile(r"(?P<name>[A-Za-z ]+):$")
+_HEADER: Final = re.compile(r"(?P<name>[A-Za-z ]+):$")
 _RULE: Final = re.compile(r"-{3,}$")
 _FIELD: Final = re.compile(r":(?P<kind>[a-z]+)(?:\s+(?P<about>[^:]*))?:\s*(?P<text>.*)$")
 _ITEM: Final = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)$")
@@ -82,10 +82,10 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 def _header(lines: list[str], number: int) -> tuple[str, int]:
     line = lines[number].strip()
-    google = _GOOGLE.fullmatch(line)
+    header = _HEADER.fullmatch(line)
     known = _PARAMETERS | _RETURNS | _OTHERS
-    if google is not None and google["name"].lower() in known:
-        return google["name"].lower(), 1
+    if header is not None and header["name"].lower() in known:
+        return header["name"].lower(), 1
     below = lines[number + 1].strip() if number + 1 < len(lines) else ""
     if _RULE.fullmatch(below) and line.lower() in known:
         return line.lower(), 2
