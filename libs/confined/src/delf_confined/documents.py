@@ -30,7 +30,7 @@ _NO_TEXT: Final = (_OTHER_FORM, *(f"{_WORD}{tag}" for tag in ("p", "tabs", "del"
 """Elements in a paragraph whose text is not of it: stops, what was deleted, or stands elsewhere."""
 _NOTES: Final = ("footnotes", "endnotes", "comments")
 _DAMAGE: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError)
-"""What pypdf raises for a document that is damaged, beside its own errors."""
+"""Exceptions of pypdf for a damaged document, beside its own errors."""
 _GLYPH: Final = re.compile(r"/(?:[A-Za-z]{1,2}|uni|cid|glyph|index)[0-9A-Fa-f]{2,5}|\(cid:\d+\)")
 _GARBLED_SHARE: Final = 0.3
 _LARGEST: Final = 256_000_000
