@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import importlib
 import json
 import logging
 import secrets
@@ -163,8 +164,9 @@ class OpenIdConnect:
         if self._known is not None and time.monotonic() - self._known[0] < _KNOWN_SECONDS:
             return self._known[1], self._known[2]
         issuer = self._settings.oidc_issuer.rstrip("/")
+        way = async_transport(httpx, verify=trusted())
         try:
-            async with httpx.AsyncClient(transport=_transport(), timeout=_SECONDS) as client:
+            async with httpx.AsyncClient(transport=way, timeout=_SECONDS) as client:
                 message = await client.get(f"{issuer}/.well-known/openid-configuration")
                 about: Mapping[str, Any] = message.raise_for_status().json()
                 if str(about["issuer"]).rstrip("/") != issuer:
@@ -201,15 +203,15 @@ class OpenIdConnect:
             redirect_uri=f"{settings.public_url}{CALLBACK}",
             code_challenge_method="S256",  # a code that leaks is worth nothing without the verifier
             timeout=_SECONDS,
-            transport=_transport(),
+            transport=async_transport(_library_of(AsyncOAuth2Client), verify=trusted()),
         )
         return self._client
 
 
-def _transport() -> Any:
-    import httpx
-
-    return async_transport(httpx, verify=trusted())
+def _library_of(client: type) -> Any:
+    """The HTTP library that a client is of: Authlib takes httpx2 where that is installed."""
+    base = next(kind for kind in client.__mro__ if kind.__name__ == "AsyncClient")
+    return importlib.import_module(base.__module__.partition(".")[0])
 
 
 def _begun(cookie: str) -> Begun | None:
