@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from delf.errors import ToolRefusedError
+from delf.notes import notes_of_call
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused
 from delf.testing import Call, ConnectionContract
 from delf_google.connection import SCOPES
@@ -182,7 +183,9 @@ async def test_a_batch_is_done_whole_or_not_at_all(
     ]
     with pytest.raises(ToolRefusedError, match="step 2, write: there is no sheet"):
         await sheets.batch(book, bad)
-    assert await sheets.read(book, header=False) == []
+    with notes_of_call() as notes:
+        assert await sheets.read(book, header=False) == []
+    assert list(notes) == ["the range has no rows"]
     with pytest.raises(ToolRefusedError, match=r"step 1: unknown step 'wipe'"):
         await sheets.batch(book, [{"do": "wipe"}])
     with pytest.raises(ToolRefusedError, match=r"step 1: .*unknown argument 'colour'"):

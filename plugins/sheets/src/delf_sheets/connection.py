@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Literal, TypedDict
 
 from delf import action
 from delf.errors import ToolRefusedError, did_you_mean
+from delf.notes import note
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.tools.action import Action, actions_of
 from delf.tools.permissions import is_allowed, needs_confirmation
@@ -93,7 +94,10 @@ class Sheets(GoogleConnection):
         None. With `formulas` formulas in place of their results.
         """  # noqa: D205 - the model reads the whole paragraph
         grid = await self._grid(spreadsheet, range, formulas=formulas)
-        return records_of(grid) if header else grid
+        rows = records_of(grid) if header else grid
+        if not rows:
+            note("the range has no rows" + (", only the names of columns" if grid else ""))
+        return rows
 
     # -- write --------------------------------------------------------------------------
 
