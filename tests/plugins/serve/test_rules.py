@@ -222,6 +222,7 @@ async def test_editor_does_not_approve_what_they_edited(ruled):
     assert again["arguments"] == {"to": "eve"}
     assert again["shaped_by"] == ["bo"]
     assert "bo changed what is done" in rule_text(again)
+    assert again["origins"] == {}, "the model did not write what bo wrote"
     assert server.box.sent == []
     for who in ("ada", "bo"):
         for decision in (YES, EDIT):

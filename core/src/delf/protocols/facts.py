@@ -161,11 +161,11 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
         return request
     flow = request.flow
     if flow is not None and (path := flow.partition(": ")[0]) in request.origins:
-        flow = flow if _root(path) in same else None
+        flow = flow if root_of(path) in same else None
     return replace(
         request,
         arguments=arguments,
-        origins={path: one for path, one in request.origins.items() if _root(path) in same},
+        origins={path: one for path, one in request.origins.items() if root_of(path) in same},
         flow=flow,
         files={},
         preview=None,
@@ -271,7 +271,7 @@ def _flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
     if origin is None or origin["trust"] != "outside":
         return "careful: others' words may be behind it", flow
     source = where.partition(";")[0]
-    return f"careful: others wrote this {_root(path)}", f"it is {source}, not from the task"
+    return f"careful: others wrote this {root_of(path)}", f"it is {source}, not from the task"
 
 
 def _hidden(name: str, texts: Iterable[str], about: str = "") -> Iterator[Fact]:
@@ -421,7 +421,7 @@ def _origins(request: ApprovalRequest, name: str) -> Iterator[Fact]:
     """Say where the values of an argument came from, a fact for each source."""
     found: dict[tuple[str, bool], list[str]] = {}
     for path, origin in request.origins.items():
-        if _root(path) == name:
+        if root_of(path) == name:
             is_marked = origin["trust"] == "outside"
             found.setdefault((str(origin["text"]), is_marked), []).append(path[len(name) :])
     for (text, is_marked), paths in found.items():
@@ -438,7 +438,8 @@ def _origins(request: ApprovalRequest, name: str) -> Iterator[Fact]:
         )
 
 
-def _root(path: str) -> str:
+def root_of(path: str) -> str:
+    """Return the argument that a path such as ``to[0].name`` leads into."""
     return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 

@@ -13,8 +13,10 @@ from typing import Any, Final, Literal, get_args
 from delf.errors import ConfigurationError
 from delf.records import dataclass
 
-Right = Literal["read", "run", "decide", "delete"]
-RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
+Right = Literal["read", "run", "decide", "delete", "people"]
+EVERY_RIGHT: Final[tuple[Right, ...]] = get_args(Right)
+RIGHTS: Final[tuple[Right, ...]] = EVERY_RIGHT[:-1]
+"""The rights that a new person has by default; ``people`` has to be given by name."""
 Scope = Literal["own", "team", "all"]
 """The visible tasks: own tasks, tasks of people in a shared team, or all."""
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
@@ -50,6 +52,25 @@ class PersonKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PersonEntry:
+    """A line in the history of a person.
+
+    Args:
+        at: When, as Unix time.
+        what: What has happened, as in :class:`PersonChange`.
+        by: Who did it.
+        via: From where.
+        about: What holds now, or the label of a key, in words.
+    """
+
+    at: float
+    what: str
+    by: str
+    via: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
     """A person who may use a server.
 
@@ -64,6 +85,7 @@ class Person:
         keys: Their keys, the oldest first.
         revoked_at: From when on they may do nothing.
         notices: The mails that they have chosen to get.
+        history: The latest changes of the person, the newest last.
     """
 
     name: str
@@ -76,6 +98,7 @@ class Person:
     keys: tuple[PersonKey, ...] = ()
     revoked_at: float | None = None
     notices: tuple[NoticeChoice, ...] = ()
+    history: tuple[PersonEntry, ...] = ()
 
     @property
     def holder(self) -> str:
@@ -226,7 +249,8 @@ def person_of(text: str) -> Person:
     keys = tuple(_key_of(_known(PersonKey, item)) for item in data.pop("keys", ()))
     for name in ("rights", "teams", "notices"):
         data[name] = tuple(data.get(name, ()))
-    return Person(**data, keys=keys)
+    history = tuple(PersonEntry(**_known(PersonEntry, item)) for item in data.pop("history", ()))
+    return Person(**data, keys=keys, history=history)
 
 
 def _key_of(data: dict[str, Any]) -> PersonKey:

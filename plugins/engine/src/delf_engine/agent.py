@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore
+    from delf.protocols.people import PersonChange
     from delf.protocols.strategy import Strategy
     from delf.trust.decisions import Trust
     from delf_engine.agent_context import AgentChat, AgentContext
@@ -830,6 +831,12 @@ class Agent(FixedAttributes, Generic[T]):
     def ledger(self) -> Ledger:
         """The sum of costs and tokens of all tasks, with the agent's budget."""
         return self._ledger
+
+    def tell_observers(self, change: PersonChange) -> None:
+        """Tell the observers of a change of a person; only while the agent is started."""
+        runtime = self._home.runtime
+        if runtime is not None:
+            runtime.resources.observers.tell(change)
 
     def reset_budget(self, limit: float | None = None) -> None:
         """Reset the cost to zero, with a new limit if one is given (USD)."""

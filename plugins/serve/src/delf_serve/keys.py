@@ -13,7 +13,15 @@ from typing import Final
 
 from delf.errors import ConfigurationError, DelfError
 from delf.protocols.approval import Decider
-from delf.protocols.people import RIGHTS, SCOPES, Person, PersonKey, Scope, check_name, digest_of
+from delf.protocols.people import (
+    EVERY_RIGHT,
+    SCOPES,
+    Person,
+    PersonKey,
+    Scope,
+    check_name,
+    digest_of,
+)
 from delf.protocols.sessions import SessionRecord
 from delf.protocols.shared_journal import SharedJournal
 from delf_serve.settings import ServeSettings
@@ -99,7 +107,7 @@ def _holder(name: str, digest: bytes) -> str:
     return f"{name}:{derived.hex()}"
 
 
-ANYBODY: Final = Key("local", frozenset(RIGHTS), b"")
+ANYBODY: Final = Key("local", frozenset(EVERY_RIGHT), b"")
 """The caller of a server without keys, which listens on loopback alone."""
 
 
@@ -274,7 +282,7 @@ def _narrowed(whole: Key, key: PersonKey) -> Key:
 
 
 def _key(text: str, number: int) -> Key:
-    name, rights, secret = f"key{number}", "+".join(RIGHTS), text
+    name, rights, secret = f"key{number}", "+".join(EVERY_RIGHT), text
     parts = text.split(":")
     if len(parts) == 2:
         name, secret = parts
@@ -283,7 +291,7 @@ def _key(text: str, number: int) -> Key:
     rights, _, scope = rights.partition("@")
     allowed = frozenset(rights.split("+"))
     seen: Scope = "own" if scope == "own" else "all"
-    is_whole = len(parts) <= 3 and bool(secret) and allowed <= set(RIGHTS)
+    is_whole = len(parts) <= 3 and bool(secret) and allowed <= set(EVERY_RIGHT)
     try:
         check_name(name)
     except ConfigurationError:

@@ -18,7 +18,7 @@ from delf.protocols.conversation import ChatMessage, ConversationRecord
 from delf.protocols.people import NOTICES, NoticeChoice, Person, digest_of
 from delf.types import TaskState
 from delf_engine.views.figures import figures_csv
-from delf_serve import history
+from delf_serve import history, staff
 from delf_serve import schemas as s
 from delf_serve.call import Call, page_of, shown
 from delf_serve.event_stream import EventStreamResponse
@@ -28,7 +28,6 @@ from delf_serve.openapi import document
 from delf_serve.operation import JSON, Operations
 from delf_serve.people import Changer, present
 from delf_serve.problems import ProblemError
-from delf_serve.sessions import id_of
 from delf_serve.tasks import Submitted, kept_name, owner_of, shown_name
 
 _KEY: Final = "Idempotency-Key"
@@ -376,6 +375,56 @@ async def revoke(call: Call) -> s.Remembered:
 # -- people -----------------------------------------------------------------------------------
 
 
+@OPERATIONS.add("GET", "/people", "people")
+async def list_people(call: Call, query: s.PageQuery) -> s.PersonList:
+    """List the people of the server, also those who were removed."""
+    return await staff.everybody(call, query)
+
+
+@OPERATIONS.add("POST", "/people", "people", other=(_LATE,))
+async def keep_person(call: Call, body: s.PersonRequest) -> s.PersonMade:
+    """Add a person, change one, or make a key for one."""
+    return await staff.keep(call, body)
+
+
+@OPERATIONS.add("DELETE", "/people/{person}", "people", other=(*_UNKNOWN, _LATE))
+async def remove_person(call: Call) -> None:
+    """Remove a person with all keys and sessions."""
+    await staff.remove(call, call.part("person"))
+
+
+@OPERATIONS.add("DELETE", "/people/{person}/keys/{label}", "people", other=(*_UNKNOWN, _LATE))
+async def remove_key(call: Call) -> None:
+    """Revoke a key of a person."""
+    await staff.remove_key(call, call.part("person"), call.part("label"))
+
+
+@OPERATIONS.add("GET", "/people/{person}/sessions", "people", other=_UNKNOWN)
+async def sessions_of_person(call: Call) -> s.LoginList:
+    """List the sessions of a person on the page."""
+    return await staff.sessions(call, call.part("person"))
+
+
+@OPERATIONS.add("DELETE", "/people/{person}/sessions/{session_id}", "people", other=_UNKNOWN)
+async def end_session_of_person(call: Call) -> None:
+    """End a session of a person."""
+    await staff.end_session(call, call.part("person"), call.part("session_id"))
+
+
+@OPERATIONS.add("GET", "/audit", "people", answer=s.AuditList, also="text/csv")
+async def audit(call: Call, query: s.AuditQuery) -> s.AuditList | Response:
+    """List decisions, changes of people and sessions, the newest first."""
+    found = await staff.audit(call, query)
+    if query.format == "json":
+        part, more = page_of(found, query)
+        return s.AuditList(entries=part, more=more)
+    return Response(
+        staff.audit_csv(found),
+        media_type="text/csv; charset=utf-8",
+        headers={"content-disposition": 'attachment; filename="delf-audit.csv"'},
+    )
+
+
 @OPERATIONS.add("GET", "/notices", "read", other=_NOBODY)
 async def get_notices(call: Call) -> s.NoticesView:
     """Return the mails that the caller gets."""
@@ -392,7 +441,9 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
         return replace(present(known, name), notices=chosen)
 
     journal = call.service.tasks.journal
-    person = await Changer(name, call.via, lambda _: None).change(journal, name, change)
+    person = await Changer(name, call.via, call.service.agent.tell_observers).change(
+        journal, name, change
+    )
     await call.service.keys.look(journal, at_once=True)
     return _notices_of(call, person)
 
@@ -470,7 +521,7 @@ async def _messages(call: Call, name: str, after: int, limit: int) -> Sequence[C
     return [] if chat is None else await chat.store().read(name, after, limit)
 
 
-# -- people -----------------------------------------------------------------------------------
+# -- sessions ---------------------------------------------------------------------------------
 
 
 @OPERATIONS.add("GET", "/sessions", "read")
@@ -478,18 +529,7 @@ async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
     """Your sessions on the page, with from where they are."""
     found, more = page_of(await call.service.sessions.of(call.key), query)
     this = None if call.cookie is None else digest_of(call.cookie)
-    sessions = [
-        s.Login(
-            id=id_of(one.digest),
-            began=one.began,
-            until=one.until,
-            way=one.way,
-            client=one.client,
-            browser=one.browser,
-            is_this=one.digest == this,
-        )
-        for one in found
-    ]
+    sessions = [staff.login_view(one, is_this=one.digest == this) for one in found]
     return s.LoginList(sessions=sessions, more=more)
 
 

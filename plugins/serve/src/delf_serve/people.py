@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from delf.errors import ConfigurationError, DelfError
-from delf.protocols.people import Person, PersonChange, check_apart
+from delf.protocols.people import (
+    Person,
+    PersonChange,
+    PersonEntry,
+    PersonKey,
+    Right,
+    Scope,
+    check_apart,
+    check_name,
+    digest_of,
+)
 from delf.protocols.shared_journal import SharedJournal
 
 _MOST_TRIES: Final = 5
+_MOST_ENTRIES: Final = 100
+"""Lines of a person's history that are kept: the newest."""
 
 Tell = Callable[[PersonChange], None]
 Make = Callable[[Person], Person]
@@ -57,12 +70,93 @@ class Changer:
 
     async def keep(self, keeper: SharedJournal, after: Person, before: Person | None) -> bool:
         """Store a person and notify; return False, unchanged, after a concurrent change."""
+        now, noted = time.time(), None
+        if after != before:
+            noted = PersonChange.between(before, after, at=now, by=self.by, via=self.via)
+            after = with_entry(after, _entry(noted))
         if not await keeper.keep_person(after, before):
             return False
-        if after != before:
-            now = time.time()
-            self.tell(PersonChange.between(before, after, at=now, by=self.by, via=self.via))
+        if noted is not None:
+            self.tell(noted)
         return True
+
+
+def with_entry(person: Person, entry: PersonEntry) -> Person:
+    """Return a person with a further line of history."""
+    return replace(person, history=(*person.history, entry)[-_MOST_ENTRIES:])
+
+
+def _entry(change: PersonChange) -> PersonEntry:
+    facts = change.facts
+    parts = [f"key {facts['key']}"] if "key" in facts else []
+    if "rights" in facts and "key" not in facts:
+        parts = [f"rights {'+'.join(facts['rights'])}", f"scope {facts['scope']}"]
+        parts += [f"teams {', '.join(facts['teams'])}"] if facts["teams"] else []
+    return PersonEntry(
+        at=change.at, what=change.what, by=change.by, via=change.via, about=", ".join(parts)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """The wished form of a person; None leaves a field as it is.
+
+    Args:
+        rights: What they may do.
+        scope: Whose tasks they see.
+        teams: Their teams.
+        mail: Their mail address.
+        label: The name of a new key.
+        secret: That key.
+    """
+
+    rights: tuple[Right, ...] | None = None
+    scope: Scope | None = None
+    teams: tuple[str, ...] | None = None
+    mail: str | None = None
+    label: str = ""
+    secret: str | None = None
+
+    def of(self, known: Person | None, name: str) -> Person:
+        """Return the person as they are wished; a removed one begins anew, as somebody else.
+
+        Raises:
+            ConfigurationError: When the name cannot be one, or the key's label is taken.
+        """
+        now = time.time()
+        if known is None or known.revoked_at is not None:
+            known = Person(name=check_name(name), uid=secrets.token_hex(6), made_at=now)
+        keys = known.keys
+        if self.secret is not None:
+            check_name(self.label, "name of the key")
+            if any(key.label == self.label and key.revoked_at is None for key in keys):
+                raise ConfigurationError(f"{name} has a key {self.label!r}", hint="another label")
+            keys += (PersonKey(label=self.label, digest=digest_of(self.secret), made_at=now),)
+        teams = None if self.teams is None else {check_name(team, "team") for team in self.teams}
+        return replace(
+            known,
+            rights=known.rights if self.rights is None else self.rights,
+            scope=self.scope or known.scope,
+            teams=known.teams if teams is None else tuple(sorted(teams)),
+            mail=known.mail if self.mail is None else self.mail,
+            keys=keys,
+        )
+
+
+def without_key(person: Person, label: str) -> Person:
+    """Return a person without one of their keys.
+
+    Raises:
+        ConfigurationError: When they have no such key.
+    """
+    if label not in [key.label for key in person.keys if key.revoked_at is None]:
+        raise ConfigurationError(f"{person.name} has no key {label!r}", hint="delf users list")
+    now = time.time()
+    keys = tuple(
+        replace(key, revoked_at=now) if key.label == label and not key.revoked_at else key
+        for key in person.keys
+    )
+    return replace(person, keys=keys)
 
 
 def present(person: Person | None, name: str) -> Person:

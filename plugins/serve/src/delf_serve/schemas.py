@@ -22,7 +22,7 @@ from delf.protocols import search
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.conversation import ChatMessage
 from delf.protocols.facts import Fact
-from delf.protocols.people import NoticeChoice
+from delf.protocols.people import NoticeChoice, Right, Scope
 from delf.protocols.search import FigureBy, Place
 from delf.protocols.states import STORED_STATES
 from delf.tools.docstrings import read_docstring
@@ -312,6 +312,78 @@ class OwnBudget(Shown):
     limit_usd: float
     cost_usd: float
     left_usd: float
+
+
+class PersonRequest(Given):
+    """A person to add, or to change; what is left out stays as it is."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    rights: list[Right] | None = Field(default=None, max_length=5)
+    scope: Scope | None = Field(default=None, description="Whose tasks they see.")
+    teams: list[Annotated[str, StringConstraints(min_length=1, max_length=64)]] | None = Field(
+        default=None, max_length=50
+    )
+    mail: Annotated[str, StringConstraints(max_length=200)] | None = Field(
+        default=None, description="The address by which a login knows them, and for mails."
+    )
+    key: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = Field(
+        default=None, description="The label of a key to make; the answer has the key, once."
+    )
+
+
+class PersonKeyView(Shown):
+    """A key of a person, which nobody is shown again."""
+
+    label: str
+    made_at: Time
+
+
+class PersonView(Shown):
+    """A person as those see them who manage people."""
+
+    name: str
+    rights: list[str]
+    scope: Scope
+    teams: list[str]
+    mail: str
+    made_at: Time
+    revoked_at: Time | None = Field(description="Since when the person may do nothing.")
+    keys: list[PersonKeyView] = Field(description="The keys that are valid.")
+
+
+class PersonMade(PersonView):
+    """A person who was added or changed."""
+
+    key: str | None = Field(default=None, description="The new key; it is not shown again.")
+
+
+class PersonList(Shown):
+    """The people of the server."""
+
+    people: list[PersonView]
+    more: bool = Field(description="Whether there are further ones.")
+
+
+class AuditEntry(Shown):
+    """Something that a person did."""
+
+    at: Time
+    what: str = Field(
+        description="A decision, as `approved`; `added`, `changed`, `revoked`, `key added`, "
+        "`key revoked` of a person; or `logged in`."
+    )
+    by: str
+    via: str = Field(description="From where.")
+    about: str = Field(description="The action, or the person.")
+    task_id: str | None = None
+    request_id: str | None = None
+
+
+class AuditList(Shown):
+    """Decisions, changes of people and sessions, the newest first."""
+
+    entries: list[AuditEntry]
+    more: bool = Field(description="Whether there are further ones.")
 
 
 class NoticesRequest(Given):
@@ -798,6 +870,23 @@ class FiguresQuery(FilterQuery):
     )
     limit: Annotated[int, Field(ge=1, le=10_000, description="How many at the most.")] = 1000
     offset: Annotated[int, Field(ge=0, le=100_000, description="How many are passed over.")] = 0
+
+
+class AuditQuery(PageQuery):
+    """The entries that are wanted."""
+
+    since: Annotated[float, Field(ge=0, le=2**53)] | None = Field(
+        default=None, description="The Unix time from which on."
+    )
+    until: Annotated[float, Field(ge=0, le=2**53)] | None = Field(
+        default=None, description="The Unix time before which."
+    )
+    by: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = Field(
+        default=None, description="Only what this person did."
+    )
+    format: Literal["json", "csv"] = Field(
+        default="json", description="A table for a spreadsheet has all entries."
+    )
 
 
 class MessageQuery(Query):

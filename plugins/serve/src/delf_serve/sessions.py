@@ -104,15 +104,16 @@ class Sessions:
         """
         for session in await self.of(key):
             if id_of(session.digest) == session_id:
-                await self._end_digest(session.digest)
+                await self.end_digest(session.digest)
                 return
         raise ProblemError(404, "no such session is known", "GET /sessions")
 
     async def end(self, cookie: str) -> None:
         """End a session on all processes, with all its local streams."""
-        await self._end_digest(_digest(cookie))
+        await self.end_digest(_digest(cookie))
 
-    async def _end_digest(self, digest: str) -> None:
+    async def end_digest(self, digest: str) -> None:
+        """End a session by its digest, on all processes."""
         await self._tasks.journal.end_login(digest)
         self._end(lambda seat: seat.session == digest)
 

@@ -12,6 +12,7 @@ import click
 
 from delf.errors import ConfigurationError
 from delf.protocols.people import (
+    EVERY_RIGHT,
     LOCAL,
     NOTICES,
     RIGHTS,
@@ -31,7 +32,7 @@ from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
 from delf_cli.observing import tell_observers
 from delf_cli.output import json_text
-from delf_serve.people import Changer, present
+from delf_serve.people import Changer, present, without_key
 
 _FIRST: Final = "first"
 """The label of a key that is given none."""
@@ -57,7 +58,7 @@ def users() -> None:
 @click.option(
     "--rights",
     metavar="RIGHTS",
-    help="Rights such as read+run: read, run, decide, delete; by default all.",
+    help="Rights such as read+run: read, run, decide, delete, people; by default all but people.",
 )
 @click.option("--scope", type=click.Choice(SCOPES), help="Whose tasks the person sees.")
 @click.option("--team", "teams", multiple=True, metavar="TEAM", help="A team of the person.")
@@ -186,13 +187,7 @@ def revoke(ctx: click.Context, name: str, *, label: str | None) -> None:
         person, now = present(known, name), time.time()
         if label is None:
             return replace(person, revoked_at=now)
-        if label not in [key.label for key in person.keys if key.revoked_at is None]:
-            raise ConfigurationError(f"{name} has no key {label!r}", hint="delf users list")
-        keys = tuple(
-            replace(key, revoked_at=now) if key.label == label and not key.revoked_at else key
-            for key in person.keys
-        )
-        return replace(person, keys=keys)
+        return without_key(person, label)
 
     person = _change(ctx, name, change)
     click.echo(f"{person.name}: {'everything' if label is None else f'key {label}'} is revoked")
@@ -249,11 +244,11 @@ def _change(ctx: click.Context, name: str, change: Callable[[Person | None], Per
 
 def _rights(text: str) -> tuple[str, ...]:
     given = text.split("+")
-    if not set(given) <= set(RIGHTS):
+    if not set(given) <= set(EVERY_RIGHT):
         raise ConfigurationError(
-            f"{text[:80]!r} are not rights", hint=f"some of {'+'.join(RIGHTS)}"
+            f"{text[:80]!r} are not rights", hint=f"some of {'+'.join(EVERY_RIGHT)}"
         )
-    return tuple(right for right in RIGHTS if right in given)
+    return tuple(right for right in EVERY_RIGHT if right in given)
 
 
 def _what(rights: Iterable[str] | None, scope: str | None) -> str:

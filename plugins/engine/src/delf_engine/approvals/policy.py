@@ -17,6 +17,7 @@ from delf.protocols.approval import (
     SupportsPresence,
 )
 from delf.protocols.connection import Allowed, NeedsApproval
+from delf.protocols.facts import root_of
 from delf.protocols.people import folded, name_of_holder
 from delf.protocols.rules import ApprovalRule
 from delf.tools.action import strictest
@@ -304,8 +305,13 @@ class TaskApprovals:
             changed=case.changed,
             fit=bound.action.validate,
             line=call.line,
-            origins=copy_of(self._flows.sources(bound, call.arguments)),
+            origins=copy_of(self._sources(call)),
         )
+
+    def _sources(self, call: Call) -> Mapping[str, dict[str, Any]]:
+        """Return the sources of a call's values, without values that a person wrote."""
+        found = self._flows.sources(call.bound, call.arguments)
+        return {path: one for path, one in found.items() if root_of(path) not in call.edited}
 
     def _shapers(self, asker: str) -> tuple[str, ...]:
         """Return the other people who shaped the task's work, without its owner."""

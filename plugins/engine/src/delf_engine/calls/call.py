@@ -28,6 +28,7 @@ class Call:
         basis: The basis of the preview that a person has approved.
         files: The content of the task's files that the call has read so far, its check included, by
             name. A file is read once, so that the call uses the content a person was asked about.
+        edited: The names of the arguments that people have changed.
         absent: The texts in its arguments that named no file which could be read when a person
             was asked about it.
     """
@@ -46,6 +47,7 @@ class Call:
     basis: str | None = None
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     absent: set[str] = field(default_factory=set[str])
+    edited: set[str] = field(default_factory=set[str])
 
     @property
     def files_digest(self) -> str | None:

@@ -495,6 +495,8 @@ class Gate:
             ToolRefusedError: When they do not fit; the call is as it was.
         """
         checked = self._check(call.number, call.bound, arguments, call.description)
+        before, nothing = call.arguments, object()
+        call.edited |= {n for n, v in checked.arguments.items() if before.get(n, nothing) != v}
         call.arguments, call.digest = checked.arguments, checked.digest
 
     async def _reject(self, call: Call, reason: str, *, can_retry: bool = True) -> Raised:

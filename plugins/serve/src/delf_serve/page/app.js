@@ -10,6 +10,7 @@ import { InboxView, Waiting } from "./inbox.js";
 import { List } from "./list.js";
 import { RememberedView } from "./remembered.js";
 import { RoutinesView } from "./routines.js";
+import { PeopleView } from "./people.js";
 import { SessionsView } from "./sessions.js";
 import { FIRST, TaskView, missing } from "./task.js";
 import { ConversationsView } from "./thread.js";
@@ -17,7 +18,7 @@ import { ConversationsView } from "./thread.js";
 const detail = document.getElementById("detail");
 const connection = document.getElementById("connection");
 
-const OTHERS = { sessions: ["sessions", SessionsView], conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], figures: ["costs and figures", FiguresView] };
+const OTHERS = { people: ["people", PeopleView], sessions: ["sessions", SessionsView], conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], figures: ["costs and figures", FiguresView] };
 
 const PLACES = [["figures", "costs and figures"], ["conversations", "conversations"], ["routines", "routines"], ["remembered", "remembered"]];
 
@@ -40,7 +41,8 @@ class Page {
     this.composer.showBudgets(who.budgets);
     this.list = new List({ composer: may ? this.composer.node : null, failed: (error) => this.broke(error) });
     fill(document.getElementById("list"), this.list.nodes);
-    const places = PLACES.flatMap(([name, words]) => [" · ", el("a", { href: `#/${name}` }, words)]);
+    const managed = who.rights.includes("people") && who.scope === "all" && who.login ? [["people", "people"]] : [];
+    const places = [...PLACES, ...managed].flatMap(([name, words]) => [" · ", el("a", { href: `#/${name}` }, words)]);
     this.waiting = new Waiting(who.rights.includes("decide"));
     this.entitled = new MutationObserver(() => this.waiting.entitle());
     this.entitled.observe(document.querySelector("title"), { childList: true });

@@ -7,6 +7,12 @@ import { ago, effectClass, exact, pretty, short, value } from "./words.js";
 
 export const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", already_done: "it did happen" };
 
+/** Whether another person has to approve a call once it is edited. */
+const needsOthers = (rule) => Boolean(rule?.four_eyes || rule?.two_of);
+
+/** A decision in words; an edit under a rule for several people is no approval yet. */
+export const decisionWords = (decision, rule) => (decision === "edited" && needsOthers(rule) ? "edited" : DONE[decision] || decision);
+
 /** What happened to a request that nobody has decided. */
 const EXPIRED = { sandbox_died: ": the sandbox of its script ended before anybody answered", abandoned: ": its script stopped waiting for the call before anybody answered",
   timeout: ": nobody answered in time", changed: ": something else would be done now, so it is asked again" };
@@ -189,7 +195,7 @@ export class Card {
   }
 
   /** Whether another person has to approve the call once it is edited. */
-  get needsOthers() { return Boolean(this.question.rule?.four_eyes || this.question.rule?.two_of); }
+  get needsOthers() { return needsOthers(this.question.rule); }
 
   /** Whether it waits for the reader. */
   get waits() { return !this.question.decided && this.may === true; }
@@ -213,7 +219,7 @@ export class Card {
     setText(this.problem, "");
     if (this.editing) { this.editing = false; this.show(); }
     const again = decided.decision === "edited" && this.needsOthers;
-    const how = again ? "edited" : DONE[decided.decision] || decided.decision;
+    const how = decisionWords(decided.decision, question.rule);
     const why = decided.decision === "expired" ? EXPIRED[decided.source] || "" : "";
     const others = decided.others?.length ? ` and ${decided.others.join(", ")}` : "";
     const by = decided.decision === "expired" ? why : ` by ${decided.by}${others}${decided.via ? ` (${decided.via})` : ""}`;

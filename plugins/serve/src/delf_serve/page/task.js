@@ -1,7 +1,7 @@
 // One task: its words, its answer, its scripts with what they did, and a slider to replay it.
 
 import { Refused, Stream, get, post } from "./api.js";
-import { Card, DONE } from "./card.js";
+import { Card, decisionWords } from "./card.js";
 import { ChapterView, long, valueNodes } from "./code.js";
 import { el, fill, say, setText, takeAsFile } from "./dom.js";
 import { filesOf } from "./files.js";
@@ -175,16 +175,17 @@ export class TaskView {
     const { progress } = this;
     const models = [...new Set(progress.models.map((one) => one.model.split("/").at(-1)))];
     const decided = new Map(); // what was decided → by whom, and the first of these
-    for (const { request_id: id, decided: one } of progress.questions.values()) {
+    for (const { request_id: id, decided: one, rule } of progress.questions.values()) {
       if (!one || one.decision === "expired") continue;
-      const known = decided.get(one.decision) || decided.set(one.decision, { id, by: new Set() }).get(one.decision);
+      const how = decisionWords(one.decision, rule);
+      const known = decided.get(how) || decided.set(how, { id, by: new Set() }).get(how);
       for (const name of [one.by, ...(one.others || [])]) known.by.add(name);
     }
     const parts = [["task ", el("code", { title: this.id }, shortId(this.id))]];
     if (progress.startedAt) parts.push([el("time", { title: exact(progress.startedAt) }, ago(progress.startedAt))]);
     if (progress.askedBy) parts.push([`asked by ${progress.askedBy}${progress.askedFrom ? ` from ${progress.askedFrom}` : ""}`]);
     for (const [decision, { id, by }] of decided) {
-      parts.push([el("button", { type: "button", class: "link", onclick: () => this.goToQuestion(id) }, `${DONE[decision] || decision} by ${[...by].join(", ")}`)]);
+      parts.push([el("button", { type: "button", class: "link", onclick: () => this.goToQuestion(id) }, `${decision} by ${[...by].join(", ")}`)]);
     }
     if (progress.stoppedBy) parts.push([`stopped by ${progress.stoppedBy}`]);
     if (models.length) parts.push([`model: ${models.join(", ")}`]);

@@ -1,0 +1,215 @@
+"""The people of a server over HTTP: invited, changed, revoked; and who did what."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from delf.errors import ConfigurationError
+from delf.protocols.people import Person, new_secret
+from delf.protocols.sessions import SessionRecord
+from delf_serve import schemas as s
+from delf_serve.call import Call, page_of
+from delf_serve.people import Changer, Wish, present, without_key
+from delf_serve.problems import ProblemError
+from delf_serve.sessions import id_of
+
+_MOST: Final = 100_000
+_COLUMNS: Final = ("at", "what", "by", "via", "about", "task_id", "request_id")
+_ACTIVE: Final = "=+-@\t\r"
+"""Beginnings of a cell that a program for tables takes for a formula."""
+
+
+def _manager(call: Call) -> None:
+    """Refuse who sees only some tasks: they would see and change people outside their scope."""
+    if call.key.owners is not None:
+        raise ProblemError(403, "only who sees all tasks manages people")
+
+
+async def everybody(call: Call, query: s.PageQuery) -> s.PersonList:
+    """List all people, also those who were removed."""
+    _manager(call)
+    found = sorted(await call.service.tasks.journal.people(), key=lambda one: one.name)
+    part, more = page_of(found, query)
+    return s.PersonList(people=[_view(one) for one in part], more=more)
+
+
+async def keep(call: Call, body: s.PersonRequest) -> s.PersonMade:
+    """Add a person, change one, or make a key for one.
+
+    Raises:
+        ProblemError: When more would be given than the caller has, or the person cannot be so.
+    """
+    _manager(call)
+    secret = None if body.key is None else new_secret()
+    wish = Wish(
+        rights=None if body.rights is None else tuple(body.rights),
+        scope=body.scope,
+        teams=None if body.teams is None else tuple(body.teams),
+        mail=body.mail,
+        label=body.key or "",
+        secret=secret,
+    )
+
+    def make(known: Person | None) -> Person:
+        after = wish.of(known, body.name)
+        # A key of somebody with more rights would be one for the caller, too.
+        above = set(after.rights) - call.key.rights
+        if above:
+            raise ProblemError(403, f"you cannot give a right that you do not have: {min(above)}")
+        return after
+
+    person = await _changed(call, body.name, make)
+    return s.PersonMade(**_view(person).model_dump(), key=secret)
+
+
+async def remove(call: Call, name: str) -> None:
+    """Remove a person with all keys and sessions."""
+    _manager(call)
+    if name == call.key.name:
+        raise ProblemError(409, "you cannot remove yourself", "somebody else can")
+    at = time.time()
+    await _changed(call, name, lambda known: replace(_here(known, name), revoked_at=at))
+
+
+async def remove_key(call: Call, name: str, label: str) -> None:
+    """Revoke a key of a person."""
+    _manager(call)
+    await _changed(call, name, lambda known: without_key(_here(known, name), label))
+
+
+async def sessions(call: Call, name: str) -> s.LoginList:
+    """List the sessions of a person."""
+    _manager(call)
+    found = await _logins(call, name)
+    return s.LoginList(sessions=[login_view(one, is_this=False) for one in found], more=False)
+
+
+async def end_session(call: Call, name: str, session_id: str) -> None:
+    """End a session of a person, with its streams.
+
+    Raises:
+        ProblemError: When the person has no such session.
+    """
+    _manager(call)
+    for one in await _logins(call, name):
+        if id_of(one.digest) == session_id:
+            await call.service.sessions.end_digest(one.digest)
+            return
+    raise ProblemError(404, "no such session is known", "GET /people/{name}/sessions")
+
+
+async def _logins(call: Call, name: str) -> list[SessionRecord]:
+    journal = call.service.tasks.journal
+    person = next((one for one in await journal.people() if one.name == name), None)
+    holder = _here(person, name).holder
+    return [one for one in await journal.logins() if one.holder == holder]
+
+
+def login_view(one: SessionRecord, *, is_this: bool) -> s.Login:
+    """Return a session as people see it."""
+    return s.Login(
+        id=id_of(one.digest),
+        began=one.began,
+        until=one.until,
+        way=one.way,
+        client=one.client,
+        browser=one.browser,
+        is_this=is_this,
+    )
+
+
+async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
+    """List decisions, changes of people and sessions, the newest first."""
+    _manager(call)
+    journal = call.service.tasks.journal
+    entries = [*_of_people(await journal.people())]
+    entries += [
+        s.AuditEntry(
+            at=one.began, what="logged in", by=one.name, via=f"page, {one.client}", about=one.way
+        )
+        for one in await journal.logins()
+    ]
+    for record in await journal.find_requests(waiting=False, limit=_MOST):
+        decided, asked = record.decided, record.requested
+        if decided is None or decided.source != "person":
+            continue
+        entries.append(
+            s.AuditEntry(
+                at=decided.at,
+                what=decided.decision,
+                by=decided.by,
+                via=decided.via,
+                about=f"{asked.action}, asked by {asked.asked_by}"
+                + (f": {decided.reason}" if decided.reason else ""),
+                task_id=asked.task_id,
+                request_id=asked.request_id,
+            )
+        )
+    kept = [
+        one
+        for one in entries
+        if (query.since is None or one.at >= query.since)
+        and (query.until is None or one.at < query.until)
+        and query.by in (None, one.by)
+    ]
+    return sorted(kept, key=lambda one: one.at, reverse=True)
+
+
+def audit_csv(entries: list[s.AuditEntry]) -> str:
+    """Return the entries as CSV; no cell is a formula."""
+    out = io.StringIO()
+    table = csv.writer(out)
+    table.writerow(_COLUMNS)
+    for one in entries:
+        cells = [str(getattr(one, name) or "") for name in _COLUMNS]
+        table.writerow([f"'{cell}" if cell[:1] in _ACTIVE and cell else cell for cell in cells])
+    return out.getvalue()
+
+
+def _of_people(people: list[Person]) -> Iterator[s.AuditEntry]:
+    for person in people:
+        for entry in person.history:
+            about = f"{person.name}: {entry.about}" if entry.about else person.name
+            yield s.AuditEntry(
+                at=entry.at, what=entry.what, by=entry.by, via=entry.via, about=about
+            )
+
+
+async def _changed(call: Call, name: str, make: Callable[[Person | None], Person]) -> Person:
+    journal = call.service.tasks.journal
+    changer = Changer(call.key.name, call.via, call.service.agent.tell_observers)
+    try:
+        person = await changer.change(journal, name, make)
+    except ConfigurationError as error:
+        raise ProblemError(409, error.message) from None
+    await call.service.keys.look(journal, at_once=True)
+    return person
+
+
+def _here(person: Person | None, name: str) -> Person:
+    try:
+        return present(person, name)
+    except ConfigurationError as error:
+        raise ProblemError(404, error.message) from None
+
+
+def _view(person: Person) -> s.PersonView:
+    return s.PersonView(
+        name=person.name,
+        rights=list(person.rights),
+        scope=person.scope,
+        teams=list(person.teams),
+        mail=person.mail,
+        made_at=person.made_at,
+        revoked_at=person.revoked_at,
+        keys=[
+            s.PersonKeyView(label=key.label, made_at=key.made_at)
+            for key in person.keys
+            if key.revoked_at is None
+        ],
+    )
