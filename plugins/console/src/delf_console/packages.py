@@ -212,7 +212,8 @@ def _show(found: Sequence[Checked]) -> None:
         if each.warnings and not each.problems:
             mark = click.style("!", fg="yellow")
         brings = "; ".join(f"{kind} {', '.join(names)}" for kind, names in each.brings.items())
-        click.echo(f"{mark} {each.name} {each.version or ''}  {brings}".rstrip())
+        told = wrapped(f"{each.name} {each.version or ''}  {brings}".rstrip(), indent=4)
+        click.echo(f"{mark} {told}")
         for text in (*each.problems, *each.warnings, *each.notes):
             click.echo(f"    {wrapped(visible(text), indent=4)}")
 
