@@ -120,9 +120,7 @@ def as_messages(given: object) -> tuple[Message, ...]:
     for item in messages:
         if not isinstance(item, Message):
             what = f"the {type(item).__name__} {_cut(item)}"
-            raise PluginError(
-                f"a request to a model has messages; not one is {what} is none", hint=_MAKES
-            )
+            raise PluginError(f"a request to a model has messages, not {what}", hint=_MAKES)
     return cast("tuple[Message, ...]", messages)
 
 

@@ -57,5 +57,6 @@ def test_what_is_left_out_is_shown(run, project):
         file.write('effects = { addd = "read" }\n')
     done = run("inspect", "srv")
     assert (
-        "note: srv: effects names 'addd', which is none of its tools; did you mean" in done.stdout
+        "note: srv: effects names 'addd', which is not one of its tools; did you mean"
+        in done.stdout
     )

@@ -187,7 +187,7 @@ async def test_tools_that_change_all_the_time_hold_no_task(rogue) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "says"),
-    [("huge", "more than 32,000,000 bytes"), ("flood", "what it prints is not the protocol")],
+    [("huge", "more than 32,000,000 bytes"), ("flood", "its output is not the protocol")],
 )
 async def test_what_has_no_end_ends_the_server_and_not_the_connection(rogue, mode, says) -> None:
     srv = rogue(mode)
@@ -303,7 +303,7 @@ async def test_a_tool_that_became_another_asks_again(rogue, change) -> None:
         await until(srv.is_stale)
     effects = {action.name: action.effect for action in await srv.actions()}
     assert effects == {"pay": "irreversible", "fresh": "irreversible"}
-    assert any("'pay' is not as it was" in notice for notice in srv.notices())
+    assert any("has changed the tool 'pay'" in notice for notice in srv.notices())
 
 
 async def test_a_tool_that_became_another_between_two_runs_asks_until_it_is_accepted(rogue) -> None:

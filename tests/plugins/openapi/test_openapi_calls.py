@@ -367,8 +367,13 @@ async def test_a_token_whose_answer_is_lost_has_changed_nothing(
         ("json", b'"caf\xe9"', "caf\ufffd", "the answer has bytes that are not UTF-8"),
         ("json", b'{"a": 1}', {"a": 1}, ""),
         ("json", '{"a": "ü"}'.encode("utf-16"), {"a": "ü"}, ""),
-        ("json", b'{"a": 1', '{"a": 1', "the answer says that it is JSON, and is none"),
-        ("json", b"<html>Log in", "<html>Log in", "the answer says that it is JSON, and is none"),
+        ("json", b'{"a": 1', '{"a": 1', "the answer is declared as JSON, and is not JSON"),
+        (
+            "json",
+            b"<html>Log in",
+            "<html>Log in",
+            "the answer is declared as JSON, and is not JSON",
+        ),
         ("jsonl", b'{"a": 1}\n', '{"a": 1}\n', ""),
     ],
 )

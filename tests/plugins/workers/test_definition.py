@@ -72,7 +72,7 @@ WRONG = {
     "no table": ("Do it.\n", "line 1: there is no table"),
     "not closed": ("---\nname: a\n", "line 1: the table is not closed"),
     "no YAML": ("---\nname: [a\n---\nx\n", "line 3: "),
-    "no table but a list": ("---\n- a\n---\nx\n", "line 2: the table is none"),
+    "no table but a list": ("---\n- a\n---\nx\n", "line 2: this is not a table"),
     "twice": ("---\nmodel: a\nmodel: b\n---\nx\n", "line 3: model is there twice"),
     "anchor": ("---\nlimits: &a {}\nsandbox: *a\n---\nx\n", "line 2: anchors and aliases"),
     "unknown": ("---\nmodell: a\n---\nx\n", "line 2: modell: unknown key; did you mean 'model'?"),

@@ -82,7 +82,7 @@ def check_permission_names(
         if name not in known:
             kind = AgentConfirmationError if which == "confirm" else ConnectionConfigurationError
             raise kind(
-                f"{which} of {where!r} names {name!r}, which is none of its actions"
+                f"{which} of {where!r} names {name!r}, which is not one of its actions"
                 f"{did_you_mean(name, known)}",
                 hint=f"its actions: {', '.join(known)}",
             )

@@ -132,7 +132,7 @@ def resolve(
         if other is None:
             known = ", ".join(provider.name for provider in (*spoken.all, *others.all))
             raise ModelConfigurationError(
-                f"the model {given.model!r}: provider {config.provider!r} is none of: {known}"
+                f"the model {given.model!r}: provider {config.provider!r} is not one of: {known}"
             )
         is_in_name = others.named(word) is other
         return place.other(other, inner if is_in_name else config.model)

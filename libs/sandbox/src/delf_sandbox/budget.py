@@ -72,7 +72,7 @@ class Budget:
         self._frames += 1
         self._bytes += length
         if self._frames > self._most_frames or self._bytes > self._most_bytes:
-            raise WireError("the sandbox sends one message after another that says nothing")
+            raise WireError("the sandbox sends messages without content, one after another")
 
     def printed(self, text: str) -> LimitReached | None:
         """Count printed text; return why the script must stop, if so."""

@@ -43,7 +43,7 @@ def set_command(ctx: click.Context, name: str, base_url: str | None, as_json: bo
     variable, address = _variables(ctx, name)
     if base_url is not None and "://" not in base_url:
         raise ConfigurationError(
-            f"--base-url {base_url!r} is no address", hint="such as http://localhost:8000/v1"
+            f"--base-url {base_url!r} is not an address", hint="such as http://localhost:8000/v1"
         )
     value = _ask(variable)
     kept = KeptKeys.here()

@@ -75,7 +75,7 @@ class JournalSettings(PluginSettings):
     def _of_states(cls, value: dict[str, float] | None) -> dict[str, float] | None:
         for state in value or ():
             if state not in AT_REST:
-                raise ValueError(f"{state!r} is none of {', '.join(AT_REST)}")
+                raise ValueError(f"{state!r} is not one of {', '.join(AT_REST)}")
         return value
 
     @field_validator("keep_prompts", mode="before")

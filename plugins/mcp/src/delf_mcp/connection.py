@@ -315,10 +315,10 @@ class MCP(Connection):
         for word in self.settings.effects:
             if not any(fnmatchcase(name, word) for name in names):
                 close = did_you_mean(word, names)
-                notices.append(f"effects names {word!r}, which is none of its tools{close}")
+                notices.append(f"effects names {word!r}, which is not one of its tools{close}")
         notices += [
-            f"the tool {clean(name)!r} is not as it was when effects first held for it, and asks; "
-            f"delf mcp effects {self.name} --accept takes it as it is"
+            f"the server has changed the tool {clean(name)!r}, so its calls need approval again; "
+            f"delf mcp effects {self.name} --accept accepts the change"
             for name in changed
         ]
         more = len(notices) - _MOST_LISTED

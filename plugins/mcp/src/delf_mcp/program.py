@@ -114,7 +114,7 @@ async def _read(process: asyncio.subprocess.Process, to_session: Any, ending: En
             if message is None:
                 rubbish += bool(line.strip())
                 if rubbish > MAX_RUBBISH:
-                    ending.say("what it prints is not the protocol")
+                    ending.say("its output is not the protocol")
                     break
                 continue
             rubbish = 0

@@ -56,7 +56,10 @@ class Answer:
             except (ValueError, RecursionError) as error:
                 if not media:
                     return self.content
-                note(f"the answer says that it is JSON, and is none ({error}): it came as text")
+                note(
+                    f"the answer is declared as JSON, and is not JSON ({error}); the script gets "
+                    "its text"
+                )
                 return self._text()
         if media.startswith("text/") or kind_of(media) in ("text", "form"):
             return self._text()

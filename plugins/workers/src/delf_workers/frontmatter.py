@@ -112,7 +112,7 @@ def _load(path: Path, head: str, found: dict[tuple[str, ...], int]) -> dict[str,
         if node is None:
             return {}
         if not isinstance(node, yaml.MappingNode):
-            raise ConfigurationError(f"{path}, line 2: the table is none", hint=_HINT)
+            raise ConfigurationError(f"{path}, line 2: this is not a table", hint=_HINT)
         _look(path, node, (), found, set())
         return loader.construct_document(node)
     except yaml.YAMLError as error:
