@@ -137,7 +137,7 @@ def sees(person: Person, people: Iterable[Person], owner: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonChange:
-    """A change of a person, for audit records.
+    """A change of a person, as observers record it.
 
     Args:
         at: When, as Unix time.
