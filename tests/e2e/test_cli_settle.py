@@ -55,7 +55,7 @@ def test_what_is_shown_of_it(here):
     ],
     ids=["settle", "settle without result", "approve"],
 )
-def test_it_is_decided(here, decision, answer, done):
+def test_cli_settle_is_decided(here, decision, answer, done):
     task = killed_in_a_call(here)
     command, *more = decision
     with resuming(here, task) as run:
@@ -70,7 +70,7 @@ def test_it_is_decided(here, decision, answer, done):
     assert sent(here) == done
 
 
-def test_it_is_asked_about_even_where_all_is_approved(here):
+def test_cli_settle_is_asked_about_even_where_all_is_approved(here):
     task = killed_in_a_call(here)
     with resuming(here, task, "--approve", "all") as run:
         assert approvals(here, "settle", run.request(), "--result", "1").returncode == 0
@@ -138,7 +138,7 @@ def test_with_nobody_to_ask_it_stays_interrupted(here):
         ("again", "answer: closed\n", ["closed 7", "closed 7"]),
     ],
 )
-def test_it_is_settled_beforehand(here, settle, answer, done):
+def test_cli_settle_is_settled_beforehand(here, settle, answer, done):
     task = killed_in_a_call(here, "--approve", "all")
     assert delf("resume", task, cwd=here).returncode == 3
     resumed = delf("resume", task, "--settle", settle, cwd=here)

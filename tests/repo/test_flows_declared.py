@@ -32,7 +32,7 @@ def _declared():
 ACTIONS = dict(_declared())
 
 
-def test_they_are_found():
+def test_flows_declared_are_found():
     assert len(ACTIONS) > 60
 
 

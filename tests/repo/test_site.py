@@ -39,7 +39,7 @@ def text_of(site: Path, page: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", "", article))
 
 
-def test_it_has_four_parts_after_its_start(site: Path) -> None:
+def test_site_has_four_parts_after_its_start(site: Path) -> None:
     start = (site / "index.html").read_text(encoding="utf-8")
     tabs = start.partition('class="md-tabs__list"')[2].partition("</nav>")[0]
     names = [name.strip() for name in re.findall(r'class="md-tabs__link">([^<]+)<', tabs)]
@@ -83,7 +83,7 @@ def test_a_page_that_is_made_has_everything(site: Path, page: str, names: list[s
     assert not missing
 
 
-def test_it_is_searched(site: Path) -> None:
+def test_site_is_searched(site: Path) -> None:
     index = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))
     found = {entry["location"].partition("#")[0] for entry in index["docs"]}
     assert {"learn/your-database/", "cli/", "glossary/", "repository/plugins/sql/"} <= found

@@ -22,7 +22,7 @@ def test_every_promise_names_its_test() -> None:
 
 
 @pytest.mark.parametrize(("file", "name"), TESTS)
-def test_it_exists(file: str, name: str) -> None:
+def test_threat_model_exists(file: str, name: str) -> None:
     functions = ast.walk(tree_of(ROOT / file))
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     assert name in {node.name for node in functions if isinstance(node, kinds)}

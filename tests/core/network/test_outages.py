@@ -9,7 +9,9 @@ import pytest
 from delf.network.outages import Outage
 
 
-def test_it_warns_once_and_tells_of_the_number_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_outages_warns_once_and_tells_of_the_number_at_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG)
     outage = Outage(logging.getLogger("delf.test"), "nothing is seen", None)
 

@@ -41,7 +41,7 @@ def file(tmp_path: Path) -> Iterator[Path]:
     sys.modules.pop("one_file_desk", None)
 
 
-def test_its_connection_is_used_in_a_task(file: Path) -> None:
+def test_from_file_connection_is_used_in_a_task(file: Path) -> None:
     host = TestHost.discover(environ={}, extra=[from_file(str(file))])
     assert from_file(str(file))[1] is sys.modules["one_file_desk"]
     model = ScriptedModel().writes("print(await desk.find())")

@@ -60,7 +60,7 @@ async def test_actions_are_bound_to_the_instance():
     assert await find.call(status="open") == ["open", "u"]
 
 
-def test_it_fits_the_protocol():
+def test_connection_fits_the_protocol():
     made = desk()
     assert isinstance(made, ConnectionLike)
     assert not isinstance(made, SupportsContext)

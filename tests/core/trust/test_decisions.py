@@ -88,7 +88,7 @@ class TestRemembering:
         Trust.here().check(folder, {**ITEMS, "delf.toml": {"agent.timeout": "6"}})
         assert refused(folder, ITEMS).files == ("delf.toml",)
 
-    def test_it_is_bound_to_the_real_path(self, folder, tmp_path):
+    def test_decisions_is_bound_to_the_real_path(self, folder, tmp_path):
         remember(folder, ITEMS)
         link = tmp_path / "link"
         link.symlink_to(folder)
@@ -100,7 +100,7 @@ class TestRemembering:
         link.symlink_to(tmp_path / "other")
         refused(link, ITEMS)
 
-    def test_it_is_listed_and_revoked(self, folder, tmp_path):
+    def test_decisions_is_listed_and_revoked(self, folder, tmp_path):
         (tmp_path / "other").mkdir()
         for place in (folder, tmp_path / "other"):
             remember(place, ITEMS)

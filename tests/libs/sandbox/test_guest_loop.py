@@ -92,7 +92,7 @@ def test_a_signal_that_is_handled_wakes_it(loop):
     assert only_waits(loop)
 
 
-def test_it_holds_no_descriptor_until_it_is_opened():
+def test_guest_loop_holds_no_descriptor_until_it_is_opened():
     before = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
     made = GuestLoop()
     after = os.listdir("/proc/self/fd") if before else []

@@ -106,7 +106,7 @@ def test_a_comment_of_a_script_does_not_look_like_code(request_for):
     assert all(line.startswith(("│ # ", "│ ↳ ")) for line in lines if "assert" in line)
 
 
-def test_it_says_where_the_task_stands(shown):
+def test_render_says_where_the_task_stands(shown):
     changes = tuple(f"pay(n={n})" for n in range(7))
     why = "the one before failed: ToolError: it is down"
     lines = shown({"n": 1}, script=2, because=why, changes=changes, made_before=3)

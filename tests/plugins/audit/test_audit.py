@@ -34,7 +34,7 @@ def pay(amount: float) -> str:
     return f"paid {amount:g}"
 
 
-async def test_it_says_from_where_a_task_was_asked(path: Path) -> None:
+async def test_audit_says_from_where_a_task_was_asked(path: Path) -> None:
     at = {"task_id": "t", "at": 1.0, "task": "count", "setup": {ASKED_FROM: "10.0.0.7"}}
     observer = AuditObserver(path=str(path))
     await observer.observe(TaskQueued(**at, seq=1))
@@ -59,7 +59,7 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-async def test_it_says_who_asked_who_approved_and_what_was_done(tmp_path: Path) -> None:
+async def test_audit_says_who_asked_who_approved_and_what_was_done(tmp_path: Path) -> None:
     place = tmp_path / "audit.jsonl"
     (tmp_path / "delf.toml").write_text(
         f'[agent]\nllm = "scripted"\nobservers = ["audit"]\n[plugins.audit]\npath = "{place}"\n'
@@ -93,7 +93,7 @@ async def test_it_says_who_asked_who_approved_and_what_was_done(tmp_path: Path) 
     assert place.stat().st_mode & 0o777 == 0o600
 
 
-async def test_it_says_where_others_words_may_be_behind_a_question(tmp_path: Path) -> None:
+async def test_audit_says_where_others_words_may_be_behind_a_question(tmp_path: Path) -> None:
     @tool(effect="read", confirm=False)
     def bill() -> str:
         """Read a bill."""

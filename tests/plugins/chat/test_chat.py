@@ -39,7 +39,7 @@ def summarised(delf_host):
 
 
 class TestMessages:
-    def test_it_is_indexed_sliced_and_iterated(self):
+    def test_chat_is_indexed_sliced_and_iterated(self):
         chat = filled("a", "b", "c")
         assert (chat[0].content, chat[-1].content) == ("a", "c")
         assert [message.content for message in chat[1:]] == ["b", "c"]
@@ -137,7 +137,7 @@ class TestOptions:
 
 
 class TestCompression:
-    def test_it_is_needed_past_keep(self):
+    def test_chat_is_needed_past_keep(self):
         chat = filled("a", "b", keep=2)
         assert not chat.needs_compression()
         chat.append("user", "c")

@@ -342,7 +342,7 @@ class TestSummaries:
         assert purposes.count("summarize") == 1
         assert len(chat) == 6
 
-    def test_they_are_made_before_the_task_and_counted(self, make_agent, scripted_model):
+    def test_chat_agent_are_made_before_the_task_and_counted(self, make_agent, scripted_model):
         chat = self.filled()
         scripted_model.says(self.priced("It began."))
         scripted_model.writes("print('done')")

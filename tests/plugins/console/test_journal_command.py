@@ -61,7 +61,7 @@ def contents(place: str) -> dict[str, list[Any]]:
     return asyncio.run(read())
 
 
-def test_its_size(run: Any, place: str) -> None:
+def test_journal_command_size(run: Any, place: str) -> None:
     fill(place)
     shown = run("size").stdout
     assert shown.startswith(f"{place}: ")

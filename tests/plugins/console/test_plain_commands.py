@@ -49,7 +49,7 @@ def test_one_word_alone_is_the_name_of_a_routine(run, here, word):
 @pytest.mark.parametrize(
     ("words", "piped"), [(["revenue."], ""), (["-"], "revenue"), (["the", "revenue"], "")]
 )
-def test_it_can_be_a_task_all_the_same(run, here, words, piped):
+def test_plain_commands_can_be_a_task_all_the_same(run, here, words, piped):
     model = write_recording(here / "r.jsonl", "print('yes')")
     done = run("run", *words, "--llm", model, input=piped)
     assert (done.exit_code, done.stdout.strip()) == (0, "yes"), done.output

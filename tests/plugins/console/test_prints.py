@@ -23,7 +23,7 @@ def test_prints_are_shown_as_they_come_and_stay_after_ctrl_c(tmp_path):
         assert terminal.wait() == 130
 
 
-def test_they_stay_after_a_timeout(tmp_path):
+def test_prints_stay_after_a_timeout(tmp_path):
     model = write_recording(tmp_path / "r.jsonl", SLOW)
     done = delf(*command(model, "--timeout", "3")[1:], cwd=tmp_path)
     assert done.returncode == 1

@@ -120,7 +120,7 @@ def test_verbose_shows_the_scripts(tmp_path):
     assert "sandbox local (process)" in result.stderr
 
 
-def test_its_tasks_are_not_in_the_list_of_the_user(tmp_path, monkeypatch):
+def test_demo_tasks_are_not_in_the_list_of_the_user(tmp_path, monkeypatch):
     monkeypatch.delenv("DELF_JOURNAL_SQL_URL", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert delf("demo", cwd=tmp_path).returncode == 0

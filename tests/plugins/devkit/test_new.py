@@ -54,7 +54,7 @@ PYTEST = ("-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider")
 
 
 @pytest.mark.timeout(120)
-def test_its_own_tests_pass(tmp_path: Path) -> None:
+def test_new_own_tests_pass(tmp_path: Path) -> None:
     """Those of a connection; test_scaffolds.py has every kind, from its wheel."""
     package = write(tmp_path / "package", "connection")
     environ = {**os.environ, "PYTHONPATH": install(package)}
@@ -72,7 +72,7 @@ def check_passed(result: subprocess.CompletedProcess[str]) -> None:
 
 
 @every_kind
-def test_its_code_is_tidy(kind: str, tmp_path: Path) -> None:
+def test_new_code_is_tidy(kind: str, tmp_path: Path) -> None:
     package = write(tmp_path / "delf-plugin-help-desk", kind)
     ruff = Path(sys.executable).with_name("ruff")
     options = ["--isolated", "--line-length=100", "--no-cache"]

@@ -116,7 +116,9 @@ def python(
     return made
 
 
-def test_their_suites_and_a_task_each_pass(python: Path, scaffolds: Path, tmp_path: Path) -> None:
+def test_scaffolds_suites_and_a_task_each_pass(
+    python: Path, scaffolds: Path, tmp_path: Path
+) -> None:
     (tmp_path / "pytest.ini").write_text(INI)
     shutil.copytree(scaffolds, tmp_path / "packages")  # what a run leaves beside a test
     for source in (tmp_path / "packages").glob("*/src"):
@@ -132,7 +134,7 @@ def test_their_suites_and_a_task_each_pass(python: Path, scaffolds: Path, tmp_pa
 
 
 @pytest.mark.parametrize("python", PYTHONS[-1:], indirect=True)
-def test_their_types_are_strict(python: Path, scaffolds: Path, tmp_path: Path) -> None:
+def test_scaffolds_types_are_strict(python: Path, scaffolds: Path, tmp_path: Path) -> None:
     sources = sorted(scaffolds.glob("*/src"))
     mypy = (BIN / "mypy", "--strict", "--no-incremental", "--python-executable", python)
     run(*mypy, *(path for source in sources for path in source.iterdir()), cwd=tmp_path)

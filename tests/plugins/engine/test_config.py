@@ -69,7 +69,7 @@ def test_keys_are_never_shown():
     assert "sk-" not in caught.value.describe()
 
 
-def test_it_is_frozen():
+def test_config_is_frozen():
     with pytest.raises(FixedAttributeError, match=r"AgentConfig\.timeout cannot be set"):
         make_config({}).timeout = 3
 

@@ -128,7 +128,7 @@ def test_options_are_those_of_its_plugin(host, tmp_path):
         embedders_of(host, tmp_path, options={"test-embedder-mini": {"size": 3}}).get()
 
 
-def test_it_is_given_a_context_where_it_takes_one(host, tmp_path):
+def test_embedders_is_given_a_context_where_it_takes_one(host, tmp_path):
     made = add(host, "mini")
     embedders_of(host, tmp_path, environ={"KEY": "value"}, providers={"openai": "sk-1"}).get()
     assert made[0].context.environ == {"KEY": "value"}

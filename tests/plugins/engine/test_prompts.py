@@ -49,7 +49,7 @@ def test_each_model_call_has_its_messages_and_what_was_the_same_before() -> None
     assert calls[1].same == len(first.messages)
 
 
-def test_they_hold_no_declared_secret() -> None:
+def test_prompts_hold_no_declared_secret() -> None:
     @tool(confirm=False)
     async def look() -> str:
         """Look."""
@@ -64,7 +64,7 @@ def test_they_hold_no_declared_secret() -> None:
     assert SECRET not in str(prompt.messages)
 
 
-def test_they_are_left_out_where_that_is_wanted() -> None:
+def test_prompts_are_left_out_where_that_is_wanted() -> None:
     model = ScriptedModel()
     model.writes("print(1)")
     with make(model, keep_prompts=False) as agent:

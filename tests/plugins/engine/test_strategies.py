@@ -34,7 +34,7 @@ def test_a_model_that_was_given_stays(host):
     assert two.config.main_llm.model == "scripted"
 
 
-def test_its_settings_hold_whatever_else_is_reported(host):
+def test_strategies_settings_hold_whatever_else_is_reported(host):
     config = Agent(host=host, strategy="clockwork", prefilter_mode="filter", timeout=7).config
     assert (config.prefilter_mode, config.retry_count, config.timeout) == ("off", 0, 7)
     assert Agent(host=host, llm="scripted").config.retry_count > 0

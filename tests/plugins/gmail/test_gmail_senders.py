@@ -12,7 +12,7 @@ def headers(*pairs):
 
 
 @pytest.mark.parametrize("sender", ["ada@firm.example", "Ada <ada@Firm.Example>"])
-def test_it_is_the_address_whose_domain_sent_it(sender):
+def test_gmail_senders_is_the_address_whose_domain_sent_it(sender):
     found = verified_sender(headers(("Authentication-Results", PASS), ("From", sender)))
     assert found.lower() == "ada@firm.example"
 

@@ -284,7 +284,7 @@ async def test_many_turns_cost_the_same_each(
     await chat.aclose()
 
 
-async def test_it_tells_whose_conversations_it_keeps(journal_url, open_journal):
+async def test_conversations_tells_whose_conversations_it_keeps(journal_url, open_journal):
     journal = open_journal(journal_url)
     assert isinstance(journal, SharedJournal)
     assert await journal.namespaces() == []

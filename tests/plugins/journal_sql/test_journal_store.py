@@ -245,7 +245,7 @@ class TestPrune:
 
 
 class TestOpening:
-    async def test_it_is_the_users_alone(self, tmp_path, monkeypatch, open_journal):
+    async def test_journal_store_is_the_users_alone(self, tmp_path, monkeypatch, open_journal):
         monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
         journal = SqlJournal()
         await journal.append(started("t"))

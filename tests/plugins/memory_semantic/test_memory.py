@@ -66,7 +66,7 @@ def test_long_texts_are_split_where_a_person_would() -> None:
     assert "".join(parts).count("x") == 2000
 
 
-async def test_it_does_not_block_an_event_loop(memory: Memory) -> None:
+async def test_memory_does_not_block_an_event_loop(memory: Memory) -> None:
     with pytest.raises(AgentStateError, match="event loop"):
         memory.save("a fact")
     await memory.store.save(["a fact"])

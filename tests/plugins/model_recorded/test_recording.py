@@ -104,7 +104,7 @@ async def test_failures_and_half_read_streams_leave_nothing(openai_server, litel
     assert lines(path) == []
 
 
-async def test_it_appends(tmp_path):
+async def test_recording_appends(tmp_path):
     path = tmp_path / "run.jsonl"
     path.write_text('{"about": "kept"}\n')
     await RecordingModel(Echo(), path).complete(ask("one"))

@@ -44,7 +44,7 @@ def kept(tmp_path: pathlib.Path) -> Kept:
     return Kept(tmp_path)
 
 
-async def test_it_gives_the_same_actions(kept: Kept) -> None:
+async def test_openapi_cache_gives_the_same_actions(kept: Kept) -> None:
     def shown(actions: Any) -> Any:
         return [(a.name, a.signature, a.summary, a.effect, a.tags) for a in actions]
 

@@ -118,7 +118,7 @@ async def test_only_what_is_allowed_is_asked_about_and_only_once(settings) -> No
     ]
 
 
-async def test_it_comes_in_batches_that_fit_a_small_model(settings) -> None:
+async def test_openapi_setup_comes_in_batches_that_fit_a_small_model(settings) -> None:
     ask = Asked(lambda _, n: reply("no idea" if n == 1 else '{"r199": "The last thing"}'))
     tool = APITool(big(200), allow=True, **settings)
     assert await tool.setup(ask)
@@ -144,7 +144,7 @@ async def test_what_was_reported_before_a_failure_is_kept(settings) -> None:
 
 
 @pytest.mark.parametrize("llm", ["cheap", LLMConfig("cheap", base_url="http://127.0.0.1:9/v1")])
-async def test_its_own_model(llm, settings) -> None:
+async def test_openapi_setup_own_model(llm, settings) -> None:
     ask = Asked(lambda question, _: reply("{}"))
     await APITool(PETS, llm=llm, **settings).setup(ask)
     assert ask.models == [llm]

@@ -77,7 +77,7 @@ def test_a_routine_is_a_readable_file_whose_parameters_stood_in_the_task(saved, 
     assert 'effect = "write"' in text
 
 
-def test_it_runs_with_other_values_without_a_model_and_without_a_cent(saved, here):
+def test_routines_runs_with_other_values_without_a_model_and_without_a_cent(saved, here):
     done = saved("run", "income", "--tools", "tools.py", "--input", "month=2026-11", "--json")
     answer = json.loads(done.stdout)
     assert answer["text"] == "2 euros"

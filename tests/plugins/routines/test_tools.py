@@ -136,7 +136,7 @@ def test_who_is_refused_is_reported_and_nothing_is_done(
     assert sent == []
 
 
-async def test_it_has_the_effect_of_its_actions_and_is_read_anew(saved, monkeypatch):
+async def test_tools_has_the_effect_of_its_actions_and_is_read_anew(saved, monkeypatch):
     connection = RoutineTools()
     (action,) = await connection.actions()
     assert (action.name, action.effect, action.resumes) == ("report", "write", True)

@@ -25,7 +25,7 @@ def project(here, docker_engine, registry, monkeypatch):
     return here
 
 
-def test_it_is_passed_over_with_one_line_and_asked_for_once(project, run, registry, caplog):
+def test_choice_is_passed_over_with_one_line_and_asked_for_once(project, run, registry, caplog):
     first = run("run", "a task")
     assert (first.exit_code, first.stdout.strip()) == (0, "1"), first.output
     assert first.stderr.count("cannot be built from") == 1

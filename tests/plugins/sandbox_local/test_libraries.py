@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.timeout(120)
-async def test_they_do_their_work():
+async def test_libraries_do_their_work():
     names = installed()
     spec = session_spec(cpu_seconds=100, memory_bytes=6 * GB, open_files=256)
     spec = replace(spec, libraries=tuple(names))

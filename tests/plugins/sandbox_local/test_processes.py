@@ -188,7 +188,7 @@ async def test_no_object_in_reach_holds_a_secret_of_the_host(monkeypatch):
     assert host_object
 
 
-async def test_it_leads_its_own_group_in_its_own_folder():
+async def test_processes_leads_its_own_group_in_its_own_folder():
     code = (
         POSIX
         + "import pathlib\n[posix.getpid() == posix.getpgid(0) != posix.getsid(0), str(pathlib.Path.cwd()), posix.listdir()]"
@@ -503,7 +503,7 @@ async def test_a_template_that_does_not_answer_is_replaced(monkeypatch, count):
         await backend.aclose()
 
 
-def test_it_follows_a_new_event_loop():
+def test_processes_follows_a_new_event_loop():
     backend = LocalBackend(pool_size=1)
 
     async def use(close):

@@ -27,7 +27,7 @@ class Deaf(SqlJournal):
         yield
 
 
-async def test_it_ends_where_the_last_event_was_written_before_the_subscription_was_received(
+async def test_streams_ends_where_the_last_event_was_written_before_the_subscription_was_received(
     monkeypatch, tmp_path
 ):
     monkeypatch.setattr(streams, "BEAT_SECONDS", 0.01)
@@ -54,7 +54,7 @@ class Away(InProcessJournal):
         raise JournalError("the server is away")
 
 
-async def test_it_ends_without_a_failure_where_the_journal_cannot_be_read(caplog):
+async def test_streams_ends_without_a_failure_where_the_journal_cannot_be_read(caplog):
     journal = Away()
     journal.task = lambda _: asyncio.sleep(0, SimpleNamespace(state=TaskState.RUNNING))
     frames = [f async for f in Streams(SimpleNamespace(journal=journal)).events("t1", 0)]

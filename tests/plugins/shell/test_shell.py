@@ -186,7 +186,7 @@ def test_rules_are_checked(options: dict, shown: str) -> None:
         Shell(**options)
 
 
-async def test_it_runs_beneath_its_folder(shell: Shell, folder: Path) -> None:
+async def test_shell_runs_beneath_its_folder(shell: Shell, folder: Path) -> None:
     (folder / "a" / "x").write_text("")
     assert (await shell.run("ls", cwd="a"))["stdout"] == "x\n"
     (folder / "up").symlink_to(folder.parent)

@@ -39,7 +39,9 @@ pytestmark = pytest.mark.skipif(
         ("subprocess.run(['/bin/true'], check=True)", True, False),
     ],
 )
-def test_it_reaches_its_file_alone(does: str, writes: bool, works: bool, tmp_path: Path) -> None:
+def test_sqlite_confined_reaches_its_file_alone(
+    does: str, writes: bool, works: bool, tmp_path: Path
+) -> None:
     folder = tmp_path / "place"
     folder.mkdir()
     file = folder / "a.db"

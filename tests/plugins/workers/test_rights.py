@@ -224,7 +224,7 @@ async def test_what_cannot_be_made(bench, spec, message):
         assert not seen, "nobody is asked about what cannot be"
 
 
-async def test_it_has_what_its_maker_has_and_not_what_its_caller_has(bench):
+async def test_rights_has_what_its_maker_has_and_not_what_its_caller_has(bench):
     """A worker with less makes one; the parent, which has more, calls it."""
     whole = disk(bench)
     bench.worker(
@@ -241,7 +241,7 @@ async def test_it_has_what_its_maker_has_and_not_what_its_caller_has(bench):
     assert not (bench.folder / "out/a.md").exists()
 
 
-async def test_it_calls_whom_its_maker_may_call(bench):
+async def test_rights_calls_whom_its_maker_may_call(bench):
     bench.worker("maker", "connections: {workers: {allow_workers: [new, good]}}")
     bench.worker("good")
     bench.worker("bad")
@@ -257,7 +257,7 @@ async def test_it_calls_whom_its_maker_may_call(bench):
     assert "worker 'bad' may not be called here" in response.error
 
 
-async def test_its_makers_budget_is_its_own(bench):
+async def test_rights_makers_budget_is_its_own(bench):
     bench.worker("maker", "budget_usd: 1\nconnections: {workers: {allow_workers: ['*']}}")
     spec = {"name": "new", "instructions": "Do it.", "budget_usd": 50}
     bench.answers("make it", create(**spec))

@@ -41,7 +41,7 @@ def of(journal, task_id):
     return list(asyncio.run(journal.read(task_id)))
 
 
-def test_it_is_in_the_journal_when_submit_returns(make, journal, scripted_model):
+def test_queued_is_in_the_journal_when_submit_returns(make, journal, scripted_model):
     scripted_model.writes("print(await add(1, 2))")
     with make(max_tasks=1) as agent:
         task = agent.submit("add them", 12)

@@ -270,7 +270,7 @@ async def test_a_task_that_runs_is_not_resumed(bench: Bench) -> None:
     assert "is being worked on" in response.text
 
 
-async def test_it_goes_on_in_its_conversation(bench: Bench) -> None:
+async def test_resume_goes_on_in_its_conversation(bench: Bench) -> None:
     bench.model.writes("print(await look(1))")
     chat = Chat()
     async with bench.agent(World(), chat=chat) as agent:

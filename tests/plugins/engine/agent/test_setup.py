@@ -47,7 +47,9 @@ class Shop(Connection):
         return True
 
 
-def test_it_is_done_once_before_the_first_task(make_agent, scripted_model: ScriptedModel) -> None:
+def test_setup_is_done_once_before_the_first_task(
+    make_agent, scripted_model: ScriptedModel
+) -> None:
     shop = Shop()
     assert isinstance(shop, SupportsSetup)
     scripted_model.says(priced("look_up"))
@@ -61,7 +63,7 @@ def test_it_is_done_once_before_the_first_task(make_agent, scripted_model: Scrip
     assert "async def find(" not in scripted_model.prompts[1]
 
 
-def test_its_cost_is_the_agents_and_not_the_tasks(make_agent, scripted_model) -> None:
+def test_setup_cost_is_the_agents_and_not_the_tasks(make_agent, scripted_model) -> None:
     scripted_model.says(priced("look_up", 0.25), priced("```python\nprint(1)\n```", 0.5))
     scripted_model.says(priced("```python\nprint(2)\n```", 0.5))
     agent = make_agent(Shop())
@@ -76,7 +78,7 @@ def test_its_cost_is_the_agents_and_not_the_tasks(make_agent, scripted_model) ->
     assert [call.purpose for call in first.trace.model_calls] == ["setup", "generate"]
 
 
-def test_its_models(make_agent, scripted_model: ScriptedModel) -> None:
+def test_setup_models(make_agent, scripted_model: ScriptedModel) -> None:
     scripted_model.says("look_up", "search").writes("print(1)")
     tools = Shop(), Shop(name="other", llm="scripted:own")
     agent = make_agent(*tools, llm=None, light_llm="scripted:light", heavy_llm="scripted:heavy")

@@ -29,7 +29,7 @@ def test_a_task_has_files_of_its_own(make_agent, scripted_model, paper, kind):
     assert "a.csv" not in scripted_model.prompts[1]
 
 
-def test_they_stand_in_for_those_of_the_agent(make_agent, scripted_model, paper, tmp_path):
+def test_task_files_stand_in_for_those_of_the_agent(make_agent, scripted_model, paper, tmp_path):
     other = tmp_path / "b.txt"
     other.write_text("b")
     scripted_model.writes("print([f['name'] for f in await files.list()])", READ)

@@ -72,7 +72,7 @@ def test_what_was_shown_once_passes_from_then_on_and_nothing_else(agent):
         assert run(one, TO_A_STRANGER) == 1
 
 
-def test_it_is_listed_and_revoked_as_what_it_is(agent):
+def test_learned_flows_is_listed_and_revoked_as_what_it_is(agent):
     made, run = agent
     with made(Approved(remember="until_revoked", covers="action")) as one:
         run(one, TO_EVE)

@@ -55,7 +55,7 @@ async def test_a_run_that_is_to_ask_and_cannot_is_not_begun(agent_of, scripted_m
 @pytest.mark.parametrize(
     "options", [{"wait_approvals": True}, {"approval_rules": {"pay": "approve"}}]
 )
-async def test_it_is_begun_where_that_does_not_matter(agent_of, scripted_model, options):
+async def test_modes_is_begun_where_that_does_not_matter(agent_of, scripted_model, options):
     scripted_model.default = None
     scripted_model.writes("print(1)")
     async with agent_of(approval_mode="interactive", **options) as agent:

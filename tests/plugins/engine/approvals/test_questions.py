@@ -128,7 +128,7 @@ async def test_where_nobody_was_there_it_can_be_asked_again():
 # -- what it says ---------------------------------------------------------------------------------
 
 
-async def test_it_says_which_script_asks_why_and_what_was_changed_so_far(bench):
+async def test_questions_says_which_script_asks_why_and_what_was_changed_so_far(bench):
     response = await bench.run(
         "print(await pay('ann', [1]))\nawait pay('bob', [2])",
         "print(await pay('ann', [1]))",

@@ -107,7 +107,7 @@ async def test_until_it_is_revoked_it_holds_for_later_tasks(covers):
 @pytest.mark.parametrize(
     "other", [{"project": "/home/ada/bank"}, {"key": "bob"}], ids=["project", "key"]
 )
-async def test_it_holds_neither_for_another_project_nor_for_another_key(other):
+async def test_remembered_holds_neither_for_another_project_nor_for_another_key(other):
     journal = InProcessJournal()
     first = await gate_bench(
         Mail(), decide=remembering("until_revoked", "action"), journal=journal, key="ann"

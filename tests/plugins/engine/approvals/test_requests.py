@@ -275,7 +275,7 @@ async def test_what_was_taken_as_an_answer_counts(tools):
 # -- the moment in which a request is seen ------------------------------------------------
 
 
-async def test_it_can_be_answered_in_the_moment_in_which_it_is_seen(tools):
+async def test_requests_can_be_answered_in_the_moment_in_which_it_is_seen(tools):
     def answer_at_once(event):
         if isinstance(event, ApprovalRequested):
             bench.pending.answer(event.request_id, Answer(Approved(), Decider(name="bob")))
@@ -309,7 +309,7 @@ async def ended(work) -> None:
         await work
 
 
-async def test_it_is_in_the_journal_before_the_task_has_a_place_again(tools):
+async def test_requests_is_in_the_journal_before_the_task_has_a_place_again(tools):
     places = asyncio.Semaphore(1)
     bench = Bench(tools, wait_approvals=True, places=places)
     async with bench.permit.taken():

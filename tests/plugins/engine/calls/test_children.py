@@ -163,7 +163,7 @@ def costing(code, cost):
     return ModelReply(text=script(code), model="scripted", usage=USAGE, cost_usd=cost)
 
 
-async def test_its_cost_is_the_parents_and_the_budget_is_one(bench):
+async def test_children_cost_is_the_parents_and_the_budget_is_one(bench):
     bench.model.says(costing(PARENT, 0.25), costing("print('hi')", 0.5))
     async with bench.agent(budget_usd=2.0) as agent:
         response = await agent.arun("x")
@@ -175,7 +175,7 @@ async def test_its_cost_is_the_parents_and_the_budget_is_one(bench):
     assert finished.cost_usd == 0.75
 
 
-async def test_it_can_have_tools_model_files_and_instructions_of_its_own(bench, tmp_path):
+async def test_children_can_have_tools_model_files_and_instructions_of_its_own(bench, tmp_path):
     @tool(confirm=False)
     async def add(a: int, b: int) -> int:
         """Add."""
@@ -230,7 +230,7 @@ async def test_a_child_needs_no_second_place(bench):
     assert response.text == "['1', '1', '1']"
 
 
-async def test_it_is_cancelled_with_its_parent(bench):
+async def test_children_is_cancelled_with_its_parent(bench):
     begun = asyncio.Event()
 
     @tool(effect="read", confirm=False)

@@ -49,7 +49,7 @@ def asks_about_strangers(call):
 # -- what a check can do ------------------------------------------------------------------
 
 
-async def test_it_can_ask_where_confirm_does_not():
+async def test_verdicts_can_ask_where_confirm_does_not():
     mail = Mail(asks_about_strangers, confirm=False)
     bench = await gate_bench(mail, decide=lambda request: True)
     assert isinstance(await bench.call("mail.send", "ann@us.example"), Returned)
@@ -63,7 +63,7 @@ async def test_it_can_ask_where_confirm_does_not():
 
 
 @pytest.mark.parametrize("confirm", [None, True, "send"])
-async def test_it_never_frees_what_the_user_wants_to_be_asked_about(confirm):
+async def test_verdicts_never_frees_what_the_user_wants_to_be_asked_about(confirm):
     mail = Mail(lambda call: Allowed(preview="a mail"), confirm=confirm)
     bench = await gate_bench(mail, decide=lambda request: False)
     assert (await bench.call("mail.send", "ann@us.example")).kind == "ApprovalRejected"
@@ -78,7 +78,7 @@ async def test_nor_what_is_not_allowed():
     assert mail.checked == []
 
 
-async def test_it_can_refuse_and_nobody_is_asked():
+async def test_verdicts_can_refuse_and_nobody_is_asked():
     mail = Mail(lambda call: Refused(message="no mail to Eve"), confirm=True)
     bench = await gate_bench(mail, decide=lambda request: pytest.fail("asked"))
     answer = await bench.call("mail.send", "eve@far.example")
@@ -87,7 +87,7 @@ async def test_it_can_refuse_and_nobody_is_asked():
     assert mail.made == []
 
 
-async def test_it_sees_the_validated_arguments_and_cannot_change_them():
+async def test_verdicts_sees_the_validated_arguments_and_cannot_change_them():
     def meddles(call):
         call.arguments["to"] = "eve@far.example"
         return Allowed()

@@ -392,7 +392,7 @@ def test_the_plugins_that_win_a_name(project):
 # Secrets
 
 
-def test_its_secrets_are_those_of_every_section(project):
+def test_project_secrets_are_those_of_every_section(project):
     found = project(
         """
         [agent]
