@@ -89,7 +89,7 @@ def test_facts_are_the_same_from_a_journal():
     assert facts(ApprovalRequested(**own, seq=3, at=1.0)) == facts(ASKED)
 
 
-def test_what_matters_most_comes_first():
+def test_facts_are_sorted_by_weight():
     kinds = [fact.kind for fact in facts(sample_requests()["everything"])]
     assert kinds[:2] == [FactKind.QUESTION, FactKind.EFFECT]
     assert kinds.index(FactKind.OUTCOME_UNKNOWN) < kinds.index(FactKind.TASK)
@@ -118,7 +118,7 @@ def test_every_argument_is_a_fact_in_full_with_its_length():
     assert found["amount"].required
 
 
-def test_what_others_wrote_is_reported_in_words_for_a_stranger():
+def test_facts_of_foreign_text_are_worded_for_strangers():
     source = "from web.read (call 1); others wrote it"
     page = {"kind": "result", "trust": "outside", "text": source}
     message = dataclasses.replace(ASKED, flow=f"to[0]: {source}", origins={"to[0]": page})

@@ -125,7 +125,7 @@ def test_a_tool_of_the_provider_that_delf_does_not_know_is_refused(given, messag
         LLMConfig("m", settings={"server_side_tools": given})
 
 
-def test_what_there_is_instead_of_a_providers_tool_is_reported():
+def test_unsupported_provider_tool_names_replacement():
     with pytest.raises(ModelConfigurationError) as caught:
         LLMConfig("m", settings={"server_side_tools": ["url_context"]})
     assert caught.value.hint == "a connection can read pages"

@@ -83,7 +83,7 @@ class TestAsTheStandardLibraryMakesThem:
             with pytest.raises(TypeError, match="unhashable"):
                 hash(cls(a=1))
 
-    def test_what_dataclasses_and_inspect_say(self, options):
+    def test_records_work_with_dataclasses_and_inspect(self, options):
         ours, theirs = both(options)
         assert [f.name for f in dataclasses.fields(ours)] == [
             f.name for f in dataclasses.fields(theirs)
@@ -153,7 +153,7 @@ def test_a_subclass_of_its_own_and_of_the_standard_library():
     assert Pair(1, right=5).total == 6
 
 
-def test_what_a_class_says_itself_stands():
+def test_record_methods_of_the_class_are_kept():
     @dataclass(frozen=True)
     class Word:
         text: str

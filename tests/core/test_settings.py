@@ -86,7 +86,7 @@ def test_an_environment_of_ones_own(somewhere, monkeypatch):
         ({"url": 3}, {}, r"shop: url: Input should be a valid string"),
     ],
 )
-def test_what_does_not_fit_is_named_and_never_shown(values, environ, message):
+def test_invalid_setting_is_named_without_its_value(values, environ, message):
     with (
         using_environ(environ),
         pytest.raises(ConnectionConfigurationError, match=message) as caught,

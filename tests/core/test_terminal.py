@@ -9,12 +9,12 @@ from support.shown import SHOWN
 
 
 @pytest.mark.parametrize(("text", "shown"), SHOWN.items(), ids=map(ascii, SHOWN))
-def test_what_cannot_be_seen_and_names_that_pass_for_others_are_shown_as_such(text, shown):
+def test_invisible_characters_and_lookalike_names_are_escaped(text, shown):
     assert visible(text) == shown
 
 
 @pytest.mark.parametrize("text", SHOWN.values(), ids=map(ascii, SHOWN.values()))
-def test_what_is_shown_once_is_shown_the_same_again(text):
+def test_visible_text_is_idempotent(text):
     assert visible(text) == text
 
 

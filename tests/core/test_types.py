@@ -11,7 +11,7 @@ from delf.types import can_be_undone
     ("effect", "can_be"),
     [("read", True), ("write", True), ("irreversible", False), ("of a newer version", False)],
 )
-def test_what_is_stricter_than_write_is_marked(effect: str, can_be: bool) -> None:
+def test_effect_stricter_than_write_is_marked(effect: str, can_be: bool) -> None:
     assert can_be_undone(effect) is can_be
 
 

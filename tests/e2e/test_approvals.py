@@ -118,7 +118,7 @@ def test_an_edit_that_does_not_fit_is_reported_to_both(here):
     assert sent(here) == []
 
 
-def test_what_is_remembered_passes_in_other_processes_until_it_is_revoked(here, journal):
+def test_remembered_decision_passes_in_other_processes_until_revoked(here, journal):
     with running(here, SEND, env=journal) as run:
         name = run.request()
         done = approvals("approve", name, "--remember", "until-revoked", env=journal)
@@ -154,7 +154,7 @@ def events_of(here, journal, kind):
         yield from (e for e in map(json.loads, message.splitlines()) if e["type"] == kind)
 
 
-def test_what_is_revoked_while_a_task_runs_is_asked_about_at_its_next_call(here):
+def test_decision_revoked_during_a_task_is_asked_at_next_call(here):
     (here / "tools.py").write_text(TOOLS + REST, encoding="utf-8")
     with running(here, SEND) as run:
         name = run.request()

@@ -111,7 +111,7 @@ def test_lengths_that_nobody_keeps_overrun_it_by_one_call_at_most(
     "usage", [None, (0, 0), (1000, 0), (0, 1000)], ids=["none", "zero", "no output", "no input"]
 )
 @pytest.mark.parametrize("plugin", ["", "litellm/"], ids=["http", "litellm"])
-def test_what_is_not_counted_is_reckoned_by_the_provider_s_list(
+def test_unreported_tokens_are_priced_by_list(
     plugin: str, usage: tuple[int, int] | None, openai_server: StartServer, monkeypatch: Any
 ) -> None:
     """The second task is not refused for a price that is known."""
@@ -136,7 +136,7 @@ def test_a_set_length_is_reserved_before_the_first_call(
     assert server.requests == []
 
 
-def test_what_scripts_ask_is_paid_from_the_same_budget(
+def test_models_asked_by_scripts_use_same_budget(
     openai_server: StartServer, make_agent: MakeAgent
 ) -> None:
     code = """

@@ -53,7 +53,7 @@ def test_the_default_one_that_cannot_be_written_is_a_warning(run, tmp_path):
 
 
 @pytest.mark.parametrize("url", ["postgresql://a:b@127.0.0.1:1/tasks", "{folder}/no/j.db"])
-def test_one_whose_place_was_chosen_and_is_away_is_an_error(run, tmp_path, url):
+def test_chosen_journal_that_is_unreachable_is_an_error(run, tmp_path, url):
     (tmp_path / "no").write_text("a file")
     done = run(DELF_JOURNAL_SQL_URL=url.format(folder=tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
@@ -74,7 +74,7 @@ def test_a_chosen_one_that_cannot_be_written_is_an_error(run, tmp_path, how):
     assert hint.startswith("hint: ")
 
 
-def test_one_that_is_unknown(run):
+def test_unknown_task_is_an_error(run):
     done = run("--journal", "sqll")
     assert done.returncode == 2
     assert "'sqll'" in done.stderr

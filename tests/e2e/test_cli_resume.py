@@ -102,7 +102,7 @@ def test_given_paths_are_those_of_the_present_folder(here: Path, tmp_path: Path)
     assert (done.returncode, done.stdout) == (0, "closed\nsent to ada\n"), done.stderr
 
 
-def test_what_cannot_be_resumed(here: Path) -> None:
+def test_unresumable_tasks_are_refused(here: Path) -> None:
     unknown = delf("resume", "task_none", cwd=here)
     assert unknown.returncode == 1
     assert "task_none" in unknown.stderr

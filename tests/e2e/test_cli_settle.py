@@ -28,7 +28,7 @@ def approvals(here: Path, *arguments: str):
 # -- from another process ---------------------------------------------------------------------
 
 
-def test_what_is_shown_of_it(here):
+def test_settle_shows_the_interrupted_call(here):
     task = killed_in_a_call(here)
     assert delf("runs", "show", task, cwd=here).stdout.endswith(f"\nhint: delf resume {task}\n")
     with resuming(here, task) as run:

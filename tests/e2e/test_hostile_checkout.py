@@ -224,7 +224,7 @@ def test_a_trick_has_its_effect_on_whoever_trusts_the_folder(trick, line, tmp_pa
     assert victim.canary.exists() or recorder.received
 
 
-def test_where_it_is_trusted_a_key_of_the_environment_stays_here_all_the_same(tmp_path, recorder):
+def test_key_of_environment_stays_here_in_trusted_folder(tmp_path, recorder):
     """The second lock: a file's address needs a key that the file names."""
     victim = victim_of("the address of the model", tmp_path, recorder)
     root = str(victim.checkout.root)

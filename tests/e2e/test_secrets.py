@@ -242,7 +242,7 @@ def test_tasks(place: Place, flags: tuple[str, ...]) -> None:
     assert ends == expected
 
 
-def test_what_the_journal_shows(place: Place) -> None:
+def test_journal_shows_no_secret(place: Place) -> None:
     place.use_recording()
     tasks = [place.task(f"task {word}", "--approve", "all") for word in ("gives", "pays")]
     *_, listed = place.delf_many(*tasks, place.task("echo the key"), ["runs", "list", "--json"])

@@ -90,7 +90,7 @@ def test_a_change_that_is_approved(shop: Database, openai_server: SneakyServer) 
     assert asked == [("sql.write", "write", "raise the price of lamps")]
 
 
-def test_what_is_not_allowed_is_neither_shown_nor_done(
+def test_forbidden_action_is_neither_shown_nor_called(
     shop: Database, openai_server: SneakyServer
 ) -> None:
     server = openai_server([f"```python\n{CHANGE}```"] * 2)

@@ -59,7 +59,7 @@ class ModelFailures:
         ],
         ids=lambda reply: reply.drop or str(reply.status),
     )
-    async def test_what_may_pass_is_retried(self, bad, call, openai_server, make_model, pauses):
+    async def test_transient_failure_is_retried(self, bad, call, openai_server, make_model, pauses):
         server = openai_server([bad, bad, "fine"])
         reply = await call(make_model(base_url=server.base_url))
         assert reply.text == "fine"
@@ -67,7 +67,9 @@ class ModelFailures:
         assert pauses.seconds == [0.5, 1.0]
 
     @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
-    async def test_what_will_not_pass_is_not(self, status, call, openai_server, make_model, pauses):
+    async def test_permanent_failure_is_not_retried(
+        self, status, call, openai_server, make_model, pauses
+    ):
         server = openai_server([Reply(status=status), "never"])
         error = await failure(call, make_model(base_url=server.base_url))
         assert (error.status, error.provider) == (status, "openai")

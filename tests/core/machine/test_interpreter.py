@@ -56,7 +56,7 @@ def test_a_program_that_embeds_python_finds_its_installation(monkeypatch, progra
     assert Path(own_python()).parent == Path(sys.exec_prefix, "bin")
 
 
-def test_what_is_not_python_is_not_taken(tmp_path, monkeypatch, program):
+def test_non_python_program_is_rejected(tmp_path, monkeypatch, program):
     monkeypatch.setattr(sys, "executable", program("shop"))
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     program("python3")

@@ -107,7 +107,7 @@ async def test_bytes_that_inflate_to_nothing_count() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip, gzip", "deflate, gzip", "br", "zstd", "compress"])
-async def test_what_was_not_asked_for_is_refused(encoding: str) -> None:
+async def test_unrequested_encoding_is_refused(encoding: str) -> None:
     with pytest.raises(BodyEncodingError, match="compressed"):
         await read_body(answer(gzip.compress(gzip.compress(TEXT)), encoding), MOST)
 

@@ -60,7 +60,7 @@ def test_parts_that_need_the_same_thing_tell_of_it_once(caplog: pytest.LogCaptur
     ]
 
 
-def test_one_that_reported_and_is_gone_leaves_it_to_others(
+def test_outage_of_a_gone_reporter_is_taken_over_by_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = logging.getLogger("delf.test")

@@ -17,7 +17,7 @@ def test_seconds_and_dates_are_understood():
 
 
 @pytest.mark.parametrize("message", [None, "", "soon", "-3", "nan", "inf", "1e9999", "²", "1.2.3"])
-def test_what_is_no_time_asks_for_nothing(message):
+def test_retry_after_without_a_time_is_ignored(message):
     assert retry_after({} if message is None else {"retry-after": message}) is None
 
 

@@ -29,11 +29,11 @@ def test_a_missing_package_is_installed_by_what_is_there(monkeypatch):
         ("google-gla/gemini-x", "http"),
     ],
 )
-def test_what_serves_a_model_is_known_by_its_name(model, name):
+def test_model_package_is_known_by_model_name(model, name):
     assert usual_model(model) == name
 
 
-def test_what_people_usually_want():
+def test_default_packages_by_kind():
     assert (usual("journal"), usual("sandbox"), usual("embedder")) == ("sql", "local", "static")
     assert package_of("exports", "http_server") == "delf-plugin-serve"
     assert package_of("connection", "sq") is None

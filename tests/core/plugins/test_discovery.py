@@ -78,7 +78,7 @@ def _of_an_hour_ago(site, minutes=0):
     os.utime(site.path, (then, then))
 
 
-def test_what_is_the_same_is_read_once(site, monkeypatch):
+def test_unchanged_distribution_is_read_once(site, monkeypatch):
     site.add("delf-plugin-tickets")
     _of_an_hour_ago(site)
     first = discovery.discover()

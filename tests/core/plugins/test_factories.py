@@ -63,7 +63,7 @@ def test_a_path_counts_from_the_file_in_which_it_stands(tmp_path):
         ({"moost": 3}, "got an unexpected keyword argument 'moost'"),
     ],
 )
-def test_what_does_not_fit_names_plugin_and_option(options, says):
+def test_invalid_option_error_names_plugin_and_option(options, says):
     with pytest.raises(ConfigurationError) as caught:
         made(options)
     assert caught.value.message.startswith(f"the prefilter 'words': [plugins.{PLUGIN}]")
@@ -73,7 +73,7 @@ def test_what_does_not_fit_names_plugin_and_option(options, says):
     )
 
 
-def test_what_is_missing_is_reported():
+def test_missing_member_is_reported():
     with pytest.raises(ConfigurationError, match="missing a required argument: 'url'"):
         made({}, lambda url: Words("words"))
 
@@ -115,7 +115,7 @@ def test_an_object_that_cannot_be_one_is_refused_at_the_start(
     assert caught.value.message == says
 
 
-def test_so_is_what_a_plugin_makes():
+def test_object_made_by_plugin_is_checked():
     with pytest.raises(
         ConfigurationError, match="the prefilter 'words', a PosixPath, has no select"
     ):

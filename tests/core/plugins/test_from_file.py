@@ -57,7 +57,9 @@ def test_the_command_line_takes_it(file: Path, delf_project: DelfProject) -> Non
     assert outcome.succeeded().stdout == "a lamp\n"
 
 
-def test_one_that_cannot_be_imported_is_an_error(file: Path, delf_project: DelfProject) -> None:
+def test_plugin_file_that_fails_to_import_is_an_error(
+    file: Path, delf_project: DelfProject
+) -> None:
     file.write_text("import nowhere_at_all")
     with pytest.raises(PluginError, match="No module named 'nowhere_at_all'"):
         from_file(str(file))
@@ -66,7 +68,7 @@ def test_one_that_cannot_be_imported_is_an_error(file: Path, delf_project: DelfP
     assert "nowhere_at_all" in outcome.stderr
 
 
-def test_one_that_is_called_as_another_module_is_refused(tmp_path: Path) -> None:
+def test_plugin_file_named_like_a_module_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "json.py"
     path.write_text("")
     with pytest.raises(PluginError, match="rename the file"):

@@ -91,7 +91,7 @@ def test_plugins_given_in_code():
     assert host.plugin_of(stranger) is None
 
 
-def test_what_needs_a_package_that_is_not_there_is_named(site):
+def test_missing_package_is_named(site):
     shown = "tasks that are left to runners: the package delf-plugin-runner-dbos is not installed"
     with pytest.raises(OptionalDependencyError, match=shown) as caught:
         site.host().service(TASK_QUEUE)
@@ -437,7 +437,7 @@ def test_a_factory_that_cannot_be_imported_names_its_plugin(site, source, reason
     assert caught.value.__cause__ is not None
 
 
-def test_what_the_plugin_says_itself_is_passed_on(site):
+def test_plugin_error_is_passed_on(site):
     module = site.add("delf-plugin-tickets")
     site.module(
         f"{module}_vendor",

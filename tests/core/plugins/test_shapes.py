@@ -152,7 +152,7 @@ class Desk(Connection):
         return "facts"
 
 
-def test_what_a_plugin_gives_in_place_of_its_kind_is_reported(delf_host):
+def test_object_of_wrong_kind_is_reported(delf_host):
     delf_host.provide(ModelSpec(name="m", summary="M.", factory="x:y", serves=("mine",)), Model)
     for stream in (False, True):
         with (

@@ -218,6 +218,6 @@ def test_a_tool_that_needs_its_own_framework_says_so():
 
 
 @pytest.mark.parametrize("item", [3, "text", ["a"], (1, 2), LangChain, SimpleNamespace(tools=[1])])
-def test_what_is_no_tool_is_none(item):
+def test_non_tool_is_refused(item):
     with pytest.raises(ToolDefinitionError, match="is not a tool"):
         as_connections([item])

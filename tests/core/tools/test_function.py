@@ -104,7 +104,7 @@ def test_inspect():
     ],
     ids=range(8),
 )
-def test_what_cannot_be_a_tool_is_reported_at_once(make, message):
+def test_invalid_tool_function_is_refused_at_definition(make, message):
     with pytest.raises(ToolDefinitionError, match=message):
         make()
 

@@ -115,7 +115,7 @@ def test_a_schema_within_has_no_address_of_its_own():
     ],
     ids=["all", "any", "one", "few", "holds itself", "enum"],
 )
-def test_what_would_take_too_long_is_refused(schema, value):
+def test_slow_pattern_is_refused(schema, value):
     with quickly():
         assert "too long" in str(Checker(schema, "x").fault(value))
 

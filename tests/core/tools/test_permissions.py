@@ -82,7 +82,7 @@ def test_the_canonical_form():
 
 
 @pytest.mark.parametrize("value", [3, 1.5, {"a": 1}, [1], ["a", None], object])
-def test_what_is_neither_a_switch_nor_names(value):
+def test_permission_must_be_switch_or_names(value):
     with pytest.raises(ConnectionConfigurationError, match="allow of 'desk' is"):
         check_permission(value, "allow", "desk")
     with pytest.raises(AgentConfirmationError, match="confirm of 'desk' is") as caught:

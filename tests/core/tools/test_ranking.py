@@ -30,7 +30,7 @@ CATALOG = Catalog(
         ("the of and", []),
     ],
 )
-def test_what_fits_best_comes_first(words: str, names: list[str]) -> None:
+def test_best_match_ranks_first(words: str, names: list[str]) -> None:
     assert [entry.name for entry in search(CATALOG, words)] == names
 
 

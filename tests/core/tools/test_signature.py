@@ -128,7 +128,7 @@ def test_a_record_within_itself_is_written_once():
     assert type_text(Node) == '{"value": int, "children": list[dict]}'
 
 
-def test_what_has_a_default_may_be_left_out_of_what_a_script_gives():
+def test_parameter_with_default_is_optional_in_stub():
     assert type_text(Defaults, given=True) == '{"a": int, ?"b": list[int]}'
     assert type_text(Defaults) == '{"a": int, "b": list[int], "c": str}'
     assert type_text(Model, given=True) == '{"x": int, ?"when": date | None}'
@@ -204,7 +204,7 @@ def test_defaults_in_stub_notation(default, text):
         ("def f(a: 'Nowhere'): ...", "cannot read the signature of f"),
     ],
 )
-def test_what_a_script_could_not_call(source, message):
+def test_uncallable_parameters_are_refused(source, message):
     names: dict[str, Any] = {}
     exec(f"from __future__ import annotations\n{source}", names)
     with pytest.raises(ToolDefinitionError, match=message) as caught:

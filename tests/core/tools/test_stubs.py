@@ -131,7 +131,7 @@ class Kitchen(Connection):
         """Look a recipe up."""
 
 
-async def test_what_the_task_names_is_not_cut():
+async def test_stub_keeps_names_of_the_task():
     choice = await choice_of([Kitchen()], 1_500)
     without = stubs_of(choice, "Cook something").partition("async def cook")[2]
     assert '"vinegar"' not in without
@@ -204,7 +204,7 @@ async def test_the_plain_change_of_a_named_resource_is_shown_with_its_keys(task,
     assert '"key_19": ' in stub
 
 
-async def test_what_an_action_is_about_keeps_its_keys_where_there_is_little_room():
+async def test_stub_keeps_keys_of_its_resource_in_a_small_budget():
     text = await shown_for("Mark the task 'Pay invoice' as completed", 6_000)
     stub = text.partition("async def update_task(")[2].partition("async def")[0]
     assert '"key_19"' in stub

@@ -82,7 +82,7 @@ class TestRemembering:
         remember(folder, ITEMS)
         assert Trust.here().check(folder, {"delf.toml": ITEMS["delf.toml"]}) is None
 
-    def test_what_else_is_trusted_stays_so(self, folder):
+    def test_trust_of_other_items_is_kept(self, folder):
         remember(folder, ITEMS)
         remember(folder, {"delf.toml": {"agent.timeout": "6"}})
         Trust.here().check(folder, {**ITEMS, "delf.toml": {"agent.timeout": "6"}})
@@ -163,7 +163,7 @@ class TestTheStore:
         refused(folder, ITEMS)
 
     @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 1}', '{"format": 2}'])
-    def test_what_is_no_record_is_none(self, folder, text):
+    def test_invalid_trust_record_is_ignored(self, folder, text):
         remember(folder, ITEMS)
         (file,) = store().glob("*.json")
         file.write_text(text)
@@ -219,7 +219,7 @@ class TestVouching:
         with pytest.raises(FolderNotTrustedError):
             Trust.here(folder).check(tmp_path, ITEMS)
 
-    def test_what_is_vouched_for_is_not_remembered(self, folder):
+    def test_vouched_trust_is_not_remembered(self, folder):
         Trust.here(folder).keep(folder, ITEMS)
         assert trusted(folder) is None
         Trust.here().keep(folder, ITEMS)
@@ -259,7 +259,7 @@ class TestTheEnvFile:
         assert "is not trusted yet" in caplog.text
         assert "delf trust" in caplog.text
 
-    def test_one_that_is_trusted_counts_until_it_changes(self, folder):
+    def test_trusted_file_counts_until_it_changes(self, folder):
         remember(folder, {".env": EnvFile.read(folder / ".env").says})
         assert current_environ()["OTHER"] == "evil-2"
         assert source_of(current_environ()["OTHER"]) == "project"
@@ -274,7 +274,7 @@ class TestTheEnvFile:
 
     @pytest.mark.timeout(20)
     @pytest.mark.parametrize("case", ["pipe", "huge", "link", "spaces", "no text"])
-    def test_one_that_is_no_such_file_stops_no_program(self, case, folder, tmp_path):
+    def test_non_file_does_not_stop_programs(self, case, folder, tmp_path):
         path = folder / ".env"
         path.unlink()
         if case == "pipe":

@@ -184,7 +184,7 @@ def test_a_time_out_of_reach_of_python_is_a_text_and_the_others_of_its_column_to
     assert all(isinstance(cell, str) for cell in plain(pa.table({"t": column}).column("t")))
 
 
-def test_what_no_rule_covers_is_a_text_and_is_reported():
+def test_uncovered_value_becomes_text_with_a_note():
     message = {}
     assert plain([1, ...], message) == [1, "Ellipsis"]
     assert message == {"ellipsis": None}
@@ -206,5 +206,5 @@ def test_a_table_is_read_in_parts():
 
 
 @pytest.mark.parametrize("value", [[{"a": 1}], {"a": 1}, "x", 1, None, np.arange(3)])
-def test_what_is_no_table(value):
+def test_non_table_is_no_table(value):
     assert table_of(value) is None

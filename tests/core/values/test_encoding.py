@@ -153,7 +153,7 @@ def test_named_tuples_are_records_where_that_is_asked_for():
     [object(), lambda: 1, len, Point, json, (x for x in ()), 10**5000, {10**5000, "a"}],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_no_data_is_refused(value):
+def test_non_data_value_is_refused(value):
     for wrapped in (value, [value], {"a": {"b": value}}, {1: value}):
         with pytest.raises(UnsupportedValueError):
             dumps(wrapped)
@@ -218,7 +218,7 @@ def test_the_refusal_names_the_type():
         dumps(lambda: 1)
 
 
-def test_what_contains_itself_or_nests_too_deeply_is_refused():
+def test_cyclic_or_deep_value_is_refused():
     loop: list = []
     loop.append(loop)
     deep: list = []
@@ -412,11 +412,11 @@ class Endless:
         ([[[]]], 3 * 32),
     ],
 )
-def test_what_a_value_weighs(value, bytes_):
+def test_weight_of_a_value(value, bytes_):
     assert weight(value, 10_000) == bytes_
 
 
-def test_what_stands_in_several_places_weighs_at_each():
+def test_weight_counts_shared_values_at_each_place():
     row = ["x" * 1000] * 10
     assert weight([row] * 10, 1_000_000) > 100_000
 

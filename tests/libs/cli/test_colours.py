@@ -36,7 +36,7 @@ def test_the_flag_stands_before_the_environment(tmp_path):
 
 
 @pytest.mark.parametrize(("when", "is_coloured"), [("always", True), ("never", False)])
-def test_what_a_task_writes_into_a_pipe_follows_it(tmp_path, when, is_coloured):
+def test_output_into_a_pipe_follows_colour_setting(tmp_path, when, is_coloured):
     model = write_recording(tmp_path / "r.jsonl", "print(1)")
     command = ["--color", when, "run", "Count.", "--llm", model, "-v"]
     done = delf(*command, "--sandbox", "local", cwd=tmp_path)

@@ -154,7 +154,7 @@ BOMB = "a: &a [x, x]\n" + "".join(
         "\ufeff \n---\n\x00\n---\n",
     ],
 )
-def test_what_cannot_be_shown_is_reported_as_that(text, tmp_path):
+def test_unreadable_file_is_reported_as_effect(text, tmp_path):
     found = effects_by_kind(tmp_path, workers__aDOTworker=text)
     assert "workers/a.worker" in found["run"]
 

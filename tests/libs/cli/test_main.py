@@ -80,7 +80,7 @@ sys.exit(main())
     ("arguments", "status"),
     [(["--version"], 0), (["--help"], 0), (["run", "--help"], 0), (["plugins"], 0)],
 )
-def test_what_looks_around_imports_no_engine(tmp_path, arguments, status):
+def test_read_only_commands_import_no_engine(tmp_path, arguments, status):
     code = COUNT_MODULES.format(arguments=arguments)
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True

@@ -50,11 +50,11 @@ def test_a_table_that_fits_is_folded_between_words():
 
 
 @pytest.mark.parametrize("text", ["**a** <b>bold</b> and <br> x", "# T\n<div>kept</div>\n"])
-def test_what_looks_like_html_is_text(text):
+def test_html_in_markdown_is_text(text):
     assert ("<b>bold</b>" if "bold" in text else "<div>kept</div>") in shown(text, 80)
 
 
-def test_what_would_be_lost_is_shown_as_it_was_written():
+def test_markdown_that_would_lose_text_is_shown_raw():
     assert drawn("# A\n\n![a picture](https://example.org/picture.png)", 80) is None
 
 

@@ -46,7 +46,7 @@ def test_a_duration_has_a_default_as_it_is_written():
 
 
 @pytest.mark.parametrize("text", ["soon", "", "-3d", "1d12h", "٣d", "30", "3y", "9" * 400 + "d"])
-def test_what_is_no_duration_is_a_usage_error(text):
+def test_invalid_duration_is_a_usage_error(text):
     result = CliRunner().invoke(look, ["--since", text])
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == (

@@ -33,7 +33,7 @@ def here(here: Path) -> Path:
     return here
 
 
-def test_what_is_not_trusted_is_an_error_that_says_how(here, run):
+def test_untrusted_folder_error_names_the_remedy(here, run):
     done = run("config", "show")
     assert done.exit_code == 2
     assert f"{here} is not trusted yet" in done.stderr

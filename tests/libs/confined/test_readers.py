@@ -80,7 +80,7 @@ async def test_a_reader_changes_nothing_and_reaches_nothing(call, tmp_path):
 
 @confined
 @pytest.mark.parametrize("without", ["landlock", "seccomp"])
-def test_what_one_layer_lets_pass_another_holds(without, tmp_path):
+def test_escapes_are_stopped_by_each_layer(without, tmp_path):
     """Of an older kernel: what is written rests on neither alone."""
     switch = {"landlock": "version = lambda: 0", "seccomp": "supported = lambda: False"}[without]
     path = tmp_path / "own.txt"
@@ -255,7 +255,7 @@ async def test_all_connections_of_an_agent_share_the_places(call):
         await mine.aclose()
 
 
-async def test_who_used_the_least_comes_first():
+async def test_caller_with_least_use_comes_first():
     turns, order, loop = Turns(1), [], asyncio.get_running_loop()
 
     async def take(name, key):

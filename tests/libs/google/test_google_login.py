@@ -91,7 +91,7 @@ def test_login_status_logout(google: GoogleServer, project: DelfProject) -> None
     assert "Nobody is logged in" in project.run("google", "logout").succeeded().stdout
 
 
-def test_what_was_not_agreed_to_is_reported(google: GoogleServer, project: DelfProject) -> None:
+def test_refused_scopes_are_reported(google: GoogleServer, project: DelfProject) -> None:
     google.logins.declined = frozenset({SCOPES + "drive.file"})
     done = project.spawn("google", "login").succeeded()
     assert f"Not given, so some actions will fail: {SCOPES}drive.file" in done.stderr

@@ -183,7 +183,7 @@ async def test_addresses_are_parsed_before_anybody_is_asked(connect: Any) -> Non
         (Calendar, "update", {"event": "x", "add_attendees": ["ada"]}),
     ],
 )
-async def test_what_is_no_address_is_never_asked_about(
+async def test_invalid_address_is_refused_before_approval(
     connect: Any, kind: Any, action: str, given: dict[str, Any]
 ) -> None:
     with pytest.raises(ToolRefusedError, match=r"address|line break"):
@@ -197,9 +197,7 @@ async def test_models_are_reported_the_plain_types(connect: Any) -> None:
     await gmail.aclose()
 
 
-async def test_what_is_done_to_content_is_bound_to_its_version(
-    google: GoogleServer, connect: Any
-) -> None:
+async def test_approved_content_is_bound_to_its_version(google: GoogleServer, connect: Any) -> None:
     drive, docs = connect(Drive), connect(Docs)
     made = await drive.create("plan.txt", "x")
     before = await verdict(drive, "delete", file=made["id"])

@@ -30,7 +30,7 @@ async def gmail(connect: Any) -> Any:
     ("status", "reason"),
     [(429, "rateLimitExceeded"), (403, "userRateLimitExceeded"), (500, ""), (503, "backendError")],
 )
-async def test_what_fails_in_passing_is_sent_again(
+async def test_transient_failure_is_retried(
     google: GoogleServer, gmail: Any, status: int, reason: str
 ) -> None:
     google.fail(LABELS, status, reason, times=3)

@@ -113,7 +113,7 @@ def test_the_provider_can_be_reported():
     assert endpoint("gemini/x", provider="google").name == "x"
 
 
-def test_where_keys_come_from():
+def test_key_sources_in_order():
     assert endpoint("gpt-5.5", api_key="given").api_key == "given"
     assert endpoint("gpt-5.5", providers={"openai": "p"}).api_key == "p"
     assert endpoint("gemini-x", providers={"gemini": "p"}).api_key == "p"
@@ -268,7 +268,7 @@ def test_an_address_of_a_projects_variable_is_the_projects():
         assert endpoint(model, own).api_key == "s3cret"
 
 
-def test_what_another_library_finds_in_the_environment_goes_to_no_address_of_a_file():
+def test_environment_of_other_libraries_goes_to_no_address_of_a_file():
     """litellm signs with AWS's and Google's logins, whatever the address, where it is given no key."""
     address = SourcedText(HOST, "project")
     for model in ("bedrock/x", "vertex_ai/x", "groq/x"):

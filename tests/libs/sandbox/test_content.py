@@ -179,7 +179,7 @@ def test_workbooks_go_to_the_host_as_rows(case):
         ("a.ods", [], RuntimeError, "making .ods files is not possible; write a .csv"),
     ],
 )
-def test_what_has_no_form_as_a_file(name, value, kind, message):
+def test_unsupported_file_content_is_refused(name, value, kind, message):
     with pytest.raises(kind, match=message):
         make_content(name, value, [".xlsx"])
 
@@ -258,7 +258,7 @@ def nested(depth: int) -> list[object]:
     ],
     ids=["columns", "sheet", "indent", "lines"],
 )
-def test_what_becomes_too_large_is_not_made(name: str, value: object) -> None:
+def test_too_large_content_is_not_made(name: str, value: object) -> None:
     """A record has a cell for each column that any has, and each level of JSON its blanks."""
     with pytest.raises(ContentTooLargeError):
         make_content(name, value, [".xlsx"], most=1_000_000)

@@ -29,7 +29,7 @@ def test_the_defaults_exist_in_the_standard_library():
         "multiprocessing",
     ],
 )
-def test_what_reaches_out_is_not_among_them(name):
+def test_network_modules_are_not_allowed(name):
     assert name not in allowed_modules()
 
 

@@ -151,7 +151,7 @@ async def test_cancelling_a_script_kills_the_guest(guest):
     )
 
 
-async def test_one_script_at_a_time(guest):
+async def test_session_runs_one_script_at_a_time(guest):
     running = await guest.start()
     with pytest.raises(RuntimeError, match="one script at a time"):
         await guest.session.execute("other", guest.host)
@@ -263,13 +263,13 @@ async def test_any_number_names_a_call(guest, number):
 
 
 @pytest.mark.parametrize("what", ["x", None, [1], [[0] * 1000]])
-async def test_what_is_no_number_names_no_call(guest, what):
+async def test_frame_with_invalid_number_names_no_call(guest, what):
     running = await guest.start()
     await guest.send(["cancel", what])
     assert isinstance(await running, Crashed)
 
 
-async def test_what_comes_after_the_end_is_ignored(guest):
+async def test_frames_after_the_end_are_ignored(guest):
     running = await guest.start()
     await guest.send(
         ["print", "in time"],

@@ -36,7 +36,7 @@ def test_the_more_often_in_vain_the_more_waits_are_slept(looking):
     assert slept == [1, 2, 4, 8, 16, 32, 64, 64, 64]
 
 
-def test_one_processor_has_no_room_for_who_looks():
+def test_spin_is_off_on_one_processor():
     looking = Spin(several=False)
     looking.paid()
     assert not looking.pays()

@@ -251,7 +251,7 @@ GROWING = {
 
 @pytest.mark.parametrize("name", GROWING)
 @pytest.mark.slow
-def test_what_a_frame_takes_in_memory_is_known_about(name):
+def test_frame_memory_is_estimated(name):
     payload = dumps(["call", 1, "keep", "", [GROWING[name]], {}])
     tracemalloc.start()
     try:

@@ -105,7 +105,7 @@ def test_without_properties_it_takes_nothing():
     assert action.signature == "() -> Any"
 
 
-async def test_what_is_no_list_of_properties_is_one_argument():
+async def test_schema_without_properties_is_one_argument():
     schema = {"oneOf": [{"type": "object", "required": ["a"]}, {"type": "string"}]}
     action, sender = make(schema)
     assert [p.name for p in action.parameters] == ["arguments"]
@@ -158,7 +158,7 @@ async def test_none_leaves_out_what_does_not_take_it():
         ({"title": object()}, "a value of the type object cannot be sent"),
     ],
 )
-def test_what_does_not_fit_is_refused(given, says):
+def test_invalid_argument_is_refused(given, says):
     action, _ = make()
     with pytest.raises(ToolRefusedError, match=says) as caught:
         action.validate(given)

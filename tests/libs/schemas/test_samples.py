@@ -47,7 +47,7 @@ def test_the_type_of_what_was_seen(values: list[Any], text: str) -> None:
     assert type_of(*values) == text
 
 
-async def test_what_was_learned_is_kept_for_later_programs() -> None:
+async def test_learned_shapes_are_kept_between_programs() -> None:
     kept = Kept()
     samples = Samples(kept)
     samples.note("it", '{"name": "s3cret"}')

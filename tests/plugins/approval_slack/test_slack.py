@@ -219,7 +219,7 @@ async def test_the_message_says_how_it_was_decided_and_has_no_buttons_then(offic
     assert not [block for block in update["blocks"] if block["type"] == "actions"]
 
 
-async def test_one_task_has_one_thread(office):
+async def test_task_has_one_slack_thread(office):
     slack, opens = office
     channel = await opens(approves)
     await asyncio.gather(*(channel.decide(asked(request_id=f"req_{n}")) for n in range(3)))
@@ -229,7 +229,7 @@ async def test_one_task_has_one_thread(office):
     assert threads.count(None) == 2
 
 
-async def test_what_is_edited_is_checked_at_its_field(office):
+async def test_edited_arguments_are_checked_at_their_field(office):
     _slack, opens = office
 
     async def tries(slack, message):
@@ -267,7 +267,7 @@ async def test_a_team_knows_people_and_groups_by_its_own_names(office):
     assert (who.name, who.key, who.teams) == ("ada", "ada:U0ADA", ("finance",))
 
 
-async def test_who_is_not_known_by_name_decides_nothing_under_a_rule(office):
+async def test_unknown_slack_user_decides_nothing_under_a_rule(office):
     """Whoever asked could be the same person: nobody is another one by their word in Slack."""
     slack, opens = office
 
@@ -324,7 +324,7 @@ async def test_long_values_are_files_of_the_thread(office):
     assert all(len(texts(message)) < 5_000 for message in slack.messages.values())
 
 
-async def test_what_slack_cannot_show_has_no_button_but_to_reject(office):
+async def test_request_slack_cannot_show_offers_only_reject(office):
     """With more than Slack has room for, or a file that did not arrive."""
     slack, opens = office
     long = {f"parameter_{n:04}": f"{n} " + "x" * 500 for n in range(400)}
@@ -389,7 +389,7 @@ async def test_a_call_that_may_have_happened_is_settled(office):
     assert words.decision == AlreadyDone(result={"paid": 12}, reason="the bank says so")
 
 
-async def test_what_others_wrote_mentions_and_links_nobody(office):
+async def test_foreign_text_mentions_and_links_nobody(office):
     slack, opens = office
     channel = await opens(approves)
     await channel.decide(

@@ -195,7 +195,7 @@ async def test_a_second_ctrl_c_in_a_row_is_for_the_program(person, request_for, 
     asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
 
 
-async def test_what_was_typed_before_does_not_answer(person, request_for):
+async def test_input_typed_before_the_question_is_dropped(person, request_for):
     person.types("a\n")
     await person.sees("a\n")  # echoed: the terminal has it now
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
@@ -360,7 +360,7 @@ async def test_a_value_is_edited_in_the_persons_own_editor(
     assert await asked == edited
 
 
-async def test_what_was_typed_wrongly_is_there_again(person, request_for, monkeypatch, tmp_path):
+async def test_invalid_input_is_offered_again(person, request_for, monkeypatch, tmp_path):
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\nsed -i -e 's/2/[7/;t' -e 's/7/7]/' \"$1\"\n")
     editor.chmod(0o755)

@@ -37,7 +37,7 @@ def test_a_padded_argument_paints_no_line_of_its_own(show):
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_what_the_script_left_out_is_shown(show):
+def test_omitted_defaults_are_listed(show):
     lines = show(arguments={"to": "ada"}, defaults={"to": "all", "bcc": "eve"})
     assert "  bcc (left out by the script) = 'eve'" in lines
     assert not any("'all'" in line for line in lines)

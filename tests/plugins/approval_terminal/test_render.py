@@ -35,7 +35,7 @@ def test_a_request(shown):
     ]
 
 
-def test_what_the_script_left_out_is_shown_with_the_value_that_counts(request_for):
+def test_omitted_defaults_are_shown_with_values(request_for):
     request = request_for({"to": "ada"}, defaults={"to": "all", "bcc": "eve", "text": "x" * 5_000})
     lines = COLOUR.sub("", request_text(request, request.arguments, width=200)).split("\n")
     assert "│ to = 'ada'" in lines
@@ -120,7 +120,7 @@ def test_render_says_where_the_task_stands(shown):
     assert "pay(n=1)" in "\n".join(shown({"n": 1}, changes=changes, whole=True))
 
 
-def test_what_is_cut_says_so_and_is_there_in_whole(shown):
+def test_truncated_value_says_so_and_is_available(shown):
     text = "\n".join(f"line {n}" for n in range(100))
     lines = shown({"body": text})
     assert "… 704 more characters; v shows them" in "\n".join(lines)

@@ -5,7 +5,7 @@ from delf_approval_terminal.turns import Turns
 from support.until import until
 
 
-async def test_one_after_another_in_order():
+async def test_turns_are_taken_in_order():
     turns, order = Turns(), []
     gate = asyncio.Event()
 

@@ -254,7 +254,7 @@ def keyed(path: Path) -> AuditTrail:
 
 @pytest.mark.parametrize("key", [True, False])
 @pytest.mark.parametrize("head", [True, False])
-def test_what_is_not_proven_is_reported_and_fails(
+def test_unproven_audit_is_reported_and_fails(
     key: bool, head: bool, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = keyed(path).check().head

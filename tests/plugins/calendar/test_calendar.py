@@ -268,7 +268,7 @@ async def test_an_answer_that_came_meanwhile_is_kept(google: GoogleServer, calen
     ]
 
 
-async def test_what_a_person_saw_is_what_is_changed(calendar: Any) -> None:
+async def test_calendar_changes_the_event_that_was_shown(calendar: Any) -> None:
     made = await calendar.create("Review", NOON, attendees=[USER])
     shown = await calendar.check(
         ProposedCall(action="respond", arguments={"event": made["id"], "answer": "accepted"})

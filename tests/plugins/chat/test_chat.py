@@ -144,7 +144,7 @@ class TestCompression:
         assert chat.needs_compression()
         assert filled("a", keep=0).needs_compression()
 
-    def test_what_the_window_does_not_show_is_summarised(self, summarised, scripted_model):
+    def test_messages_beyond_the_window_are_summarised(self, summarised, scripted_model):
         scripted_model.says("a to c")
         chat = summarised("a", "b", "c", "d", keep=10, history_window=1)
         assert chat.needs_compression()

@@ -78,7 +78,7 @@ def test_a_task_that_fails_leaves_what_was_there(agent_of, scripted_model):
     assert [response.text for response in words if response.status] == ["3", "3"]
 
 
-def test_what_is_too_large_or_no_data_is_left_out(agent_of, scripted_model):
+def test_large_or_non_data_variable_is_left_out(agent_of, scripted_model):
     first = """
 import math
 large, small, endless, odd = "x" * 200_000, 1, float("nan"), [object()]

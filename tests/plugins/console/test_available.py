@@ -39,7 +39,7 @@ def test_every_plugin_of_delfs_own_is_available_for_some_purpose(here, run):
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 
-def test_what_is_in_the_directory_is_whole():
+def test_directory_of_plugins_is_complete():
     for name, plugin in available.others().items():
         assert name.startswith("delf-plugin-")
         assert set(plugin) == {"summary", "kind", "home"}

@@ -97,7 +97,7 @@ def test_another_projects_delf_beside_this_one(doctor, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("more", ['vision_llm = "gpt-4o-mini"', 'embedder = "nope"'])
-def test_what_a_task_does_without_is_no_problem(doctor, here, more):
+def test_optional_missing_part_is_no_problem(doctor, here, more):
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\n{more}\n')
     status, data = doctor()

@@ -108,7 +108,7 @@ def test_tasks_move_to_another_place(run: Any, place: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "text", ["", "x", '{"delf_journal": 2}', '{"delf_journal": 1}\n{"type": "x"}']
 )
-def test_what_is_no_export(run: Any, tmp_path: Path, text: str) -> None:
+def test_invalid_export_is_refused(run: Any, tmp_path: Path, text: str) -> None:
     file = tmp_path / "tasks.jsonl"
     file.write_text(text)
     done = run("import", file)
@@ -136,6 +136,6 @@ def test_how_long_tasks_stay(text: Any, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["soon", "-1d", 0, "3 years", {"running": "1d"}, {"done": "x"}])
-def test_what_is_no_time(text: Any) -> None:
+def test_invalid_time_is_refused(text: Any) -> None:
     with pytest.raises(ValueError, match="keep"):
         JournalSettings(keep=text)

@@ -93,7 +93,7 @@ def test_the_keyring_is_not_opened_for_what_the_shell_has(ring, monkeypatch):
 
 
 @pytest.mark.parametrize("value", ["", " ", "sk-\u2026", "a\nb"])
-def test_what_is_no_key_is_not_kept(value):
+def test_invalid_key_is_not_kept(value):
     with pytest.raises(ConfigurationError, match="empty or has an invalid character"):
         KeptKeys.here().keep("X_KEY", value)
     with pytest.raises(ConfigurationError, match="not the name of a variable"):

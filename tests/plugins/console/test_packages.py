@@ -36,7 +36,7 @@ def known(monkeypatch):
     monkeypatch.setattr("delf_console.sources.all_packages", lambda: ours)
 
 
-def test_what_a_clone_has_comes_from_it_with_what_it_needs(tmp_path, known):
+def test_clone_packages_come_with_their_requirements(tmp_path, known):
     here = at_hand(
         tmp_path, box=["delf-plugin-made-up-kit[fast]>=1", "click"], gears=[],
         kit=["delf-plugin-made-up-gears ; extra == 'fast'"],
@@ -57,7 +57,7 @@ def test_a_clone_that_is_used_in_place_stays_so(tmp_path, known):
     ]
 
 
-def test_what_is_found_in_a_folder_of_wheels_is_not_looked_for_on_an_index(tmp_path):
+def test_wheels_of_a_folder_are_not_searched_on_an_index(tmp_path):
     for version in ("0.1.0", "0.10.0", "0.9.0"):
         wheel(tmp_path, "delf_plugin_sheets", version)
     wheel(tmp_path, "delf_plugin_tickets", "9.0")
@@ -78,7 +78,7 @@ def wheel(folder, name, version):
         )
 
 
-def test_what_somebody_elses_plugin_needs_of_a_clone_comes_from_it(tmp_path, known):
+def test_foreign_plugins_requirement_comes_from_the_clone(tmp_path, known):
     here = at_hand(tmp_path, box=[], kit=[])
     items = here.items(["delf-plugin-of-somebody", "made-up-box"])
     assert items[0].origin == "from the index; not one of delf's own"

@@ -34,7 +34,7 @@ def test_a_task_needs_no_quotes(run, here):
 
 
 @pytest.mark.parametrize("word", ["revenue", "stock-of-shop", "Umsatz"])
-def test_one_word_alone_is_the_name_of_a_routine(run, here, word):
+def test_single_word_is_a_routine_name(run, here, word):
     """A mistyped name is no task for a model."""
     (here / "routines").mkdir()
     (here / "routines/revenues.py").touch()

@@ -111,7 +111,7 @@ def test_a_file_is_connected_by_its_name(name, kind, run, here):
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": [1]}', b"\xff"])
-def test_what_answers_on_a_port_and_is_no_model_server_is_none(body, run, monkeypatch):
+def test_non_model_server_on_a_port_is_ignored(body, run, monkeypatch):
     with OpenAIServer(models=body) as server:
         monkeypatch.setattr(quickstart, "SERVERS", {"Ollama": server.port})
         done = run("quickstart", input="")

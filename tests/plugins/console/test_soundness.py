@@ -156,13 +156,13 @@ def test_a_plugin_that_is_as_it_should_be_has_no_warning(site: Site) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 @pytest.mark.slow
-def test_what_is_to_be_mended_is_reported(site: Site, change: dict[str, Any], says: str) -> None:
+def test_fixable_faults_are_reported(site: Site, change: dict[str, Any], says: str) -> None:
     _, record = site.install(**change)
     (message,) = release_warnings(record)
     assert says in message
 
 
-def test_what_is_published_needs_a_licence(site: Site) -> None:
+def test_published_package_needs_a_licence(site: Site) -> None:
     _, record = site.install(metadata=without("License"))
     assert list(release_warnings(record)) == []
     (message,) = licence_warnings("delf-plugin-desk")
@@ -185,7 +185,7 @@ def test_imports_that_are_no_fault(site: Site, code: str) -> None:
     assert list(release_warnings(record)) == []
 
 
-def test_what_an_import_prints_or_costs_is_reported(site: Site) -> None:
+def test_import_output_and_time_are_reported(site: Site) -> None:
     site.install(__init__="import time\nprint('hello')\ntime.sleep(0.4)")
     message = list(import_warnings("desk", "delf-plugin-desk"))
     assert "prints something" in message[0]
@@ -233,7 +233,7 @@ def test_a_member_that_is_missing_is_named() -> None:
     assert "has no available, visible_path, aclose" in problems(spec, Half)[0]
 
 
-def test_what_does_not_work_without_an_optional_protocol_is_reported() -> None:
+def test_missing_optional_protocol_is_reported() -> None:
     from delf_engine.journal.in_process import InProcessJournal
 
     message = problems(JournalSpec(name="j", summary="J.", factory="x:y"), InProcessJournal)

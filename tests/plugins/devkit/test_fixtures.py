@@ -273,12 +273,12 @@ def test_other_arguments_are_a_decision(
         assert agent.run("Pay.").text == "paid 5"
 
 
-def test_what_is_no_decision_is_refused_at_once(scripted_approvals: ScriptedApprovals) -> None:
+def test_non_decision_is_refused_at_once(scripted_approvals: ScriptedApprovals) -> None:
     with pytest.raises(TypeError, match="7 is not a decision"):
         scripted_approvals.says(7)  # pyright: ignore[reportArgumentType]
 
 
-def test_what_agents_keep_is_apart_from_the_users_data(
+def test_agent_data_is_apart_from_user_data(
     delf_host: TestHost, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     base = tmp_path_factory.getbasetemp()

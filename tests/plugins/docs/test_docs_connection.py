@@ -248,7 +248,7 @@ async def test_half_of_a_character_is_refused(docs: Any) -> None:
         await docs.create("a\ud83d")
 
 
-async def test_what_others_suggest_is_not_the_text(google: GoogleServer, docs: Any) -> None:
+async def test_suggestions_of_others_are_not_text(google: GoogleServer, docs: Any) -> None:
     key = (await docs.create("Notes", "The price is 7 euros."))["id"]
     chars = google.docs.documents[key].blocks[0].chars
     chars[13:13] = [Char(c, suggested=True) for c in "77 or "]

@@ -92,6 +92,6 @@ def test_a_time_may_have_a_unit(name, given, seconds):
 
 
 @pytest.mark.parametrize("given", ["5x", "m", "-5m", "0m", "five"])
-def test_what_is_no_time_is_refused_with_its_place(given):
+def test_invalid_time_is_refused_with_its_place(given):
     with pytest.raises(ConfigurationError, match="timeout"):
         make_config({"timeout": given})

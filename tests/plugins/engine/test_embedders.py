@@ -55,7 +55,7 @@ def add(host, name, *serves, factory=Counting, by_name=False):
     return made
 
 
-def test_one_object_for_each_name(host, tmp_path):
+def test_embedder_is_made_once_for_each_name(host, tmp_path):
     made = add(host, "mini", "mini-*")
     embedders = embedders_of(host, tmp_path)
     assert embedders.get("mini-1") is embedders.get("mini-1")
@@ -83,7 +83,7 @@ def test_several_and_none_named(host, tmp_path):
     assert 'embedder = "…"' in (caught.value.hint or "")
 
 
-def test_one_that_sends_texts_away_is_used_only_by_its_name(host, tmp_path):
+def test_remote_embedder_is_used_only_by_name(host, tmp_path):
     add(host, "far", "far-*", by_name=True)
     with pytest.raises(PluginError, match="no embedder is installed"):
         embedders_of(host, tmp_path).get()
@@ -155,7 +155,7 @@ async def test_long_lists_are_split(host, tmp_path):
     assert len(made[0].given) == 3, "nothing was asked for nothing"
 
 
-async def test_what_was_made_is_closed_once(host, tmp_path):
+async def test_embedder_is_closed_once(host, tmp_path):
     made = add(host, "mini")
     embedders = embedders_of(host, tmp_path)
     embedders.get()

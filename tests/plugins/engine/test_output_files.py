@@ -196,7 +196,7 @@ async def test_rows_become_files_by_the_plugin_of_their_ending(taking, tmp_path)
         ("a.m", dumps({"a": []}), "'a.m': no plugin makes .m files"),
     ],
 )
-async def test_what_cannot_be_made_is_reported_once(taking, tmp_path, name, data, problem):
+async def test_unwritable_output_is_reported_once(taking, tmp_path, name, data, problem):
     files, log = taking
     files.take(name, data, is_rows=True)
     (message,) = await files.all_written()

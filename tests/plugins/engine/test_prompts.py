@@ -72,7 +72,7 @@ def test_prompts_are_left_out_where_that_is_wanted() -> None:
     assert (prompt.messages, prompt.answer) == (None, script("print(1)"))
 
 
-def test_what_is_no_text_is_reported_in_brackets() -> None:
+def test_non_text_part_is_described_in_brackets() -> None:
     messages = (
         system("Rules."),
         user("Look", [FilePart("a.pdf", b"1234", "application/pdf")]),
@@ -93,7 +93,7 @@ def test_what_is_no_text_is_reported_in_brackets() -> None:
 
 
 @pytest.mark.parametrize("forgotten", [0, 1])
-def test_what_is_not_kept_any_more_is_reported_to_be_gone(forgotten: int) -> None:
+def test_pruned_prompt_is_shown_as_gone(forgotten: int) -> None:
     messages = (system("a"), user("b"))
     calls = [
         ModelCalled(

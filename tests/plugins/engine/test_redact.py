@@ -78,7 +78,7 @@ def test_in_values(value: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     "value", [None, 1, 2.5, True, "text", ["a"], {"a": (1, b"x")}, Row("a", "b")]
 )
-def test_what_holds_none_stays_the_same_object(value: Any) -> None:
+def test_text_without_secret_stays_the_same_object(value: Any) -> None:
     redactor = Redactor([TOKEN])
     assert redactor.value(value) is value
     encoded = dumps(value)
@@ -121,7 +121,7 @@ class _Settings(PluginSettings):
     plain: str = "plain-value-1"
 
 
-def test_what_settings_hold() -> None:
+def test_secrets_of_settings_are_redacted() -> None:
     settings = _Settings.for_instance(
         "x", {"url": "pg://u:p%40ss-word1@h/d", "inner": {"key": "k1-inner"}, "keys": ["k2-list"]}
     )
@@ -130,7 +130,7 @@ def test_what_settings_hold() -> None:
     assert "plain-value-1" not in found
 
 
-def test_what_models_and_options_hold() -> None:
+def test_secrets_of_models_and_options_are_redacted() -> None:
     model = LLMConfig("m", api_key="key-1", headers={"Authorization": "Bearer abc-1"})
     assert {"key-1", "abc-1", "Bearer abc-1"} <= set(secrets_of_model(model))
     options = {"API_KEY": "a-1", "HOME": "/root", "DB_URL": "x://u:pw-1@h", "t": {"token": "b-2"}}
@@ -220,7 +220,7 @@ async def test_secrets_that_a_connection_gets_while_it_works(
     assert not any(f"{LONG}-" in text for text in (*message, repr(scripted_model.requests)))
 
 
-def test_what_is_learned_takes_the_place_of_what_its_source_had() -> None:
+def test_learned_secrets_replace_those_of_their_source() -> None:
     redactor = Redactor([LONG])
     redactor.learn("a", ["first-token-1"])
     redactor.learn("b", ["other-token-1", "https://u:url-pass-1@h.test"])
@@ -285,7 +285,7 @@ async def test_output_files(
     assert LONG not in (out / "b.csv").read_text()
 
 
-async def test_who_approves_sees_none_and_changes_none(
+async def test_approver_sees_and_changes_no_secret(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     """What was left as it was shown is what it was."""
@@ -335,7 +335,7 @@ def test_an_error_and_its_causes() -> None:
     assert "test_an_error_and_its_causes" in message, "where it was raised is still there"
 
 
-def test_what_is_logged_of_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+def test_logged_failure_is_redacted(caplog: pytest.LogCaptureFixture) -> None:
     redactor = Redactor([LONG])
     for text in (LONG, "harmless"):
         redactor.log_failure(logging.getLogger("x"), "it failed", ValueError(f"bad: {text}"))
@@ -381,7 +381,7 @@ async def test_scripts_prompts_events_and_errors_have_none(
     assert f"{{'token': '{REDACTED}', 'again': '{REDACTED}'}} {len(REDACTED)}" in repr(seen)
 
 
-async def test_what_a_tool_says_in_pieces(
+async def test_tool_output_in_pieces_is_redacted(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     """It is told at once, also without the end of a line, but for what could begin a secret."""

@@ -186,7 +186,7 @@ async def test_a_backends_word_is_not_enough(host, measured):
         ("interpreter", replace(CONFINED, calls=False, processes=False), "process"),
     ],
 )
-def test_what_was_measured_caps_what_is_believed(claimed, measured, believed):
+def test_measured_isolation_caps_declared_isolation(claimed, measured, believed):
     assert measured.believed(claimed) == believed
 
 

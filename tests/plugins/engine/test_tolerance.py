@@ -75,7 +75,7 @@ def test_is_refused(given, named):
         taken(call, **given)
 
 
-def test_what_fits_is_not_looked_at():
+def test_fitting_arguments_are_not_converted():
     assert taken(call, to=["a, b"], note="Open")["note"] == "Open"
 
 

@@ -213,7 +213,7 @@ async def test_workbooks_of_the_old_kind(tmp_path, dates_1904):
         ("a.xlsx", b"PK\x03\x04", "damaged"),
     ],
 )
-async def test_what_is_no_workbook_is_reported(tmp_path, name, data, what):
+async def test_non_workbook_is_reported(tmp_path, name, data, what):
     (tmp_path / name).write_bytes(data)
     reported = what if what == "damaged" else f"it is no .xlsx? workbook but {what}"
     for work in (excel.read(str(tmp_path / name), None), excel.parts(str(tmp_path / name))):
@@ -372,7 +372,7 @@ async def test_text_never_becomes_a_formula(text):
     ],
     ids=range(8),
 )
-async def test_what_excel_would_lose_is_text(value, shown):
+async def test_value_excel_would_lose_is_text(value, shown):
     book = await made({"S": [[value]]})
     assert book["S"]["A1"].value == shown
 
@@ -394,7 +394,7 @@ async def test_titles_are_made_to_fit():
     ],
     ids=["rows", "columns", "text"],
 )
-async def test_what_excel_cannot_hold_is_refused(rows, message):
+async def test_value_excel_cannot_hold_is_refused(rows, message):
     with pytest.raises(ToolExecutionError, match=message):
         await excel.write({"S": rows})
 

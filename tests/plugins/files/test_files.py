@@ -91,7 +91,7 @@ def test_a_link_keeps_its_own_name(tmp_path):
         ("~nobody-at-all/a.csv", "does not exist"),
     ],
 )
-def test_what_is_no_file_is_reported_before_the_first_task(tmp_path, name, message):
+def test_non_file_is_reported_before_the_first_task(tmp_path, name, message):
     (tmp_path / "folder").mkdir()
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "loop").symlink_to("loop")
@@ -428,7 +428,7 @@ async def test_a_file_that_does_not_know_its_size_is_not_read_without_end(tmp_pa
         await files.read("environ")
 
 
-async def test_what_is_too_large_is_read_in_the_script(reading):
+async def test_large_file_is_read_in_the_script(reading):
     with pytest.raises(ToolExecutionError, match=r"has 101 bytes, .* at most 100; .* open\("):
         await reading("a.txt", b"x" * 101, most_bytes=100)
     wide = "a_very_long_name_of_a_column," * 10 + "\n" + ",,,,,,,,,,\n" * 100

@@ -380,7 +380,7 @@ async def test_nothing_else_is_read_and_nothing_written(files, tmp_path):
     assert len(await files.query("SELECT n FROM 'sales.parquet', range(1000)", limit=5)) == 5
 
 
-async def test_what_python_cannot_say_is_a_text_and_reported(tmp_path):
+async def test_unrepresentable_value_is_text_with_a_note(tmp_path):
     path = tmp_path / "t.parquet"
     duckdb.sql(
         "COPY (SELECT DATE 'infinity' AS d, INTERVAL '1 month' AS i, TIME '24:00' AS t, "

@@ -153,7 +153,7 @@ def test_a_temporary_name_that_is_a_link_is_not_written_through(
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket", "device", "folder"])
-def test_what_is_no_file_is_neither_read_nor_waited_for(
+def test_non_file_is_neither_read_nor_waited_for(
     kind: str, files: Filesystem, out: Path, outside: Path
 ) -> None:
     place = out / "x"

@@ -147,7 +147,7 @@ async def test_send(google: GoogleServer, gmail: Any) -> None:
         ({"attachments": [{"name": "a", "data": b"x" * 30_000_000}]}, "Gmail takes"),
     ],
 )
-async def test_what_cannot_be_sent(
+async def test_unsendable_mail_is_refused(
     google: GoogleServer, gmail: Any, arguments: Any, words: str
 ) -> None:
     with pytest.raises(ToolRefusedError, match=words):

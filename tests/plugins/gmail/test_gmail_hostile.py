@@ -211,7 +211,7 @@ async def test_a_forwarded_message(read: Any) -> None:
     "raw",
     [b"", b"\r\n", b"no header at all", b"\xff\xfe\x00", b"Content-Type: multipart/mixed\r\n\r\nx"],
 )
-async def test_what_is_hardly_a_message(read: Any, raw: bytes) -> None:
+async def test_malformed_message_is_read(read: Any, raw: bytes) -> None:
     got = await read(raw)
     assert isinstance(got["text"], str)
 

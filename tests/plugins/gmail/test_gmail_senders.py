@@ -31,7 +31,7 @@ def test_gmail_senders_is_the_address_whose_domain_sent_it(sender):
         (f"mx.google.com; dmarc=fail header.from=firm.example; {PASS}", "ada@firm.example"),
     ],
 )  # fmt: skip
-def test_what_google_did_not_find_is_nobodys(results, sender):
+def test_unverified_sender_is_nobody(results, sender):
     assert verified_sender(headers(("Authentication-Results", results), ("From", sender))) is None
 
 

@@ -93,7 +93,7 @@ def printed(text: str, seq: int = 2) -> Printed:
     return Printed(task_id="t", seq=seq, at=2.0, text=text)
 
 
-async def test_who_was_stopped_keeps_nothing_more(
+async def test_suspended_process_appends_nothing(
     owner: subprocess.Popen[str], journal_url: str
 ) -> None:
     journal = SqlJournal(journal_url)
@@ -121,7 +121,7 @@ async def test_who_stops_in_a_transaction_holds_nobody_up(postgres_url: str) -> 
     await journal.aclose()
 
 
-async def test_who_speaks_keeps_its_tasks(owner: subprocess.Popen[str], journal_url: str) -> None:
+async def test_live_process_keeps_its_tasks(owner: subprocess.Popen[str], journal_url: str) -> None:
     journal = SqlJournal(journal_url)
     await asyncio.sleep(1.0)  # more than two leases
     with pytest.raises(JournalConflictError, match="being worked on"):

@@ -342,7 +342,7 @@ async def test_a_backup_is_put_into_a_new_postgresql(postgres_url, tmp_path, ope
 
 
 @pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\x00" + b"x" * 5000])
-async def test_what_is_no_backup(content, sqlite_place, open_journal, tmp_path):
+async def test_invalid_backup_is_refused(content, sqlite_place, open_journal, tmp_path):
     file = tmp_path / "copy.db"
     file.write_bytes(content)
     journal = open_journal(sqlite_place)

@@ -25,7 +25,7 @@ def test_a_journal_of_each_version_is_kept():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_a_version_made_is_never_changed(version, tmp_path):
+def test_released_schema_is_never_changed(version, tmp_path):
     journal_schemas.load(tmp_path / "kept.db", version)
     journal_schemas.make(tmp_path / "made.db", version)
     kept, made = (journal_schemas.tables_of(tmp_path / f"{name}.db") for name in ("kept", "made"))

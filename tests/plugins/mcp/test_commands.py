@@ -52,7 +52,7 @@ def test_a_connection_that_is_no_server_has_no_such_line(run, here):
     assert "shop is not an MCP server" in done.output
 
 
-def test_what_is_left_out_is_shown(run, project):
+def test_omitted_tools_are_shown(run, project):
     with project.open("a") as file:
         file.write('effects = { addd = "read" }\n')
     done = run("inspect", "srv")

@@ -485,7 +485,7 @@ async def test_all_that_a_model_would_be_asked_is_shown(rogue) -> None:
         ),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_shown_is_not_asked(rogue, question, says) -> None:
+async def test_unshowable_question_is_not_asked(rogue, question, says) -> None:
     async with soon():
         response, asked, _ = await asking(rogue, question, effects={"good": "read"})
     assert asked == []

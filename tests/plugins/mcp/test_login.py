@@ -126,7 +126,7 @@ async def test_a_key_proves_who_the_client_is(company: Company, tmp_path: Path) 
         ({"oauth": "client_credentials", "private_key": "k"}, "client_id"),
     ],
 )
-async def test_what_is_missing_is_named(
+async def test_missing_login_data_is_named(
     company: Company, tmp_path: Path, options: dict[str, Any], missing: str
 ) -> None:
     with pytest.raises(ConnectionConfigurationError) as caught:

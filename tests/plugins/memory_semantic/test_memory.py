@@ -239,7 +239,7 @@ def test_a_missing_file_is_no_fact(memory: Memory, given: str | Path) -> None:
 
 
 @pytest.mark.parametrize("given", [b"Ada likes tea", None, 5, ["Ada", "Ben"]])
-def test_what_is_no_text_is_not_added(memory: Memory, given: object) -> None:
+def test_non_text_fact_is_not_added(memory: Memory, given: object) -> None:
     with pytest.raises(MemorySetupError, match="adds a text or the path of a file"):
         memory.add(given)  # pyright: ignore[reportArgumentType]
     assert not list(memory)

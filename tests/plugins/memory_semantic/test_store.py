@@ -152,7 +152,7 @@ async def test_words_find_what_vectors_do_not(context: PluginContext, url: str) 
     await store.aclose()
 
 
-async def test_what_says_the_same_takes_its_place(context: PluginContext, url: str) -> None:
+async def test_equal_fact_replaces_the_old_one(context: PluginContext, url: str) -> None:
     store = SemanticStore(context, url)
     await store.save(["Ada likes lamps."], source="task 1")
     await store.save(["  ada likes the lamp "], source="task 2")
@@ -370,7 +370,7 @@ async def test_a_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
         ("data", b"a file in its place", "cannot be made"),
     ],
 )
-async def test_what_is_no_database_is_reported(
+async def test_non_database_is_reported(
     name: str, content: bytes, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -196,7 +196,7 @@ async def test_reasoning_tokens_are_counted(openai_server, http_model):
         ("google", "/v1", "/v1/models/m:generateContent"),
     ],
 )
-async def test_where_requests_go(provider, given, path, openai_server, http_model):
+async def test_request_addresses(provider, given, path, openai_server, http_model):
     server = openai_server(["a"])
     url = server.root_url + given
     await http_model("m", base_url=url, provider=provider, api_key="k").complete(ask())

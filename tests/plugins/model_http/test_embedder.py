@@ -100,7 +100,7 @@ class TestGemini(EmbedderContract):
         )
 
 
-async def test_what_is_sent(server: Server, context: PluginContext) -> None:
+async def test_request_body(server: Server, context: PluginContext) -> None:
     one = HttpEmbedder(
         context,
         embedding_base_url=f"{server.url}/v1",

@@ -138,7 +138,7 @@ async def test_a_mismatch_shows_the_first_difference(tmp_path):
         (by_hand("hi", purpose="setup"), ask(), '-purpose: "setup"\n+purpose: "generate"'),
     ],
 )
-async def test_what_a_mismatch_names(line, asked, expected, tmp_path):
+async def test_mismatch_names_its_difference(line, asked, expected, tmp_path):
     with pytest.raises(RecordingMismatch) as caught:
         await replay(tmp_path, line).complete(asked)
     assert expected in caught.value.message

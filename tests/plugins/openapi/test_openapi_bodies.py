@@ -109,7 +109,7 @@ JSON = {
 
 
 @pytest.mark.parametrize("case", JSON)
-async def test_what_is_sent_as_json(case, open_api, invoke, server: RawServer):
+async def test_json_bodies(case, open_api, invoke, server: RawServer):
     schema, given, sent = JSON[case]
     await invoke(open_api(one({"requestBody": body(schema)}, method="post")), "call", **given)
     assert json.loads(server.last.body) == sent
@@ -375,7 +375,7 @@ async def test_a_file_that_is_the_whole_body(given, kind, open_api, invoke, serv
         ("multipart/form-data", [1]),
     ],
 )
-async def test_what_is_no_file_is_refused_before_anyone_is_asked(media, value, open_api):
+async def test_non_file_is_refused_before_approval(media, value, open_api):
     schema = {"type": "object", "additionalProperties": True}
     (action,) = await open_api(one({"requestBody": body(schema, media)}, method="put")).actions()
     with pytest.raises(ToolRefusedError, match="argument body: must"):

@@ -123,7 +123,7 @@ async def test_a_broken_specification_says_where_and_why(
         ("\xff\xfe", "not a mapping|neither"),
     ],
 )
-async def test_what_is_no_document(text: str, reason: str, tmp_path: pathlib.Path) -> None:
+async def test_non_document_is_refused(text: str, reason: str, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(text)
     with pytest.raises(SpecError, match=reason):

@@ -91,7 +91,7 @@ async def test_when_the_rounds_are_used_up_all_that_surfaced_is_kept() -> None:
     assert await select(SearchPrefilter(), ask) == {"zoo.feed", "weigh", "bank.invoices"}
 
 
-async def test_what_is_no_command_is_searched_for() -> None:
+async def test_non_command_reply_is_a_search() -> None:
     ask = Script("I would look for something about invoices", "**DONE:** bank:invoices")
     assert await select(SearchPrefilter(), ask) == {"bank.invoices"}
     with pytest.raises(PrefilterError, match="no action in 2 rounds"):

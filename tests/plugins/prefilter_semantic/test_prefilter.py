@@ -131,9 +131,7 @@ def test_short_steps_are_apart() -> None:
     assert short_steps_of("Pause it") == []
 
 
-async def test_where_all_may_be_shown_nothing_is_left_out(
-    context: PluginContext, meaning: Meaning
-) -> None:
+async def test_filter_keeps_all_tools_that_fit(context: PluginContext, meaning: Meaning) -> None:
     prefilter = SemanticPrefilter(context, limit=len(CATALOG))
     assert await chosen(prefilter, "Quo vadis?") == {entry.name for entry in CATALOG}
     assert meaning.texts == []

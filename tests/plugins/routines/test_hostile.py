@@ -90,7 +90,7 @@ async def test_a_header_cannot_allow_what_is_not_allowed(store):
         "try:\n    await globals()['pa' + 'y']('eve')\nexcept BaseException as e:\n    print(e)",
     ],
 )
-async def test_what_the_header_does_not_name_is_not_called(run, paid, scripted_approvals, script):
+async def test_action_outside_of_the_header_is_not_called(run, paid, scripted_approvals, script):
     scripted_approvals.says(True, True)
     made = routine(f"await look(1)\n{script}", look=READ)
     response = await run(made, approval_mode="approve_all")

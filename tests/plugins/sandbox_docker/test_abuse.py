@@ -85,7 +85,7 @@ except OSError as error:
         assert 10 <= int(run.host.text.split()[0]) < 20
 
 
-async def test_what_a_container_is(make_backend, docker_engine, containers):
+async def test_container_options(make_backend, docker_engine, containers):
     code = """
 import pathlib
 status = pathlib.Path("/proc/self/status").read_text()

@@ -85,7 +85,7 @@ def test_libraries_are_arguments_and_no_shell_text(library):
         "é",
     ],
 )
-def test_what_is_no_name_of_a_library_is_refused(library):
+def test_invalid_library_name_is_refused(library):
     with pytest.raises(ConfigurationError, match="allowed_libs"):
         Recipe(base="x", libraries=(library,))
 
@@ -93,7 +93,7 @@ def test_what_is_no_name_of_a_library_is_refused(library):
 @pytest.mark.parametrize(
     "base", ["", "x\nRUN evil", "x AS y", "--platform=x y", "x\tRUN", "$X", "x\n"]
 )
-def test_what_is_no_name_of_an_image_is_refused(base):
+def test_invalid_image_name_is_refused(base):
     with pytest.raises(ConfigurationError, match="base_image"):
         Recipe(base=base)
 

@@ -365,7 +365,7 @@ async def test_one_keys_word_about_anothers_task_holds_for_that_task(serve):
         {"decision": "approve", "remember": "task", "like": {"to": "*"}},
     ],
 )
-async def test_what_cannot_be_remembered_is_refused(serve, answer):
+async def test_unrememberable_decision_is_refused(serve, answer):
     server = await serve()
     accepted = await server.run("await send('bob')")
     name = (await server.question(accepted["task_id"]))["request_id"]

@@ -210,7 +210,7 @@ async def test_a_webhook_and_a_mail_tell_the_end_of_tasks(serve, receive, monkey
         assert len(box.mails) == 1
 
 
-async def test_what_is_signed_can_be_verified(serve, receive, monkeypatch):
+async def test_signed_notice_can_be_verified(serve, receive, monkeypatch):
     monkeypatch.setenv("DELF_SERVE_WEBHOOK_SECRET", SECRET)
     receiver = receive()
     _, asked = await ask(serve)

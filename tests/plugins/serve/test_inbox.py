@@ -98,7 +98,7 @@ async def test_who_asked_can_take_it_back_with_the_keyboard(ruled, open_page):  
     assert ruled.box.sent == []
 
 
-async def test_who_has_voted_can_still_reject(tmp_path, monkeypatch, open_page):  # noqa: F811
+async def test_voter_can_still_reject(tmp_path, monkeypatch, open_page):  # noqa: F811
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     rules = {"send": {"two_of": ["ada", "bo"]}}

@@ -90,7 +90,7 @@ async def test_somebody_logs_in_by_the_provider(served, provider):
     assert (await server.client.get("/tasks", headers=bearer("ada-key"))).status_code == 200
 
 
-async def test_who_is_not_known_is_refused(served, provider):
+async def test_unknown_person_is_refused(served, provider):
     knows(provider, "new@example.com")
     server = await served()
     async with httpx.AsyncClient(base_url=server.url) as browser:

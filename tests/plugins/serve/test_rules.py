@@ -126,7 +126,7 @@ async def test_two_different_people_have_to_approve(ruled):
     assert kinds.index("ApprovalVoted") < kinds.index("ApprovalDecided")
 
 
-async def test_one_no_is_enough(ruled):
+async def test_one_rejection_is_enough(ruled):
     server = await ruled(two_of=["finance", "chiefs"])
     request = await asked(server, "cy")
     await says(server, "ada", request)

@@ -110,7 +110,7 @@ async def test_a_command_gets_the_variables_that_are_named(
         ("", "a part of the command is empty"),
     ],
 )
-def test_what_is_not_understood_is_refused(shell: Shell, command: str, shown: str) -> None:
+def test_unsupported_syntax_is_refused(shell: Shell, command: str, shown: str) -> None:
     refused = verdict(shell, command)
     assert isinstance(refused, Refused)
     assert shown in refused.message

@@ -63,7 +63,7 @@ async def failure_of(awaitable) -> DelfError:
     return caught.value
 
 
-async def test_what_is_wrong_with_a_statement_is_reported(any_database, open_sql):
+async def test_statement_error_is_reported(any_database, open_sql):
     any_database.run(SETUP)
     sql = open_sql(any_database)
     for asked, words in (

@@ -366,7 +366,7 @@ async def test_attached_files_of_sqlite_can_be_read_and_nothing_else(tmp_path, o
     assert not (tmp_path / "evil.db").exists()
 
 
-async def test_what_cannot_be_attached_is_reported(tmp_path, open_sql):
+async def test_unattachable_database_is_reported(tmp_path, open_sql):
     sqlite3.connect(tmp_path / "shop.db").close()
     (tmp_path / "shop.db").touch()
     url = f"sqlite:///{tmp_path}/shop.db"

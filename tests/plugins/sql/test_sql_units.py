@@ -210,7 +210,7 @@ def test_what_is_sent_is_the_tokens_with_single_blanks(text, dialect, sent):
         ("SELECT \ud800", "sqlite"),
     ],
 )
-def test_what_cannot_be_read_surely_is_refused(text, dialect):
+def test_ambiguous_statement_is_refused(text, dialect):
     with pytest.raises(ToolRefusedError):
         check_query(text, dialect)
 
@@ -325,7 +325,7 @@ def test_names_of_columns_are_no_calls():
         assert check_query(statement, "postgresql")
 
 
-def test_what_sqlglot_cannot_parse_is_refused():
+def test_unparsable_statement_is_refused():
     with pytest.raises(ToolRefusedError, match="syntax not known near"):
         check_query("SELECT FROM WHERE )(", "postgresql")
 

@@ -25,7 +25,7 @@ def test_warns_of_nothing():
 
 
 @pytest.mark.parametrize("code", ["x = = 1", "\0", "(" * 50_000, "-" * 50_000 + "1", "[" * 300])
-def test_what_is_no_python_has_no_tree(code):
+def test_non_python_has_no_tree(code):
     assert parse_script(code) is None
     read(fenced(code))
 

@@ -38,7 +38,7 @@ def test_is_mended(name):
     "code",
     ["print('“a” – ≥')", "x = 'It’s'  # “so”", "print(f'{1}')", "# >>> x\nprint(1)", ""],
 )
-def test_what_parses_stays(code):
+def test_valid_code_is_unchanged(code):
     assert repaired(code) is code
 
 
@@ -46,12 +46,12 @@ def test_what_parses_stays(code):
     "code",
     ["!rm -rf /", "SELECT 1 FROM a", "print(“a)", "print(‘It’s’)", "def f(:", "!ls\nprint(1)"],
 )
-def test_what_is_not_clear_stays(code):
+def test_ambiguous_code_is_unchanged(code):
     assert repaired(code) == code
     with pytest.raises(SyntaxError):
         ast.parse(repaired(code))
 
 
-def test_what_is_too_long_stays():
+def test_long_code_is_unchanged():
     code = "(" * 200_000 + "“"
     assert repaired(code) is code

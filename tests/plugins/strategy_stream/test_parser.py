@@ -167,5 +167,5 @@ def test_a_call_is_repaired_where_there_is_one_way(text: str, arguments: object)
         '{&quot;name&quot;: &quot;a&quot;, "args": {&quot;x&quot;: 1}}',
     ],
 )
-def test_what_could_mean_two_things_is_not_guessed(text: str) -> None:
+def test_ambiguous_call_is_not_guessed(text: str) -> None:
     assert isinstance(read_call(text), Misread)

@@ -67,7 +67,7 @@ async def test_a_strangers_worker_is_not_called_and_its_tools_do_not_run(bench, 
     assert not canary.exists()
 
 
-async def test_one_that_is_trusted_is_called(bench, canary):
+async def test_trusted_worker_is_called(bench, canary):
     trust(bench, *with_tools(bench, canary))
     bench.answers("look", "print(await look())")
     assert (await bench.run(CALL, Workers())).text == "seen"

@@ -388,7 +388,7 @@ class TestLifecycle:
 
     @pytest.mark.filterwarnings("ignore::ResourceWarning")
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-    def test_one_agent_over_several_event_loops(
+    def test_agent_works_over_several_event_loops(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(1)", "print(2)", "print(3)")

@@ -44,7 +44,7 @@ def test_a_task_without_tools_or_with_a_script_has_no_such_warning(
     assert make_agent(look).run("six times seven").trace.warnings == []
 
 
-def test_one_try_for_a_script_may_bring_one(make_agent, scripted_model, look):
+def test_prose_answer_gets_one_retry_for_a_script(make_agent, scripted_model, look):
     scripted_model.says("I would look.", script("print(await look('x'))"))
     response = make_agent(look).run("look")
     assert (response.text, response.used_tools) == ("42", True)
@@ -71,7 +71,7 @@ def test_prose_is_no_answer_once_a_tool_was_used(make_agent, scripted_model, loo
         ('{"code": "f(1)", "code": "f(2)"}', '"code" is in it twice'),
     ],
 )
-def test_what_is_no_prose_fails_with_what_was_reported(make_agent, scripted_model, message, why):
+def test_non_prose_answer_fails_with_its_text(make_agent, scripted_model, message, why):
     scripted_model.says(message, message)
     response = make_agent().run("x")
     assert not response.status
@@ -118,7 +118,7 @@ def test_nothing_found_is_an_answer(make_agent, scripted_model):
     assert response.text == "Nothing was found:\n- search(words='gone') returned an empty list"
 
 
-def test_what_was_found_and_not_printed_is_no_answer(make_agent, scripted_model):
+def test_unprinted_findings_are_no_answer(make_agent, scripted_model):
     scripted_model.writes(*["rows = await search('there')\nx = None"] * 2)
     response = make_agent(search).run("x")
     assert not response.status
@@ -147,7 +147,7 @@ def test_a_silent_script_is_reported_what_its_calls_returned(make_agent, scripte
         "[]",
     ],
 )
-def test_what_changed_something_or_has_a_value_is_no_silence(make_agent, scripted_model, code):
+def test_script_with_change_or_value_is_not_silent(make_agent, scripted_model, code):
     @tool(effect="write", confirm=False)
     def keep(x: int) -> None:
         """Keep it."""
@@ -157,6 +157,6 @@ def test_what_changed_something_or_has_a_value_is_no_silence(make_agent, scripte
     assert len(scripted_model.requests) == 1
 
 
-def test_what_an_earlier_script_printed_is_an_answer(make_agent, scripted_model):
+def test_earlier_output_is_an_answer(make_agent, scripted_model):
     scripted_model.writes("print('one')\nrerun('a', 'b')", "pass")
     assert make_agent().run("x").text == "one"

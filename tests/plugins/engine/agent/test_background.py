@@ -114,7 +114,7 @@ class TestSubmit:
         stopped = agent.poll(task_id)
         assert (stopped.state, stopped.is_terminal) == ("stopped", True)
 
-    async def test_what_was_printed_stays_when_a_task_is_cancelled(
+    async def test_output_stays_when_task_is_cancelled(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         began = asyncio.Event()

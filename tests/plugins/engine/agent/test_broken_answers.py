@@ -46,9 +46,7 @@ def test_a_model_that_goes_on_is_received_to_the_end(make_agent, scripted_model,
     assert (response.text, refund.done) == ("all three", [1, 2, 3])
 
 
-def test_where_it_cannot_be_reported_how_it_goes_on_the_whole_is_asked_for(
-    make_agent, scripted_model, refund
-):
+def test_ambiguous_continuation_asks_for_the_whole_answer(make_agent, scripted_model, refund):
     scripted_model.says(reply(HALF), "await refund(2)\nawait refund(3)\n```", WHOLE)
     assert make_agent(refund).run("x").status
     assert refund.done == [7]
@@ -65,7 +63,7 @@ def test_where_it_cannot_be_reported_how_it_goes_on_the_whole_is_asked_for(
         ("error", "broke off before its end", 2),
     ],
 )
-def test_what_stays_half_is_an_error_that_says_what_was_reported(
+def test_truncated_answer_is_an_error_with_its_text(
     make_agent, scripted_model, refund, reason, why, asked
 ):
     scripted_model.default = reply(HALF, reason)

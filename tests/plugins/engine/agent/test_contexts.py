@@ -145,7 +145,7 @@ def test_fifty_users_in_threads_of_a_program_without_a_loop(office: Office) -> N
     assert office.sightings.parts >= PARTS - {"listener"}
 
 
-async def test_who_answers_from_elsewhere_is_not_whom_the_call_sees(office: Office) -> None:
+async def test_answer_from_elsewhere_keeps_the_calls_context(office: Office) -> None:
     agent, office.witness.approves = office.open(), False
 
     async def one(number: int) -> None:

@@ -104,7 +104,9 @@ def test_files_read_goes_through_the_gate(run, sandbox, inputs):
         ("await files.read('book.xlsx')", "ToolError", "delf plugins install 'files[excel]'"),
     ],
 )
-def test_what_cannot_be_read(run, inputs, tmp_path, delf_host, monkeypatch, script, kind, message):
+def test_unreadable_file_is_an_error(
+    run, inputs, tmp_path, delf_host, monkeypatch, script, kind, message
+):
     (tmp_path / "book.xlsx").write_bytes(b"PK")
     host = delf_host
     if "xlsx" in script:
@@ -164,7 +166,7 @@ def test_a_tool_cannot_be_called_files(run):
 
 
 @pytest.mark.parametrize("name", ["", "missing.csv"])
-def test_what_is_no_file_stops_the_agent_before_it_starts(run, tmp_path, name):
+def test_non_file_stops_the_agent_before_start(run, tmp_path, name):
     with pytest.raises(ConfigurationError, match="input file"):
         run("print(1)", files=[str(tmp_path / name)])
 
@@ -215,7 +217,7 @@ def test_anything_else_is_out_of_reach(run, tmp_path, inputs, mode):
 # -- output files ---------------------------------------------------------------------------
 
 
-def test_what_is_handed_over_is_in_the_response(run, sandbox, tmp_path, events):
+def test_handed_over_files_are_in_the_response(run, sandbox, tmp_path, events):
     response = run(
         "add_to_output_files('t.txt', 'é')\n"
         "add_to_output_files('sub/d.json', {'a': [1, None]})\n"
@@ -257,7 +259,7 @@ def test_files_of_a_script_that_failed_stay(run, tmp_path):
     assert response.files == {"a": str(tmp_path / "a")}
 
 
-def test_what_cannot_be_written_fails_the_script(run, tmp_path):
+def test_unwritable_file_fails_the_script(run, tmp_path):
     response = run(
         "add_to_output_files('a', 'x')\nadd_to_output_files('a/b', 'x')\nprint('done')",
         output_dir=str(tmp_path),

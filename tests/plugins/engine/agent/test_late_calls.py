@@ -276,7 +276,7 @@ async def test_a_request_that_waits_while_its_sandbox_dies_waits_again(bench: Be
     assert story == [(name, ""), (name, "expired"), (name, ""), (name, "approved")]
 
 
-async def test_what_was_decided_about_a_call_holds_though_its_sandbox_dies_before_it_is_made(
+async def test_decision_holds_though_sandbox_dies_before_the_call(
     bench: Bench,
 ) -> None:
     """Its beginning was being written down: it was not made, and nobody is asked again."""

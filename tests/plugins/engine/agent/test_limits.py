@@ -85,7 +85,7 @@ class Session:
     cpu_seconds = 3.0
 
 
-def test_what_is_done_again_counts_once() -> None:
+def test_repeated_script_counts_limits_once() -> None:
     """A sandbox that the host killed is replaced, and its scripts make their calls again."""
     budget = ResourceBudget(Limits(cpu_seconds=10, calls=5))
     for _ in range(2):

@@ -88,7 +88,7 @@ def test_with_nobody_to_ask_it_is_not_made_again(make_agent, scripted_model) -> 
     assert bank.paid == [10]
 
 
-def test_what_is_only_read_is_read_again(make_agent, scripted_model) -> None:
+def test_read_with_lost_answer_is_repeated(make_agent, scripted_model) -> None:
     @tool(confirm=False, effect="read")
     async def look(number: int) -> int:
         """Look."""

@@ -48,7 +48,7 @@ async def test_a_sandbox_that_dies_is_replaced(bench: Bench) -> None:
     assert "run once more" in response.trace.warnings[-1]
 
 
-async def test_what_starts_sandboxes_may_be_away_for_a_moment(
+async def test_sandbox_server_may_be_away_for_a_moment(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As an engine of containers is that is restarted."""

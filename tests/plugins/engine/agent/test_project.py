@@ -77,7 +77,7 @@ class TestFromProject:
     def test_the_file_itself_can_be_named(self, folder, host):
         assert Agent.from_project(folder / "delf.toml", host=host).retry_count == 4
 
-    def test_what_is_given_wins(self, folder, host):
+    def test_explicit_option_wins(self, folder, host):
         agent = Agent.from_project(folder, host=host, retry_count=0, chat=False, connections=())
         assert agent.retry_count == 0
         assert agent.chat is None
@@ -117,9 +117,7 @@ class TestParameters:
             Agent(llm="scripted", chat={"kep": 3})
 
     @pytest.mark.parametrize("task", ["", "  \n", 42, None])
-    def test_what_is_no_task_is_refused_before_a_model_is_asked(
-        self, task, scripted_model, delf_host
-    ):
+    def test_invalid_task_is_refused_before_a_model_is_asked(self, task, scripted_model, delf_host):
         with Agent(llm="scripted", host=delf_host) as agent:
             for do in (agent.run, agent.submit):
                 with pytest.raises(ConfigurationError, match="the task is"):

@@ -88,7 +88,7 @@ def test_now_in_the_users_zone_comes_with_the_task(
     assert begun
 
 
-def test_one_tool_takes_at_most_500_tokens(make_agent, scripted_model):
+def test_prompt_of_one_tool_takes_at_most_500_tokens(make_agent, scripted_model):
     scripted_model.writes("print(1)")
     make_agent(add).run("x")
     assert len(scripted_model.prompts[0]) / 4.3 <= 500  # English has 4.5 characters a token

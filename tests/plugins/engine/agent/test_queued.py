@@ -64,7 +64,7 @@ async def test_a_keyword_that_a_method_does_not_have_is_named(make, method):
     assert ("files" if method != "aresume" else "settle") in caught.value.hint
 
 
-def test_what_only_a_queue_knows_needs_a_queue(make):
+def test_queue_options_need_a_queue(make):
     with pytest.raises(ConfigurationError, match="takes priority only with a queue"):
         make().submit("add them", priority=3)
 

@@ -140,7 +140,7 @@ async def test_a_resumed_task_keeps_the_time_zone_in_which_it_began(
     assert world.writes == ["+0900", "10", "10"]
 
 
-async def test_what_is_over_is_answered_from_the_journal(bench: Bench) -> None:
+async def test_finished_task_is_answered_from_the_journal(bench: Bench) -> None:
     bench.model.writes("print(await look(1))")
     world = World()
     async with bench.agent(world) as agent:
@@ -348,7 +348,7 @@ def priced(events: Sequence[ev.Event], cost_usd: float) -> list[ev.Event]:
     ]
 
 
-async def test_what_it_cost_before_counts_against_the_budget(bench: Bench) -> None:
+async def test_earlier_cost_counts_against_the_budget(bench: Bench) -> None:
     bench.model.writes("rerun(context='half', remaining='the rest')", "print(1)")
     async with bench.agent(World()) as first:
         events = await recorded(bench, first)

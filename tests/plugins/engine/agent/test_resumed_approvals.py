@@ -90,7 +90,7 @@ print(await look(1))
 
 
 @pytest.mark.parametrize("remember", ["task", "until_revoked"])
-async def test_what_was_to_be_remembered_is_not_asked_again(bench: Bench, remember: Any) -> None:
+async def test_remembered_decision_is_not_asked_again(bench: Bench, remember: Any) -> None:
     bench.model.writes(ASKING)
 
     def decide(_: Any) -> Any:
@@ -186,7 +186,7 @@ async def test_with_nobody_to_ask_about_a_begun_call_a_task_stays_interrupted(
     assert (done.text, world.writes) == ("1", ["x"])
 
 
-async def test_what_is_settled_beforehand_as_done_is_not_made(bench: Bench) -> None:
+async def test_call_settled_as_done_is_not_made(bench: Bench) -> None:
     bench.model.writes("print(await write('x'))")
     async with bench.agent(World()) as first:
         events = await recorded(bench, first)

@@ -77,7 +77,7 @@ def statuses(response):
 # -- shown and allowed ----------------------------------------------------------------------
 
 
-def test_what_is_not_shown_can_be_called(make_agent, delf_host, scripted_model):
+def test_hidden_tool_can_be_called(make_agent, delf_host, scripted_model):
     _, factory = keeping("read_mail")
     add(delf_host, factory, "filter")
     scripted_model.writes("print(await pay(20))")
@@ -90,7 +90,7 @@ def test_what_is_not_shown_can_be_called(make_agent, delf_host, scripted_model):
     assert response.trace.tools_chosen_by == "made-up"
 
 
-def test_what_is_not_shown_is_asked_about_as_anything_else(
+def test_hidden_tool_needs_approval_as_any_other(
     make_agent, delf_host, scripted_model, scripted_approvals
 ):
     _, factory = keeping("read_mail")
@@ -113,7 +113,7 @@ def test_a_script_finds_what_is_not_shown(make_agent, delf_host, scripted_model)
     assert "4 more tools" in scripted_model.prompts[0]
 
 
-def test_where_all_is_shown_there_is_nothing_to_find(make_agent, delf_host, scripted_model):
+def test_find_tools_is_absent_if_all_tools_are_shown(make_agent, delf_host, scripted_model):
     _, factory = keeping("read_mail", "pay")
     add(delf_host, factory, "filter")
     scripted_model.writes("print(1)")
@@ -206,9 +206,7 @@ def test_words_choose_where_no_prefilter_is_installed(make_agent, delf_host, scr
     assert all((f"def {name}(" in stubs) != (name in listed) for name in rest)
 
 
-def test_what_is_shown_is_the_same_for_every_task_while_it_fits(
-    make_agent, delf_host, scripted_model
-):
+def test_shown_tools_are_equal_for_every_task_while_they_fit(make_agent, delf_host, scripted_model):
     scripted_model.writes("print(1)").writes("print(2)")
     agent = make_agent(Desk(10))
     first, second = "Close the ticket 5", "Which things are open?"

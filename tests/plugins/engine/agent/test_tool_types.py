@@ -212,7 +212,7 @@ def test_results_are_plain_in_the_script(run):
         (int, "1, valeu=2", "unknown argument 'valeu'"),
     ],
 )
-def test_what_does_not_fit_never_reaches_the_tool(run, kind, written, message):
+def test_invalid_argument_never_reaches_the_tool(run, kind, written, message):
     got: list[Any] = []
     response = run(f"await take({written})", taking(kind, got))
     assert message in response.error
@@ -366,13 +366,13 @@ async def later(error: Exception) -> str:
     ],
     ids=range(6),
 )
-def test_what_a_script_could_not_call_is_refused_at_once(make, message):
+def test_uncallable_tool_is_refused_at_once(make, message):
     with pytest.raises(ToolDefinitionError, match=message) as caught:
         make()
     assert caught.value.code == "ERR-TOOL-002"
 
 
-def test_what_has_no_type_takes_anything():
+def test_untyped_parameter_takes_anything():
     assert repr(tool(bare)) == "<tool bare(x: Any, y: int = 1, z: Any = 2) -> Any>"
 
 

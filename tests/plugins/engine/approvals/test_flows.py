@@ -116,7 +116,7 @@ FROM_A_STRANGER = {
 
 
 @pytest.mark.parametrize("code", FROM_A_STRANGER.values(), ids=FROM_A_STRANGER)
-def test_what_a_stranger_may_have_reported_asks_whatever_was_approved(run, code):
+def test_value_of_a_stranger_asks_whatever_was_approved(run, code):
     _, asked = run(code, approval_rules={"*": "approve"}, approval_mode="approve_all")
     assert len(asked) == 1
     assert asked[0].flow
@@ -311,7 +311,7 @@ def pays(delf_host, scripted_model):
     return pays
 
 
-def test_what_decides_in_a_record_is_looked_for_at_any_depth(pays):
+def test_nested_decisive_value_is_found_at_any_depth(pays):
     deep = "mails()\nprint(pay_all([{'payee': {'account': mails()[0]['sender']}, 'amount': 1}]))"
     (request,) = pays(deep)
     assert request.flow.startswith("payments[0].payee.account: from mails")

@@ -30,6 +30,6 @@ def test_a_call_is_known_without_its_defaults(
     assert identity("take", {"rows": [*ROWS, {}]}, defaults) != known
 
 
-def test_what_cannot_be_written_down_is_like_no_other_call() -> None:
+def test_unencodable_call_is_like_no_other() -> None:
     given = {"it": object()}
     assert identity("take", given, {}) != identity("take", given, {})

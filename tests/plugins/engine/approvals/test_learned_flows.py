@@ -63,7 +63,7 @@ def agent(delf_host, scripted_model, tmp_path):
     return made, run
 
 
-def test_what_was_shown_once_passes_from_then_on_and_nothing_else(agent):
+def test_flow_shown_once_passes_from_then_on(agent):
     made, run = agent
     with made(Approved(remember="until_revoked", covers="action")) as one:
         assert run(one, TO_EVE) == 1

@@ -68,7 +68,7 @@ def test_a_piece_of_any_length_is_found_wherever_it_begins(length):
         assert found.is_part == (length >= 12)
 
 
-def test_what_is_nowhere_is_not_found():
+def test_value_found_nowhere_is_unknown():
     letters = "".join(random.Random(1).choices("abcdefghij", k=50_000))
     origins = origins_of(outside=letters)
     for length in (3, 6, 9, 14, 15, 16, 30, 200):

@@ -73,7 +73,7 @@ def bench(
 CLOSE_ALL = "for n in await shop.find():\n    await shop.close(n)\nprint('ok')"
 
 
-async def test_one_request_for_the_whole_script(bench):
+async def test_plan_mode_asks_once_for_the_whole_script(bench):
     b = bench()
     b.person.says(True)
     assert (await b.run(CLOSE_ALL)).text == "ok"
@@ -111,7 +111,7 @@ async def test_a_script_that_names_nothing_is_not_asked_about(bench):
     ],
     ids=["getattr", "alias", "in a list"],
 )
-async def test_what_it_does_not_name_still_asks(bench, script):
+async def test_call_outside_of_the_plan_still_asks(bench, script):
     b = bench(retry_count=0)
     b.person.says(True, "no refund")
     response = await b.run(script)

@@ -107,7 +107,7 @@ async def test_a_call_that_its_script_leaves_behind_and_that_is_refused_is_no_su
     assert "not her" in response.error
 
 
-async def test_what_was_refused_is_not_asked_again_by_a_later_script(bench):
+async def test_refused_call_is_not_asked_again_by_a_later_script(bench):
     response = await bench.run(
         "print(await pay('ann', [1]))",
         "try:\n    await pay('ann', [1])\nexcept ApprovalRejected as e:\n    print(e)\n"
@@ -118,7 +118,7 @@ async def test_what_was_refused_is_not_asked_again_by_a_later_script(bench):
     assert "not her (refused before in this task, and not asked again)" in response.text
 
 
-async def test_where_nobody_was_there_it_can_be_asked_again():
+async def test_unanswered_call_can_be_asked_again():
     answers = [None, True]
     bench = await gate_bench(pay, decide=lambda r: answers.pop(0))
     assert (await bench.call("pay", "ann", [1])).kind == "ApprovalRejected"

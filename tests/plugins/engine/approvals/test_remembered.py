@@ -221,7 +221,7 @@ async def test_a_new_version_of_an_action_is_another_action():
 
 
 @pytest.mark.parametrize("first_asks", [True, False])
-async def test_what_the_connection_asks_about_passes_where_that_was_approved(first_asks):
+async def test_check_of_the_connection_passes_if_it_was_approved(first_asks):
     class Guarded(Mail):
         """Mail with a rule of its own."""
 
@@ -240,7 +240,7 @@ async def test_what_the_connection_asks_about_passes_where_that_was_approved(fir
     assert len(bench.asked) == (1 if first_asks else 2)
 
 
-async def test_where_the_journal_cannot_be_read_somebody_is_asked(caplog):
+async def test_unreadable_journal_asks_a_person(caplog):
     class Torn(InProcessJournal):
         async def remembered(self):
             raise DelfError("the disk is gone")

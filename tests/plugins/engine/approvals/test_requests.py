@@ -81,7 +81,7 @@ async def tools():
     return await load_toolset([pay])
 
 
-async def test_where_nobody_can_be_asked_it_is_rejected_at_once(tools):
+async def test_request_without_channels_is_rejected_at_once(tools):
     assert await Bench(tools).decide(1) == Rejected(reason=NOBODY)
 
 
@@ -258,7 +258,7 @@ async def test_of_two_answers_the_first_counts():
     assert (await answer).who.name == "one"
 
 
-async def test_what_was_taken_as_an_answer_counts(tools):
+async def test_accepted_answer_counts(tools):
     """Even when the request expires in the same moment: whoever gave it was told that it does."""
 
     class Late:
@@ -327,7 +327,7 @@ async def test_requests_is_in_the_journal_before_the_task_has_a_place_again(tool
 
 
 @pytest.mark.parametrize(("abandoned", "source"), [(False, "sandbox_died"), (True, "abandoned")])
-async def test_where_nobody_answered_that_is_reported(tools, abandoned, source):
+async def test_unanswered_request_names_its_reason(tools, abandoned, source):
     bench = Bench(tools, wait_approvals=True)
     work = bench.decide(1)
     name = await pending_name(bench)

@@ -147,5 +147,5 @@ async def test_where_nobody_can_be_asked_no_other_script_is_written(agent_with, 
         (LLMExecutionError, False),
     ],
 )
-def test_what_errors_say_of_themselves(kind, can_retry):
+def test_error_classes_declare_retryability(kind, can_retry):
     assert kind("x").can_retry is can_retry

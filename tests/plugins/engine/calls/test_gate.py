@@ -220,7 +220,7 @@ async def test_an_unanswered_request_expires():
     assert shop.made == []
 
 
-async def test_what_is_remembered_is_not_asked_again():
+async def test_remembered_decision_is_not_asked_again():
     shop = Shop()
     bench = await gate_bench(shop, decide=lambda request: Approved(remember="task"))
     await bench.call("shop.close", 7)
@@ -260,7 +260,7 @@ class Vault(Connection):
         ("vault.enter", {"user": "bob", "password": "a"}, {"user": "bob", "password": "b"}),
     ],
 )
-async def test_what_looks_alike_is_not_the_same_call(name, first, second):
+async def test_similar_call_is_another_call(name, first, second):
     bench = await gate_bench(Vault(), decide=lambda request: Approved(remember="until_revoked"))
     for value in (first, second, first, second):
         assert isinstance(await bench.call(name, value), Returned)

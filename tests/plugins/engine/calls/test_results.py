@@ -98,7 +98,7 @@ NOT_PLAIN = {
 
 
 @pytest.mark.parametrize("name", NOT_PLAIN)
-async def test_what_is_not_plain_crosses_as_what_comes_closest(results, name):
+async def test_non_plain_result_crosses_as_closest_plain_value(results, name):
     given, expected, note = NOT_PLAIN[name]
     taken, encoded, message = await results.take(given)
     assert (taken == expected, loads(encoded) == expected, message) == (True, True, note)

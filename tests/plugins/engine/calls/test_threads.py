@@ -57,7 +57,7 @@ async def test_no_more_run_at_once_than_it_has_threads(threads):
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyError, SystemExit, asyncio.CancelledError])
-async def test_what_a_function_raises_is_raised(threads, error):
+async def test_function_error_is_raised_in_the_caller(threads, error):
     def fail():
         raise error("no")
 

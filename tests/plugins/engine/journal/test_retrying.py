@@ -46,7 +46,7 @@ def postponed(tries: int) -> TaskPostponed:
         SandboxUnavailableError("docker does not answer"),
     ],
 )
-def test_what_was_away_is_retried(error: DelfError) -> None:
+def test_outage_is_retried(error: DelfError) -> None:
     assert next_try(error, BEGUN, 1, 5.0) == 5.0
     behind = ToolExecutionError("a tool failed")
     behind.__cause__ = error
@@ -70,7 +70,7 @@ def test_what_was_away_is_retried(error: DelfError) -> None:
         LLMExecutionError("too much", status=400),
     ],
 )
-def test_what_would_fail_again_is_not(error: DelfError) -> None:
+def test_permanent_failure_is_not_retried(error: DelfError) -> None:
     assert next_try(error, BEGUN, 5, 5.0) is None
 
 
@@ -83,6 +83,6 @@ def test_tries_are_counted_and_wait_twice_as_long_each_up_to_an_hour() -> None:
     assert waits == [100, 200, 400, 800, 1600, 3200, 3600, 3600, 3600, None]
 
 
-def test_what_is_recorded_stays() -> None:
+def test_retry_keeps_the_record() -> None:
     assert without_attempts((*BEGUN, postponed(1))) == list(BEGUN)
     assert without_attempts(BEGUN) == list(BEGUN)

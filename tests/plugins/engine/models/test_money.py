@@ -247,7 +247,7 @@ def test_a_name_without_its_provider_is_enough(tmp_path: Path) -> None:
         ('{"m": {"input": Infinity, "output": 1}}', "m: inf is not a price"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, content: str, words: str) -> None:
+def test_invalid_price_is_named_with_its_file(tmp_path: Path, content: str, words: str) -> None:
     path = tmp_path / "pricing.json"
     path.write_bytes(content.encode("latin-1"))
     with pytest.raises(ConfigurationError) as caught:

@@ -219,7 +219,7 @@ def test_a_connection_with_a_constructor_of_its_own(host, project):
         project("").connector(host)("custom")
 
 
-def test_what_a_plugin_gets_wrong_names_the_plugin(host, project):
+def test_plugin_setting_error_names_the_plugin(host, project):
     with pytest.raises(ConnectionUnavailableError, match=r"^no answer$"):
         project().connector(host)("dead")
     with pytest.raises(

@@ -99,7 +99,7 @@ def test_a_named_file_is_not_searched_for(tmp_path):
         ("[connections.shop.allow]\nx = 3\n", r"\[connections\.shop\] allow: it cannot be a table"),
     ],
 )
-def test_what_is_wrong_with_the_file_is_reported_with_its_place(project, text, message):
+def test_toml_error_names_its_place(project, text, message):
     with pytest.raises(ConfigurationError, match=message) as caught:
         project(text)
     assert caught.value.hint

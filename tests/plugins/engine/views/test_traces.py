@@ -110,7 +110,7 @@ def test_the_timeline_shows_what_runs():
     ]
 
 
-def test_what_runs_when_the_task_ends_was_stopped_with_it():
+def test_running_lines_are_stopped_with_the_task():
     started, end = story()[:2], story()[-1]
     call = story()[6]
     lines = Trace([*started, call, end]).timeline
