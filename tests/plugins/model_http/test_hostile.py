@@ -204,6 +204,23 @@ MESSAGE = {
 }
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"object": "error", "message": "upstream is gone", "type": "BadRequestError", "code": 503},
+        {"type": "error", "message": "upstream is gone", "code": 503},
+        {"detail": "upstream is gone", "code": 503},
+        {"error": "upstream is gone"},
+    ],
+)
+async def test_error_in_another_form_does_not_end_an_answer(event, http_model):
+    begun = {"id": "x", "choices": [{"index": 0, "delta": {"content": "half"}}]}
+    data = "".join(f"data: {text}\n\n" for text in (*map(json.dumps, (begun, event)), "[DONE]"))
+    async with answering(HEAD + b"Connection: close\r\n\r\n" + data.encode()) as server:
+        with pytest.raises(LLMExecutionError, match="upstream is gone"):
+            await read_stream(once(http_model, server["url"]), ask())
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_an_error_within_a_stream_is_the_providers(provider, http_model):
     data, status = MESSAGE[provider]

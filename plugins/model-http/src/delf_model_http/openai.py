@@ -144,10 +144,17 @@ def _arguments(function: Any) -> Any:
 
 def _check(given: Any) -> None:
     """Raise for failures that servers send with status 200, or within a stream."""
-    error = fields(given).get("error")
+    error = fields(given).get("error") or _bare_error(fields(given))
     if error:
         code = count(error, "code")
         raise ReportedError(code if 400 <= code < 600 else 500, given)
+
+
+def _bare_error(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return an error that is sent without a field of its own, as vLLM and FastAPI send it."""
+    words = given.get("message") or given.get("detail")
+    is_error = "error" in (given.get("object"), given.get("type")) or isinstance(words, str)
+    return given if "choices" not in given and words and is_error else None
 
 
 def _check_choice(choice: Any) -> None:
