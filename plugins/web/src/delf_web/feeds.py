@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import re
 import time
-from typing import Any, TypedDict, cast
+from typing import Any, Final, TypedDict, cast
 
 from delf.errors import ToolExecutionError
+from delf.notes import note
 from delf_web.document import Document
 from delf_web.pages import plain
+
+_ZONED: Final = re.compile(r":\d\d.*(?:[A-Za-z]|[+-]\d\d:?\d\d)\s*$")
 
 
 class Entry(TypedDict):
@@ -41,14 +45,35 @@ def read_feed(document: Document) -> list[Entry]:
     )
     if not parsed.version:
         raise ToolExecutionError(f"{document.url} is not a feed, and names none")
+    damage = parsed.get("bozo_exception")
+    if parsed.bozo and not isinstance(damage, _harmless()):
+        note(f"{document.url} is damaged ({damage}): entries may be missing")
+    elif not parsed.entries:
+        note(f"{document.url} has no entries")
     return [_entry(item) for item in parsed.entries]
 
 
+def _harmless() -> tuple[type[Exception], ...]:
+    """Return the remarks of feedparser after which all entries are there."""
+    import feedparser
+
+    library: Any = feedparser
+    return library.CharacterEncodingOverride, library.NonXMLContentType
+
+
 def _entry(item: Any) -> Entry:
-    moment = item.get("published_parsed") or item.get("updated_parsed")
+    name = "published" if item.get("published_parsed") else "updated"
+    moment = item.get(f"{name}_parsed")
     return Entry(
         title=plain(item.get("title", "")),
         url=item.get("link", ""),
-        date=time.strftime("%Y-%m-%dT%H:%M:%SZ", moment) if moment else None,
+        date=_date(str(item.get(name, "")), moment) if moment else None,
         summary=plain(item.get("summary", "")),
     )
+
+
+def _date(text: str, moment: time.struct_time) -> str:
+    """Write a date with no more than its text has; feedparser adds midnight and UTC."""
+    if ":" not in text:
+        return time.strftime("%Y-%m-%d", moment)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", moment) + ("Z" if _ZONED.search(text) else "")

@@ -1,0 +1,51 @@
+"""Feeds that are damaged or vague."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from delf.notes import notes_of_call
+from delf_web.feeds import read_feed
+
+
+@dataclass
+class Page:
+    content: bytes
+    url: str = "https://site.example/feed"
+    kind: str = "application/rss+xml"
+    charset: str | None = None
+
+
+def feed(items: str, end: str = "</channel></rss>") -> Page:
+    head = '<?xml version="1.0"?><rss version="2.0"><channel><title>t</title>'
+    return Page(f"{head}{items}{end}".encode())
+
+
+@pytest.mark.parametrize(
+    ("written", "date"),
+    [
+        ("Mon, 02 Feb 2026 10:00:00 +0100", "2026-02-02T09:00:00Z"),
+        ("Mon, 02 Feb 2026 10:00 EST", "2026-02-02T15:00:00Z"),
+        ("2026-02-02T10:00:00Z", "2026-02-02T10:00:00Z"),
+        ("2026-02-02T10:00:00", "2026-02-02T10:00:00"),
+        ("2026-02-02", "2026-02-02"),
+    ],
+)
+def test_date_of_an_entry_has_no_time_or_zone_that_the_feed_lacks(written, date):
+    (entry,) = read_feed(feed(f"<item><title>a</title><pubDate>{written}</pubDate></item>"))
+    assert entry["date"] == date
+
+
+@pytest.mark.parametrize(
+    ("page", "reported"),
+    [
+        (feed("<item><title>a</title></item><item><title>b", ""), "is damaged"),
+        (feed(""), "has no entries"),
+        (feed("<item><title>a</title></item>"), ""),
+    ],
+)
+def test_damaged_and_empty_feeds_are_reported(page, reported):
+    with notes_of_call() as notes:
+        read_feed(page)
+    assert reported in " ".join(notes)
+    assert bool(notes) == bool(reported)
