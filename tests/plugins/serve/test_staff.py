@@ -140,8 +140,8 @@ async def test_audit_tells_who_did_what(office):
     await office.client.delete("/people/bo")
     await office.client.post("/login", json={"key": "ada-key"})
     entries = (await office.client.get("/audit")).json()["entries"]
-    told = [(one["by"], one["what"], one["about"].partition(":")[0]) for one in entries]
-    assert told == [
+    recorded = [(one["by"], one["what"], one["about"].partition(":")[0]) for one in entries]
+    assert recorded == [
         ("ada", "logged in", "key"),
         ("lead", "revoked", "bo"),
         ("lead", "added", "bo"),
@@ -152,7 +152,7 @@ async def test_audit_tells_who_did_what(office):
     assert (len(only["entries"]), only["more"]) == (1, True)
     table = (await office.client.get("/audit?format=csv")).text
     rows = list(csv.DictReader(io.StringIO(table)))
-    assert [row["what"] for row in rows] == [one[1] for one in told]
+    assert [row["what"] for row in rows] == [one[1] for one in recorded]
 
 
 @pytest_asyncio.fixture(loop_scope="session")

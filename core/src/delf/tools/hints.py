@@ -19,7 +19,7 @@ _MOST_NOTES: Final = 12
 _MOST_FIELDS: Final = 400
 """The fields of a type; one with more loses depth."""
 _QUALIFIERS: Final = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
-"""What stands around a type, by name: typing_extensions has some that ``typing`` lacks."""
+"""Names of type qualifiers, because typing_extensions has some that ``typing`` lacks."""
 _NAMES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("Sequence", "MutableSequence", "Iterable", "Collection", "deque"), "list"),
     **dict.fromkeys(("Mapping", "MutableMapping", "OrderedDict", "defaultdict"), "dict"),

@@ -392,7 +392,7 @@ def _encode_decimal(value: decimal.Decimal) -> dict[str, str]:
 
 
 _NAMED: ContextVar[bool] = ContextVar("delf_named", default=False)
-"""Whether named tuples become records."""
+"""True if named tuples become records."""
 
 
 def _encode_tuple(value: Any) -> dict[str, Any]:

@@ -212,8 +212,8 @@ def _show(found: Sequence[Checked]) -> None:
         if each.warnings and not each.problems:
             mark = click.style("!", fg="yellow")
         brings = "; ".join(f"{kind} {', '.join(names)}" for kind, names in each.brings.items())
-        told = wrapped(f"{each.name} {each.version or ''}  {brings}".rstrip(), indent=4)
-        click.echo(f"{mark} {told}")
+        line = wrapped(f"{each.name} {each.version or ''}  {brings}".rstrip(), indent=4)
+        click.echo(f"{mark} {line}")
         for text in (*each.problems, *each.warnings, *each.notes):
             click.echo(f"    {wrapped(visible(text), indent=4)}")
 

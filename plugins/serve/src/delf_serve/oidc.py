@@ -209,7 +209,7 @@ class OpenIdConnect:
 
 
 def _library_of(client: type) -> Any:
-    """The HTTP library that a client is of: Authlib takes httpx2 where that is installed."""
+    """Return the HTTP library of a client: Authlib takes httpx2 where that is installed."""
     base = next(kind for kind in client.__mro__ if kind.__name__ == "AsyncClient")
     return importlib.import_module(base.__module__.partition(".")[0])
 

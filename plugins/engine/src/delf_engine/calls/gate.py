@@ -225,12 +225,16 @@ class Gate:
 
     async def _ask_and_make(self, call: Call, past: RecordedCall | None = None) -> CallAnswer:
         try:
+            # A script may go on while another of its calls waits for a person: that call has released
+            # the task's place, so nothing may begin before the place is acquired again.
             if self._permit.returning is not None:
                 await self._permit.regained()
             await self._contexts.files_written()
         except asyncio.CancelledError:
             await self._records.not_started(call)
             raise
+        # Only calls that start child tasks reserve room: the limit must be checked before a person
+        # is asked, or they would approve a call that cannot be made.
         if not call.bound.action.resumes:
             return await self._judge(call, past)
         try:
@@ -254,6 +258,7 @@ class Gate:
         needs_nobody = not call.bound.asks and isinstance(verdict, Allowed)
         if needs_nobody and not await self._approvals.requires_review(call.bound, call.arguments):
             if past is not None:
+                # The rules changed since the journal asked: its open request would wait forever.
                 await self._approvals.close(past)
             return await self._make(call)
         answer = await self._ask(call, past, verdict)

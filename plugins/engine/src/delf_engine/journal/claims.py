@@ -88,6 +88,7 @@ class Claims:
         """
         if task_id in self.claimed:
             raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
+        # Marked before the first await: two callers on this loop must not both pass the check above.
         self.claimed.add(task_id)
         claiming: asyncio.Future[PerhapsAlive | None] | None = None
         taken = False
@@ -100,6 +101,7 @@ class Claims:
                 before = await to_its_end(claiming)  # else one that nobody knows of would stay
                 if before is not None:
                     self.before[task_id] = Predecessor(before.process, monotonic() + before.lease)
+                # Read again: the last owner may have appended between the first read and the claim.
                 events = await journal.read(task_id)
             if is_torn(events) and not is_over(events):  # by a process that died meanwhile
                 await journal.append(end_of(events, DelfError(_TORN, hint="fork it once more")))
@@ -109,6 +111,8 @@ class Claims:
         finally:
             if not taken:
                 self.claimed.discard(task_id)
+                # Cancelled in the midst of the claim, the journal may hold it for this process: an
+                # unreleased claim would keep every other process away until the lease ends.
                 if _has_succeeded(claiming):
                     await self.release(journal, task_id)
 

@@ -68,11 +68,11 @@ export class PeopleView {
     fields.name.focus();
   }
 
-  async act(path, told) {
+  async act(path, message) {
     setText(this.problem, "");
     try {
       await remove(path);
-      say(told);
+      say(message);
     } catch (error) { setText(this.problem, error.message); }
     await this.load();
     this.title.focus();
