@@ -225,8 +225,8 @@ class Gate:
 
     async def _ask_and_make(self, call: Call, past: RecordedCall | None = None) -> CallAnswer:
         try:
-            # A script may go on while another of its calls waits for a person: that call has released
-            # the task's place, so nothing may begin before the place is acquired again.
+            # A script may go on while another of its calls waits for a person: that call has
+            # released the task's place, so nothing may begin before the place is acquired again.
             if self._permit.returning is not None:
                 await self._permit.regained()
             await self._contexts.files_written()

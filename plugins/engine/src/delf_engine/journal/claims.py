@@ -88,7 +88,7 @@ class Claims:
         """
         if task_id in self.claimed:
             raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
-        # Marked before the first await: two callers on this loop must not both pass the check above.
+        # Marked before the first await: two callers on this loop must not both pass the check.
         self.claimed.add(task_id)
         claiming: asyncio.Future[PerhapsAlive | None] | None = None
         taken = False
