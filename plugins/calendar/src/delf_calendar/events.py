@@ -8,6 +8,7 @@ from typing import Any, Final, TypedDict, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from delf.errors import ToolRefusedError
+from delf.notes import note
 
 When = dt.datetime | dt.date
 _HOUR: Final = dt.timedelta(hours=1)
@@ -90,14 +91,22 @@ def _meeting(conference: Any) -> str | None:
 
 
 def _moment(place: Mapping[str, Any]) -> When | None:
-    if "date" in place:
-        return dt.date.fromisoformat(str(place["date"]))
-    if "dateTime" not in place:
+    """Return the moment of a place in the service's form; what cannot be read is noted."""
+    text = str(place.get("date") or place.get("dateTime") or "")
+    try:
+        if "date" in place:
+            return dt.date.fromisoformat(text)
+        moment = dt.datetime.fromisoformat(text) if text else None
+    except ValueError:
+        note(f"an event has a date that no calendar has, and came without it: {text[:40]!r}")
         return None
-    moment = dt.datetime.fromisoformat(str(place["dateTime"]))
-    if moment.tzinfo is None and place.get("timeZone"):
+    if moment is None or moment.tzinfo is not None or not place.get("timeZone"):
+        return moment
+    try:
         return moment.replace(tzinfo=zone_named(str(place["timeZone"])))
-    return moment
+    except ToolRefusedError as error:
+        note(f"an event came without its zone: {error.message}")
+        return moment
 
 
 def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -> dict[str, Any]:
