@@ -9,6 +9,8 @@ import pytest
 
 from delf_schemas.samples import Samples, shape_of
 
+LITERAL_OF = "str (a Python literal, for ast.literal_eval"
+
 
 class Kept:
     """Keeps what was learned, in memory."""
@@ -84,3 +86,26 @@ def test_keys_that_are_values_are_not_learnt(value: Any) -> None:
 def test_keys_that_are_names_are_learnt() -> None:
     value = {"@odata.type": "x", "$ref": 1, "_id": True, "first-name": None, "from": {"a": 1}}
     assert list(shape_of(value)["properties"]) == list(value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (['{"id": 1}'], 'str (JSON: {"id": int})'),
+        (["{'id': 1, 'done': False}"], LITERAL_OF + ': {"id": int, "done": bool})'),
+        (["[{'id': None}]", "[{'id': 2}]"], LITERAL_OF + ': list[{"id": int | None}])'),
+        (["(1, 'a')"], LITERAL_OF + ": list[int | str])"),
+        (
+            ['{"id": 1}\n{"id": 2}'],
+            'str (a value of JSON on each line, together: list[{"id": int}])',
+        ),
+        (["{'id': 1}", '{"id": 1}'], 'str (JSON, or a Python literal: {"id": int})'),
+        (["{'id': 1}", "none"], LITERAL_OF + ': {"id": int}, or plain text)'),
+        (["{'id': open('x')}"], "str"),
+        (["[see the list]"], "str"),
+        (["{'a': " * 2_000], "str"),
+    ],
+    ids=range(10),
+)
+def test_a_text_is_told_as_the_data_that_it_is(texts, told):
+    assert type_of(*texts) == told

@@ -5,9 +5,10 @@ Values are not kept.
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
 from delf.machine.contexts import shared_task
@@ -25,6 +26,13 @@ _MAX_NULLS: Final = 100
 _ALIKE: Final = 3
 _CHARS: Final = 420
 _JSON: Final = "contentSchema"
+_MAX_LINES: Final = 1_000
+_MAX_LITERAL: Final = 20_000
+WRITTEN: Final = "x-written"
+"""Tells how a text is written data, where that is not one value of JSON."""
+LINES: Final = "lines"
+LITERAL: Final = "literal"
+MIXED: Final = "mixed"
 _AT_TIMES: Final = "x-at-times"
 """Marks the schema of a text that is JSON in some results only."""
 
@@ -183,12 +191,39 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
 
 
 def _content(text: str) -> Mapping[str, Any]:
-    if not text.lstrip().startswith(("{", "[")):
+    """The shape of what a text is written data of, and how it is written."""
+    if not text.lstrip().startswith(("{", "[", "(")):
         return {}
-    try:
-        return {_JSON: shape_of(json.loads(text), 1)}
-    except (ValueError, RecursionError):
-        return {}
+    for written, read in _READERS:
+        try:
+            value = read(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        return {_JSON: shape_of(value, 1), **({WRITTEN: written} if written else {})}
+    return {}
+
+
+def _lines(text: str) -> list[Any]:
+    """Values of JSON, one on each line."""
+    lines = text.strip().splitlines()
+    if not 1 < len(lines) <= _MAX_LINES:
+        raise ValueError("one line, or many")
+    return [json.loads(line) for line in lines]
+
+
+def _literal(text: str) -> Any:
+    """A value as Python prints it, as servers do that answer with ``str(result)``."""
+    if len(text) > _MAX_LITERAL:
+        raise ValueError("too long")
+    value = ast.literal_eval(text.strip())
+    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+
+
+_READERS: Final[Sequence[tuple[str, Callable[[str], Any]]]] = (
+    ("", json.loads),
+    (LINES, _lines),
+    (LITERAL, _literal),
+)
 
 
 def _is_by_id(shapes: list[dict[str, Any]]) -> bool:
@@ -228,6 +263,9 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
     contents = [shape[_JSON] for shape in texts if _JSON in shape]
     if contents:
         result[_JSON] = merge_shapes(contents[0], contents[-1])
+        ways = {shape.get(WRITTEN) for shape in texts if _JSON in shape}
+        if ways != {None}:
+            result[WRITTEN] = (ways.pop() or "") if len(ways) == 1 else MIXED
         if len(contents) < len(texts) or any(_AT_TIMES in shape for shape in texts):
             result[_AT_TIMES] = True
     return result

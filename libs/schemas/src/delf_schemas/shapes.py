@@ -13,6 +13,11 @@ from delf_schemas.names import snake
 
 Mode = Literal["in", "out"]
 
+_WRITTEN: Final = {
+    "lines": "a value of JSON on each line, together",
+    "literal": "a Python literal, for ast.literal_eval",
+    "mixed": "JSON, or a Python literal",
+}
 _TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 _DATES: Final = {"date": "date", "date-time": "datetime"}
 _MAX_LITERAL_CHARS: Final = 160
@@ -210,7 +215,8 @@ class Shapes:
         if kind == "string" and mode == "out" and isinstance(content, dict) and depth > 0:
             # A script has to decode it: the type of the result is a text all the same.
             mixed = ", or plain text" if "x-at-times" in found else ""
-            return f"str (JSON: {self._any(cast('Any', content), depth, mode)}{mixed})"
+            written = _WRITTEN.get(str(found.get("x-written", "")), "JSON")
+            return f"str ({written}: {self._any(cast('Any', content), depth, mode)}{mixed})"
         if kind == "bytes":  # no type of JSON: a shape of a value that was seen
             return "bytes"
         if kind == "string" and is_binary(found):
