@@ -117,6 +117,44 @@ def test_every_write_is_asked_about(
     check(google, office)
 
 
+LOOK = """
+mails = (await gmail.search("invoice has:attachment"))["messages"]
+mail = await gmail.read(mails[0]["id"]) if mails else None
+books = (await drive.search(name="Bills", kind="spreadsheet"))["files"]
+head = await sheets.read(books[0]["id"], header=False) if books else None
+rerun({"mail": mail, "books": books, "first rows": head and head[:3]}, "row, document, meeting")
+"""
+ACT = """
+import datetime
+file = mail["attachments"][0]["name"]
+await sheets.append(books[0]["id"], [{"no": 7, "day": mail["date"].date(), "net": 119, "file": file}])
+doc = await docs.create("Invoice 7", f"# Invoice 7\\n\\n- From {mail['sender']}\\n- File {file}")
+event = await calendar.create("Invoice 7", datetime.datetime(2026, 11, 30, 9), attendees=["bob@example.com"])
+print(f"{doc['title']}: {event['start']:%d.%m.%Y %H:%M}")
+"""
+
+
+def test_a_first_script_looks_and_the_next_one_acts(
+    google: GoogleServer, connect: Any, office: str, scripted_model: ScriptedModel, delf_host: Any
+) -> None:
+    scripted_model.writes(LOOK, ACT)
+    tools = [connect(kind) for kind in (Gmail, Drive, Sheets, Docs, Calendar)]
+    with Agent(
+        tools=tools, llm="scripted", host=delf_host, on_confirm=lambda _: True, sandbox="local"
+    ) as agent:
+        response = agent.run("File the invoice in the sheet Bills, and meet bob about it.")
+    assert response.raise_for_status().text.strip() == "Invoice 7: 30.11.2026 09:00"
+    assert google.sheets.books[office].sheets[0].last_row() == 1
+    look = scripted_model.requests[1].messages[-1].text
+    assert "['no', 'day', 'net', 'file']" in look
+    for name in ("gmail.search", "gmail.read", "calendar.create", "sheets.append"):
+        connection, _, action = name.partition(".")
+        own = (
+            scripted_model.prompts[0].partition(f"class {connection}:")[2].partition("\nclass ")[0]
+        )
+        assert f"async def {action}(" in own
+
+
 @pytest.fixture
 def project(
     google: GoogleServer, delf_project: DelfProject, credentials: str, office: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import email
 import email.policy
 import functools
@@ -336,8 +337,20 @@ class GmailService:
 def _matches(mail: Mail, box: Mailbox, term: str) -> bool:
     if term.startswith("-"):
         return not _matches(mail, box, term[1:])
-    key, _, value = term.partition(":")
+    key, colon, value = term.partition(":")
     value = value.lower()
+    if not colon and term != "OR":
+        return (
+            term in ("AND", "OR") or term.lower() in f"{mail.words} {' '.join(mail.files)}".lower()
+        )
+    if key == "filename":
+        return any(value in name.lower() for name in mail.files)
+    if key in ("after", "before"):
+        day = dt.datetime.strptime(value.replace("-", "/"), "%Y/%m/%d").replace(tzinfo=dt.UTC)
+        return (mail.date >= day.timestamp() * 1000) is (key == "after")
+    if key in ("newer_than", "older_than"):
+        days = int(value[:-1]) * {"d": 1, "m": 30, "y": 365}[value[-1]]
+        return (mail.date >= (time.time() - days * 86_400) * 1000) is (key == "newer_than")
     if key in ("from", "to", "subject", "cc"):
         return value in mail.header(key).lower()
     if key == "has":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from delf.protocols.strategy import ToolDescription
@@ -64,10 +64,10 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
     return results
 
 
-def _name(tools: Iterable[ToolDescription], taken: set[str]) -> str:
+def _name(tools: Sequence[ToolDescription], taken: set[str]) -> str:
     """Name a record after the subject of the tools that return it."""
     words = min((nouns_of(tool.name) for tool in tools), key=len)
-    name = "".join(word.capitalize() for word in words) or "Result"
+    name = "".join(word.capitalize() for word in words) or tools[0].connection.title() or "Result"
     base, number = name, 2
     while name in taken:
         name, number = f"{base}{number}", number + 1
