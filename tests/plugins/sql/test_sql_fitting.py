@@ -184,6 +184,27 @@ async def test_each_value_fits_its_column_or_is_refused(any_database, open_sql):
     assert not wrong
 
 
+BY_NUMBER = [
+    ("INSERT INTO v VALUES (?, ?)", ["x", 1.5], 2),
+    ("INSERT INTO v VALUES (?, ?)", [["x", 1], ["y", 1.5]], 2),
+    ("UPDATE v SET n = ? WHERE a = ?", [1.5, "x"], 1),
+]
+
+
+async def test_a_value_that_does_not_fit_is_told_by_its_number(any_database, open_sql):
+    sql = open_sql(any_database)
+    await sql.write("CREATE TABLE v (a varchar(20), n int)")
+    for text, params, number in BY_NUMBER:
+        if any_database.kind == "sqlite":  # it keeps any value in any column
+            await sql.write(text, params)
+            continue
+        with pytest.raises(ToolRefusedError, match=f"parameter number {number}: 1.5 .* integer"):
+            await sql.write(text, params)
+    rows = await sql.query("SELECT n FROM v")
+    assert [row["n"] for row in rows] == ([1.5, 1.5, 1.5] if any_database.kind == "sqlite" else [])
+    await sql.write("DROP TABLE v")
+
+
 STORED = {
     "INSERT INTO t (a, `b`) VALUES (?, ?), (?, 1)": [("a", 0), ("b", 1), ("a", 2)],
     "INSERT INTO main.t VALUES (?, ? + 1)": [(0, 0)],
