@@ -94,6 +94,8 @@ def test_plain_changes_are_found_by_names(name, change):
     [
         ("Mark the task as done", {"update"}),
         ("Add a comment", {"create"}),
+        ("Open an issue", {"create"}),
+        ("Close the open issue", {"update"}),
         ("remove the tag", {"delete"}),
         ("Which tasks are open?", set()),
         ("List all tasks", set()),

@@ -72,13 +72,14 @@ def _plain_changes(catalog: Catalog, step: str) -> list[int]:
     Whoever marks a task as done needs ``update_task``, of which the step has one word.
     """
     kinds = kinds_of_change(step)
-    places = {word: place for place, word in reversed([*enumerate(map(stem, words_of(step)))])}
-    found: list[tuple[int, int, int]] = []
+    order = {word: at for at, word in reversed([*enumerate(map(stem, words_of(step)))])}
+    found: list[tuple[int, bool, int, int]] = []
     for number, entry in enumerate(catalog if kinds else ()):
         change = None if entry.reads else plain_change(entry.name)
-        if change is not None and change.kind in kinds and change.nouns <= places.keys():
-            place = min(places[noun] for noun in change.nouns)
-            found.append((place, -len(change.nouns), number))
+        if change is not None and change.kind in kinds and change.nouns <= order.keys():
+            at = sorted(order[noun] for noun in change.nouns)
+            is_apart = at[-1] - at[0] >= len(at)  # the label of an issue is no issue
+            found.append((at[0], is_apart, -len(at), number))
     return [number for *_, number in sorted(found)[:_PLAIN]]
 
 

@@ -27,6 +27,11 @@ _CHANGES: Final = {
     "delete": frozenset({"delete", "remove", "destroy"}),
 }
 """The verbs of the plainest changes."""
+_FIRST_VERBS: Final = {
+    **dict.fromkeys(("open", "file", "write", "log", "register", "book", "start"), "create"),
+    **dict.fromkeys(("erase", "drop", "clear", "discard"), "delete"),
+}
+"""Verbs that are one of these where a step begins with them."""
 _LOOKING: Final = _LOOKS | frozenset(
     {"which", "what", "who", "whose", "when", "where", "why", "how", "is", "are", "does", "do"}
     | {"download", "export", "summarise", "summarize", "report", "tell", "compare", "check"}
@@ -114,8 +119,9 @@ def kinds_of_change(step: str) -> frozenset[str]:
     words = step.lower().split()
     if not words or words[0].strip(",.:;") in _LOOKING:
         return frozenset()
+    verbs = {*words, _FIRST_VERBS.get(words[0], "")}  # "open an issue", but not "an open issue"
     found = frozenset(
-        kind for kind, verbs in _CHANGES.items() if kind != "update" and verbs.intersection(words)
+        kind for kind, known in _CHANGES.items() if kind != "update" and known.intersection(verbs)
     )
     return found or frozenset({"update"})
 
