@@ -37,7 +37,7 @@ _SHOWN: Final = 5
 
 
 def state_of_request(record: RequestRecord) -> str:
-    """``waiting``, a decision, ``interrupted``, or ``over``."""
+    """Return ``waiting``, a decision, ``interrupted``, or ``over``."""
     if record.decided is not None:
         return record.decided.decision
     if record.waits:

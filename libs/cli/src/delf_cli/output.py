@@ -206,7 +206,7 @@ def response_json(response: Response, **more: Any) -> str:
 
 
 def failure_json(error: str, **more: Any) -> str:
-    """Return a task that could not be started, with the fields of a response after some others."""
+    """Return a failed start as JSON, with the fields of a response."""
     fields: dict[str, Any] = {"text": "", "value": None, "status": False}
     fields |= {"state": TaskState.FAILED}
     fields |= {"error": error, "cost_usd": None, "duration_ms": 0, "files": {}}

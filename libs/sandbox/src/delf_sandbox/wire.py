@@ -175,7 +175,7 @@ def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> byte
 
 
 def exec_frame(number: int, code: str, limit: int, start: ScriptStart | None = None) -> bytes:
-    """Run a script.
+    """Return the frame that runs a script.
 
     Args:
         number: Counts the scripts of the session.

@@ -147,7 +147,7 @@ def utf8_of(path: str, copy: str, about: str) -> str:
 
 
 class Folding:
-    """Gives keys of records that differ by their case alone names that SQL can tell apart."""
+    """Renames keys of records that differ only by case, which SQL cannot distinguish."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}

@@ -375,7 +375,7 @@ def _safe_name(name: str) -> str:
 
 
 def content_of(payload: Resource) -> bytes:
-    """Return the bytes of a part that came with its message."""
+    """Return the bytes of an inline part of a message."""
     body: Resource = payload.get("body") or {}
     return unbase64(str(body.get("data") or ""))
 

@@ -115,7 +115,7 @@ class PostgresConnection:
                 )
 
     def begin(self, *, write: bool, long: bool = False) -> None:
-        """Begin a transaction; a lock orders writers like their events."""
+        """Begin a transaction; writers take a lock, so that events commit in order."""
         self._writes = write
         if write:
             self.execute("BEGIN")

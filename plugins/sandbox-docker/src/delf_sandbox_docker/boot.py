@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 class _Time:
-    """The processors' time that is left; the limit of a process counts for each again.
+    """The remaining processor time; the limit of a process applies to each one separately.
 
     Args:
         seconds: How much all processes of the container may use from now on.

@@ -135,7 +135,7 @@ class Notices:
             await asyncio.wait(self._sending)
 
     def tell(self, notice: Notice, to: Collection[str] = (), sent: Sent | None = None) -> None:
-        """Send a notice; nobody waits for that.
+        """Send a notice in the background.
 
         Args:
             notice: The notice.

@@ -12,9 +12,7 @@ from delf_serve.call import Call
 
 
 class EventStreamResponse(Response):
-    """Frames until they end, the client goes, or its key or session is none any more.
-
-    Sent without a task group for each client.
+    """A stream of frames that ends with its source, its client, or its key or session.
 
     Args:
         call: The reader's call.

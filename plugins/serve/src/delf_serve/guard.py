@@ -312,7 +312,7 @@ class Guard:
         return is_test or is_address(name) or name in self._hosts or name.endswith(".localhost")
 
     def _count(self, key: Key | None) -> None:
-        """Take one of the key's requests of this second."""
+        """Count a request against the key's limit per second."""
         name, rate, now = key.counted if key else "", self._settings.rate, time.monotonic()
         left, at = self._buckets.get(name, (rate, now))
         left = min(max(rate, 1.0), left + (now - at) * rate)

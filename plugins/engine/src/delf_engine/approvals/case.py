@@ -55,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """The findings of the judges of a case so far; at first that a person decides.
+    """The findings of a case's judges so far; initially a person decides.
 
     Args:
         answer: The answer; None while a person is to give it.

@@ -41,7 +41,7 @@ class Approvals:
 
     @property
     def guards(self) -> bool:
-        """True if a person looks at calls for where their values came from."""
+        """True if the origins of values decide whether a person reviews a call."""
         return self.config.flows in ("guard", "deny")
 
     @property
