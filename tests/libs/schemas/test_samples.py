@@ -89,7 +89,7 @@ def test_keys_that_are_names_are_learnt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "told"),
+    ("texts", "shape"),
     [
         (['{"id": 1}'], 'str (JSON: {"id": int})'),
         (["{'id': 1, 'done': False}"], LITERAL_OF + ': {"id": int, "done": bool})'),
@@ -107,5 +107,5 @@ def test_keys_that_are_names_are_learnt() -> None:
     ],
     ids=range(10),
 )
-def test_a_text_is_told_as_the_data_that_it_is(texts, told):
-    assert type_of(*texts) == told
+def test_text_of_data_is_described_as_data(texts, shape):
+    assert type_of(*texts) == shape

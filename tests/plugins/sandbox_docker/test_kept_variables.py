@@ -23,5 +23,7 @@ def test_the_variables_of_a_task_are_alive_in_the_next_container(
     place = {"engine": docker_engine.url, "base_image": docker_engine.base_image}
     options = {"sandbox": "docker", "sandbox_config": place, "host": delf_host}
     with Agent(chat=Chat(keep="variables"), llm="scripted", **options) as agent:
-        said = [agent.run(task).raise_for_status().text for task in ("look", "and?", "now?")]
-    assert [text.strip() for text in said] == ["looked", "2026 4", "4"]
+        outcome_text = [
+            agent.run(task).raise_for_status().text for task in ("look", "and?", "now?")
+        ]
+    assert [text.strip() for text in outcome_text] == ["looked", "2026 4", "4"]

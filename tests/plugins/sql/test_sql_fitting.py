@@ -191,7 +191,7 @@ BY_NUMBER = [
 ]
 
 
-async def test_a_value_that_does_not_fit_is_told_by_its_number(any_database, open_sql):
+async def test_misfit_is_reported_by_its_number(any_database, open_sql):
     sql = open_sql(any_database)
     await sql.write("CREATE TABLE v (a varchar(20), n int)")
     for text, params, number in BY_NUMBER:

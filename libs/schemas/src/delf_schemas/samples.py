@@ -191,7 +191,7 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
 
 
 def _content(text: str) -> Mapping[str, Any]:
-    """The shape of what a text is written data of, and how it is written."""
+    """Return the shape of data written as text, and its notation."""
     if not text.lstrip().startswith(("{", "[", "(")):
         return {}
     for written, read in _READERS:
@@ -212,7 +212,7 @@ def _lines(text: str) -> list[Any]:
 
 
 def _literal(text: str) -> Any:
-    """A value as Python prints it, as servers do that answer with ``str(result)``."""
+    """Return a value parsed as Python prints it, for servers that answer with ``str(result)``."""
     if len(text) > _MAX_LITERAL:
         raise ValueError("too long")
     value = ast.literal_eval(text.strip())
