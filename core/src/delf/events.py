@@ -454,8 +454,8 @@ class ApprovalRequest:
             and ``text`` says it in words. It is a help, and no proof.
         flow: The reason for which these sources need a person's look.
         asked_by: The name of the person whose task it is; ``local`` is the local user.
-        shaped_by: The names of other people who shaped the task by an edit, by a rejection with a
-            reason, or by the result of an interrupted call. The person whose task was forked or
+        shaped_by: The names of other people who shaped the task: by an edit, a rejection with a
+            reason, or the result of an interrupted call. The person whose task was forked or
             run again is one, too. Under a rule for several people they count as askers.
         rule: The team's rule for the action, as :class:`delf.protocols.rules.ApprovalRule` has it;
             empty where none holds.

@@ -84,7 +84,7 @@ def action_from_schema(
 ) -> Action:
     """Return an action with the parameters of a JSON schema.
 
-    The schema's properties become keywords, renamed if they are no Python names. Arguments are
+    The schema's properties become keywords, renamed if they are not Python names. Arguments are
     checked before the call is made; results are passed on unchanged.
 
     Args:
