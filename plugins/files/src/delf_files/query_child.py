@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib
+import json
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -394,7 +396,7 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
             if len(rows) == most:
                 return {"columns": columns, "rows": rows, "more": True, "texts": texts}
             made = [
-                _moment(value, kind, name, texts) if _is_moment(kind) else _plain(value)
+                _value(value, kind, name, texts)
                 for value, kind, name in zip(row, kinds, columns, strict=False)
             ]
             for number, text in enumerate(row[len(columns) :]):
@@ -427,6 +429,33 @@ def _unreadable(number: int, kind: str) -> str:
 
 def _weight(value: Any) -> int:
     return len(value) + 48 if isinstance(value, (str, bytes)) else len(str(value)) + 32
+
+
+def _value(value: Any, kind: str, name: str, texts: dict[str, str]) -> Any:
+    """Return a value of a result as Python has it, or its text."""
+    if _is_moment(kind):
+        return _moment(value, kind, name, texts)
+    if kind == "JSON" and isinstance(value, str):
+        return _json_value(value, name, texts)
+    return _plain(value)
+
+
+def _json_value(text: str, name: str, texts: dict[str, str]) -> Any:
+    """Return the value of a text of JSON; the text itself where no float holds a number in it."""
+    try:
+        return json.loads(text, parse_float=_finite)
+    except OverflowError:
+        texts.setdefault(name, text)
+    except (ValueError, RecursionError):
+        pass  # a statement may say JSON of any text
+    return text
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise OverflowError(text)
+    return number
 
 
 def _plain(value: Any) -> Any:
