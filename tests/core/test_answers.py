@@ -87,7 +87,7 @@ def test_reasoning_that_never_ends_is_a_broken_answer(text):
     assert "hm" in reply.reasoning or "draft" in reply.reasoning
 
 
-def test_a_call_in_harmony_is_what_is_reported():
+def test_harmony_call_is_the_text_without_a_final_channel():
     text = (
         "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary "
         'to=functions.run <|constrain|>json<|message|>{"code": "print(1)"}<|call|>'

@@ -72,7 +72,7 @@ def test_a_new_field_of_a_request_is_a_fact_or_says_nothing_to_a_person():
 
 
 @pytest.mark.parametrize("field", OTHER)
-def test_each_field_of_a_request_changes_what_a_person_is_reported(field):
+def test_each_field_of_a_request_changes_what_a_person_is_shown(field):
     before = dataclasses.replace(ASKED, **TOGETHER.get(field, {}))
     after = dataclasses.replace(before, **{field: OTHER[field]})
     assert facts(before) != facts(after)

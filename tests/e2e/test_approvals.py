@@ -108,7 +108,7 @@ def test_edit(here):
     assert sent(here) == ["3 5"]
 
 
-def test_an_edit_that_does_not_fit_is_reported_to_both(here):
+def test_edit_that_does_not_fit_is_refused_and_fails_the_call(here):
     script = f"try:\n    {SEND}\nexcept ApprovalRejected as no:\n    print('told:', no)"
     with running(here, script) as run:
         done = approvals("edit", run.request(), "copies=many")

@@ -32,7 +32,7 @@ def test_in_the_data_folder_by_default(run, tmp_path):
     assert kept(tmp_path) == ["done"]
 
 
-def test_nowhere_if_reported_so(run, tmp_path):
+def test_journal_none_writes_no_database(run, tmp_path):
     assert run("--journal", "none").stdout == "done\n"
     assert run(DELF_JOURNAL="none").stdout == "done\n"
     (tmp_path / "delf.toml").write_text('[agent]\njournal = "none"\n')

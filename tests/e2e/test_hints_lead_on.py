@@ -111,7 +111,7 @@ def test_key_is_kept_by_the_command_in_the_hint(delf):
         assert len(server.requests) == 1
 
 
-def test_key_that_doctor_misses_is_kept_by_its_hint(delf):
+def test_hint_of_doctor_keeps_the_missing_key(delf):
     _, shown_text = delf("doctor")
     (command,) = re.findall(r"→ (delf keys set \w+)", shown_text)
     status, kept = delf(*shlex.split(command)[1:], stdin="sk-planted-0123456789")

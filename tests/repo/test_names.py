@@ -109,7 +109,7 @@ def test_every_text_is_looked_at() -> None:
     assert any("templates" in path.parts for path in seen)
 
 
-def test_what_delf_plugins_install_is_reported_to_install_is_known() -> None:
+def test_suggested_plugins_can_be_installed() -> None:
     unknown: list[str] = []
     for path in texts():
         for match in BY_DELF.finditer(path.read_text(encoding="utf-8")):

@@ -83,7 +83,7 @@ def test_code_and_its_comments_use_common_words() -> None:
         ("See [the page. All](x.md) of it.", ["See the page.", "All of it."]),
     ],
 )
-def test_sentences_are_reported_apart(text: str, expected: list[str]) -> None:
+def test_sentences_are_split(text: str, expected: list[str]) -> None:
     assert sentences(text) == expected
 
 

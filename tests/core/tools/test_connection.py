@@ -137,7 +137,7 @@ class Kept:
         self.message.append((source, secrets))
 
 
-def test_secrets_that_it_gets_are_reported():
+def test_secrets_of_a_connection_reach_each_listener():
     made, early, late = desk(name="support"), Kept(), Kept()
     assert isinstance(made, SupportsSecrets)
     made.tell_secrets(early)

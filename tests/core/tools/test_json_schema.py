@@ -176,7 +176,7 @@ def test_schemas_that_are_large_are_none():
         Checker(deep, "x")
 
 
-def test_a_value_with_many_faults_is_reported_of_one():
+def test_value_with_many_faults_is_refused_for_the_first():
     checker = Checker({"items": {"type": "integer"}}, "x")
     with quickly():
         assert len(checker.faults(["text"] * 1_000_000, 5)) == 1

@@ -268,7 +268,7 @@ def test_a_long_type_loses_depth(text, limit, short):
     assert shorten(text, limit, lambda name: name == "deep", 60, 2) == short
 
 
-def test_keys_go_only_where_there_are_more_than_reported():
+def test_shorten_drops_keys_only_beyond_the_limit():
     text = "{" + ", ".join(f'"key_{n}": {{"x": int}}' for n in range(20)) + "}"
     assert shorten(text, 10, lambda name: False).count("key_") == 20
     cut = shorten(text, 10, lambda name: name == "key_19", 5)

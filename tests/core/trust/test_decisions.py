@@ -254,7 +254,7 @@ class TestTheEnvFile:
         monkeypatch.chdir(folder)
         (folder / ".env").write_text("PLANTED=evil\nOTHER=${PLANTED}-2\n")
 
-    def test_a_strangers_has_no_effect_and_that_is_reported(self, caplog):
+    def test_setting_of_a_stranger_has_no_effect_and_that_is_reported(self, caplog):
         assert "PLANTED" not in current_environ()
         assert "is not trusted yet" in caplog.text
         assert "delf trust" in caplog.text

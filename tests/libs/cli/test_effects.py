@@ -77,7 +77,7 @@ def test_every_kind_of_effect_is_reported(tmp_path):
     assert "agent.timeout" in found["set"]
 
 
-def test_no_setting_goes_unreported(tmp_path):
+def test_each_setting_of_a_folder_is_listed_with_its_effect(tmp_path):
     """Whatever a key is called, it is told somewhere."""
     (tmp_path / "delf.toml").write_text(TOML)
     folder = read_folder(tmp_path, None, {})
@@ -87,7 +87,7 @@ def test_no_setting_goes_unreported(tmp_path):
     assert not [key for key in keys if key not in message]
 
 
-def test_no_password_of_an_address_is_reported(tmp_path):
+def test_password_of_an_address_is_never_shown(tmp_path):
     (tmp_path / "delf.toml").write_text(TOML)
     contacted = [e.what for e in effects(read_folder(tmp_path, None, {})) if e.kind == "contact"]
     assert contacted

@@ -60,7 +60,7 @@ async def test_a_result_and_its_notes_come_back(call):
         ("nothing_there", ToolExecutionError, "reading a.xyz failed: AttributeError: .*"),
     ],
 )
-async def test_an_error_says_what_the_function_reported(call, function, error, message):
+async def test_error_has_the_message_of_the_function(call, function, error, message):
     with pytest.raises(error, match=f"^{message}"):
         await call(function)
 

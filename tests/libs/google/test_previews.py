@@ -190,7 +190,7 @@ async def test_invalid_address_is_refused_before_approval(
         await arguments_of(connect(kind), action, **given)
 
 
-async def test_models_are_reported_the_plain_types(connect: Any) -> None:
+async def test_models_are_shown_plain_types(connect: Any) -> None:
     gmail = connect(Gmail)
     (send,) = (item for item in await gmail.actions() if item.name == "send")
     assert "to: str | list[str], subject: str" in send.signature

@@ -106,7 +106,7 @@ def test_azure_and_ollama_keep_their_protocol_at_a_base_url():
     assert (found.dialect, found.name) == (None, "azure/d")
 
 
-def test_the_provider_can_be_reported():
+def test_provider_can_be_named():
     found = endpoint("m", base_url="http://localhost:1", provider="anthropic")
     assert (found.dialect, found.name) == ("anthropic", "m")
     assert endpoint("x", provider="openai").name == "x"

@@ -74,7 +74,7 @@ def test_config_is_frozen():
         make_config({}).timeout = 3
 
 
-def test_a_channel_that_is_given_is_reported_to_be_named() -> None:
+def test_channel_object_is_refused_with_a_hint_to_name_it() -> None:
     with pytest.raises(AgentConfirmationError) as caught:
         make_config({"approvals": [object()]})
     hint = str(caught.value.hint)

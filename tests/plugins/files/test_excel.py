@@ -474,7 +474,7 @@ async def test_a_formula_that_was_never_computed_gives_its_text(with_sheet, work
         ("<c r='A2'><f>1+1</f><v></v></c>", "=1+1", "no program has computed"),
     ],
 )
-async def test_result_of_a_formula_is_reported_from_a_missing_one(
+async def test_result_of_a_formula_is_distinguished_from_a_missing_one(
     with_sheet, cell, value, notes_shown
 ):
     path = with_sheet(f"{HEAD}<row r='2'>{cell}<c r='B2'><v>7</v></c></row>")

@@ -206,7 +206,7 @@ async def test_the_prompt_names_the_roots(files: Filesystem) -> None:
     assert "out/ (read and write)" in message
 
 
-async def test_a_model_is_reported_of_what_is_allowed_alone(notes: Path) -> None:
+async def test_model_is_shown_allowed_actions_alone(notes: Path) -> None:
     files = Filesystem(roots={"notes": {"root": notes, "mode": "rw"}}, allow=["read_file"])
     allowed = [a.name for a in actions_of(Filesystem, files, "disk") if is_allowed(files.allow, a)]
     assert allowed == ["read_file"]

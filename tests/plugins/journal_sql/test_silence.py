@@ -63,7 +63,7 @@ def line(postgres_url, monkeypatch) -> Iterator[Line]:
     line.close()
 
 
-def test_who_waits_for_a_silent_server_is_reported_that_the_connection_broke(line):
+def test_waiting_call_learns_that_the_connection_broke(line):
     database = open_database(JournalSettings(url=line.url))
     connection = database.connect()
     assert connection.execute("SELECT 1") == [(1,)]

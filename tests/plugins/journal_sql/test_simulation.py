@@ -296,7 +296,7 @@ def test_no_effect_is_repeated_and_none_is_lost(play) -> None:
         assert not missing, "the worlds are too quiet to show anything"
 
 
-def test_a_journal_that_loses_what_it_reported_it_kept_is_found_out(play, monkeypatch) -> None:
+def test_journal_that_loses_confirmed_events_is_detected(play, monkeypatch) -> None:
     commit, chance = SqliteConnection.commit, random.Random(1)
 
     def forgets(self: SqliteConnection) -> None:

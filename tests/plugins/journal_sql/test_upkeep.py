@@ -79,7 +79,7 @@ async def test_more_old_tasks_than_one_transaction_removes(journal_url, open_jou
     assert await names(journal) == [f"t{n:03}" for n in range(123, 130)]
 
 
-async def test_output_files_go_where_nobody_reported_where_to_put_them(
+async def test_output_files_go_to_the_default_folder(
     tmp_path, sqlite_place, open_journal, monkeypatch
 ):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -155,7 +155,7 @@ UNASKED = {
 }
 
 
-def test_what_cannot_be_asked_is_reported_to_the_script(
+def test_script_gets_an_error_for_what_cannot_be_asked(
     openai_server: StartServer, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("hello")

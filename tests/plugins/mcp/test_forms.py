@@ -51,7 +51,7 @@ def test_request_without_room_takes_no_yes():
     assert answered(request, reason="too long") == Rejected(reason="too long")
 
 
-def test_call_that_may_have_happened_can_be_reported_to_have():
+def test_call_that_may_have_happened_can_be_settled():
     request = dataclasses.replace(ASKED, outcome_unknown=True)
     assert set(fields_of(request)) == {"approve", "it_did_happen", "result", "reason"}
     assert fields_of(request)["approve"]["title"] == "Make it again"

@@ -212,7 +212,7 @@ async def test_errors_are_short_and_visible(rogue, mode, kind) -> None:
     assert "\u202e" not in caught.value.message
 
 
-async def test_what_a_server_logs_is_reported_to_nobody(rogue, caplog) -> None:
+async def test_log_of_a_server_is_shown_to_nobody(rogue, caplog) -> None:
     async with soon():
         assert await invoke(rogue("chatty"), "good") == "done"
     loud = [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -377,7 +377,7 @@ async def asking(rogue, *questions, on_confirm=None, **options):
     return await run(srv, "print(await rogue.good())", on_confirm)
 
 
-async def test_who_asks_and_what_is_reported_of_each_field_is_shown(rogue) -> None:
+async def test_form_shows_who_asks_and_describes_each_field(rogue) -> None:
     fields = {"n": {"type": "integer", "title": "Your PIN", "description": "As on the card."}}
     response, asked, _ = await asking(rogue, form(properties=fields, required=["n"]))
     assert response.status

@@ -215,7 +215,7 @@ async def test_the_server_may_ask_the_model_if_a_person_agrees(remote) -> None:
     assert response.trace.usage.total_tokens > 0
 
 
-async def test_roots_are_reported(open_mcp, tmp_path) -> None:
+async def test_roots_are_sent_to_the_server(open_mcp, tmp_path) -> None:
     srv = open_mcp(roots=[str(tmp_path)])
     assert await invoke(srv, "folders") == {"result": [tmp_path.as_uri()]}
 

@@ -81,7 +81,7 @@ async def test_results_without_a_schema_are_learned_from_answers(rogue, answer, 
     assert returned(quiet) == "str"
 
 
-async def test_nulls_that_a_schema_misses_are_reported_once_and_shown(rogue, caplog) -> None:
+async def test_nulls_outside_of_a_schema_are_reported_once_and_shown(rogue, caplog) -> None:
     item = {"type": "object", "properties": {"by": {"type": "string"}, "n": {"type": "integer"}}}
     schema = {"type": "object", "properties": {"found": {"type": "array", "items": item}}}
     found = [{"by": "ada", "n": 1}, {"by": None, "n": 2}, {"by": None, "n": 3}]

@@ -83,7 +83,7 @@ async def recall(context: PluginContext) -> Any:
     await made.aclose()
 
 
-async def test_words_find_what_was_reported(recall: Recall, journal: SharedJournal) -> None:
+async def test_words_find_facts(recall: Recall, journal: SharedJournal) -> None:
     (found,) = await recall.recall("lamp of 40 euros", limit=1)
     assert found["text"] == "The lamps cost 40 euros."
     assert (found["conversation"], found["role"]) == ("shop", "assistant")
@@ -112,7 +112,7 @@ async def test_times_narrow_it(
     assert {item["conversation"] for item in found} == conversations
 
 
-async def test_what_is_reported_later_is_found_and_what_is_forgotten_is_not(
+async def test_later_facts_are_found_and_forgotten_ones_are_not(
     recall: Recall, journal: SharedJournal, tmp_path: Path, meaning: Meaning
 ) -> None:
     await recall.recall("lamps")

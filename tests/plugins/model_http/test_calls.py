@@ -48,7 +48,7 @@ async def test_what_a_provider_does_not_know_is_left_out(openai_server, http_mod
 
 
 @pytest.mark.parametrize("name", ["o3-mini", "o1", "gpt-5.5", "ft:gpt-5-mini:acme::1"])
-async def test_reasoning_models_are_reported_no_temperature(name, openai_server, http_model):
+async def test_reasoning_models_are_sent_no_temperature(name, openai_server, http_model):
     settings = {"temperature": 0.2, "top_p": 0.1, "stop": ["x"], "max_tokens": 12, "seed": 7}
     server = openai_server(["a"])
     await http_model(**at(server, "openai", settings=settings) | {"model": name}).complete(ask())
@@ -57,14 +57,14 @@ async def test_reasoning_models_are_reported_no_temperature(name, openai_server,
     assert not {"temperature", "top_p", "stop", "max_tokens"} & sent.keys()
 
 
-async def test_claude_models_that_take_no_temperature_are_reported_none(openai_server, http_model):
+async def test_claude_models_without_temperature_are_sent_none(openai_server, http_model):
     server = openai_server(["a"])
     config = at(server, "anthropic", settings={"temperature": 0.2}) | {"model": "claude-opus-4-8"}
     await http_model(**config).complete(ask())
     assert "temperature" not in server.json[0]
 
 
-async def test_anthropic_is_reported_how_long_an_answer_may_be(openai_server, http_model):
+async def test_anthropic_gets_a_limit_of_the_answers_length(openai_server, http_model):
     server = openai_server(lambda _: "a")
     for name in ("claude-opus-4-8", "claude-of-tomorrow"):
         await http_model(**at(server, "anthropic") | {"model": name}).complete(ask())

@@ -191,7 +191,7 @@ async def test_a_secret_that_is_taken_in_the_body_only(invoke):
     assert tokens.given == 1
 
 
-async def test_no_token_is_reported_without_the_secret(invoke):
+async def test_refused_token_is_an_error_without_the_secret(invoke):
     tokens = TokenServer()
     async with raw_server(tokens) as server:
         tool = tokens.tool(server.url, client_secret="wr0ng-secret")

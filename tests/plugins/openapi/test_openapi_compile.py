@@ -356,7 +356,7 @@ def big(count: int) -> dict[str, Any]:
     )
 
 
-async def test_a_hundred_operations_unless_reported_otherwise(
+async def test_specification_gives_at_most_a_hundred_operations_by_default(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     document = big(150)

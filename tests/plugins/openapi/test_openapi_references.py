@@ -177,7 +177,7 @@ async def test_a_broken_operation_of_swagger_2_does_not_stop_the_rest(broken: An
     assert "GET /bad is left out: " in warnings[0]
 
 
-async def test_paths_that_are_none_are_reported_of() -> None:
+async def test_invalid_paths_are_reported() -> None:
     document = spec({"pets": GET, "x-note": {}, "/fine": GET, "/line\nbreak": 5})
     actions, warnings = await loaded(document)
     assert list(actions) == ["fine"]

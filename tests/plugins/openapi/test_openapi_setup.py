@@ -127,7 +127,7 @@ async def test_openapi_setup_comes_in_batches_that_fit_a_small_model(settings) -
     assert (await summaries(tool))["r199"] == "The last thing"
 
 
-async def test_what_was_reported_before_a_failure_is_kept(settings) -> None:
+async def test_text_before_a_failure_is_kept(settings) -> None:
     def answer(question: str, number: int) -> ModelReply:
         if "r199:" in question:
             raise LLMExecutionError("the model is down")

@@ -175,7 +175,7 @@ async def test_a_response_that_is_not_documented_is_sampled_and_reported(
     assert (await later.actions())[0].returns == action.returns
 
 
-def test_people_are_reported_in_the_task() -> None:
+def test_converted_values_are_mentioned_in_the_task() -> None:
     host = TestHost.discover(environ={})
     model = ScriptedModel()
     host.provide(model.spec, model.factory)

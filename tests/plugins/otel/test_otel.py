@@ -204,7 +204,7 @@ async def test_a_call_is_linked_to_its_approval(collector: Collector) -> None:
     assert approval["attributes"]["delf.approval.decision"] == "approved"
 
 
-async def test_nothing_that_was_reported_is_sent_unasked(collector: Collector) -> None:
+async def test_texts_of_a_task_are_not_exported_by_default(collector: Collector) -> None:
     await run(ScriptedModel().writes(WHOLE, "print('the childs words')"), task="my private task")
     for words in (b"private", b"childs words", b"lamp", b"KeyError: 'desk'", b"print("):
         assert words not in collector.raw

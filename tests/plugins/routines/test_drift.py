@@ -186,7 +186,7 @@ async def test_a_new_required_argument_is_reported_or_repaired_before_anything_i
     assert store.proposed("report")[0].actions["send"].parameters[-1] == "cc: str"
 
 
-async def test_a_repair_with_an_action_that_the_header_misses_asks_a_person(
+async def test_repair_with_an_action_outside_the_header_asks_a_person(
     report, run, sent, scripted_model, scripted_approvals, store
 ):
     report(on_failure="repair")

@@ -351,7 +351,7 @@ def test_a_task_of_a_folder_that_the_project_had_before_is_of_this_one(tmp_path,
     assert is_here({"folder": old}, [old])
 
 
-async def test_tasks_of_a_folder_that_is_gone_are_reported_of(
+async def test_tasks_of_a_missing_folder_are_logged(
     runner: Runner, journal: SqlJournal, queue: NotedQueue, tmp_path: Path, caplog: Any
 ) -> None:
     (tmp_path / "other").mkdir()

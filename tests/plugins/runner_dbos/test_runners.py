@@ -256,7 +256,7 @@ async def test_a_schedule_hands_a_task_in_each_time(tmp_path: Path) -> None:
         assert one.marks()["job-0", 0] >= 2
 
 
-async def test_a_runner_that_is_reported_to_end_puts_back_what_it_cannot_finish(
+async def test_runner_that_has_to_end_puts_back_what_it_cannot_finish(
     tmp_path: Path,
 ) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.5, steps=6) as one:

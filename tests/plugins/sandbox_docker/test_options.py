@@ -105,7 +105,7 @@ def test_names_of_images(base):
     assert Recipe(base=base).dockerfile().startswith(f"FROM {base}\n")
 
 
-def test_owners_are_reported_apart():
+def test_owners_are_distinguished():
     assert is_owner_alive(owner())
     assert not is_owner_alive("")
     assert not is_owner_alive("1-1")

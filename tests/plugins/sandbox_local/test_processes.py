@@ -549,7 +549,7 @@ def on_disk(no_mounts, monkeypatch):
     monkeypatch.setattr(LocalBackend.__init__, "__defaults__", ("disk",))
 
 
-async def test_a_host_without_mounts_is_refused_with_what_it_misses(no_mounts):
+async def test_host_without_mounts_is_refused_with_the_missing_ones(no_mounts):
     backend = LocalBackend(pool_size=0)
     state = await backend.available()
     assert isinstance(state, Unavailable)
@@ -582,7 +582,7 @@ async def test_a_system_that_confines_nothing_is_refused_and_says_so(system, mon
     assert isinstance(await LocalBackend(scratch="disk").available(), Available)
 
 
-async def test_an_agent_says_what_such_a_host_misses_until_its_user_accepts_it(no_mounts):
+async def test_agent_warns_of_a_weak_host_until_its_user_accepts_it(no_mounts):
     host, model = TestHost.discover(environ={}), ScriptedModel(default="```python\n'done'\n```")
     host.provide(model.spec, model.factory)
     with pytest.raises(SandboxUnavailableError, match="does not work here") as caught:

@@ -194,7 +194,7 @@ async def test_unknown_ids_are_not_found(serve):
         assert "delf " not in answer.text
 
 
-async def test_a_method_that_does_not_fit_is_reported_those_that_do(serve):
+async def test_wrong_method_is_answered_with_the_allowed_ones(serve):
     server = await serve()
     for path, allowed in (("/approvals/req_nothing", "GET, HEAD, POST"), ("/run", "POST")):
         answer = await server.client.delete(path)
@@ -304,7 +304,7 @@ async def test_edited_arguments_are_checked_and_made(serve):
 YES = {"decision": "approve", "remember": "until_revoked"}
 
 
-async def test_what_is_remembered_holds_for_the_key_that_reported_so_until_it_is_revoked(serve):
+async def test_remembered_decision_holds_for_its_key_until_it_is_revoked(serve):
     server = await serve(api_key=KEYS)
     ada, cy = bearer("ada-key"), bearer("cy-key")
     client = server.client

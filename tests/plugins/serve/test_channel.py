@@ -174,7 +174,7 @@ async def approve(server: Any, asked: dict[str, Any]) -> None:
     assert (await server.until(asked["task_id"], "done"))["result"] == "sent 1 to bob"
 
 
-async def test_a_webhook_is_reported_with_a_link(serve, receive):
+async def test_webhook_gets_a_notice_with_a_link(serve, receive):
     receiver = receive()
     server, asked = await ask(serve)
     await until(lambda: receiver.got)
@@ -228,7 +228,7 @@ def test_a_signature_is_the_standards():
     assert signature("a text", name, 1, body) != signature("a text", name, 2, body)
 
 
-async def test_a_webhook_that_fails_for_a_while_is_reported_again(serve, receive, caplog):
+async def test_webhook_that_fails_for_a_while_gets_the_notice_again(serve, receive, caplog):
     receiver = receive(503, 0, 429)
     await ask(serve)
     await until(lambda: len(receiver.got) == 4)
@@ -303,7 +303,9 @@ async def test_a_password_is_not_sent_unencrypted_to_another_machine(serve, monk
     assert "SMTPNotSupportedError" in caplog.text
 
 
-async def test_a_wrong_password_fails_no_task_and_is_not_reported(serve, monkeypatch, caplog):
+async def test_wrong_mail_password_fails_no_task_and_stays_out_of_the_log(
+    serve, monkeypatch, caplog
+):
     with smtp(auth_require_tls=False) as box:
         mailing(monkeypatch, box, login="ada:another-one@")
         server, asked = await ask(serve)

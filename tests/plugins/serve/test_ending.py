@@ -26,7 +26,7 @@ def client(app: Any) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
 
-async def test_what_fails_because_the_server_ends_is_reported_so(
+async def test_request_that_fails_because_the_server_ends_gets_a_503(
     app: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def closed(*_: Any, **__: Any) -> Any:

@@ -82,7 +82,7 @@ async def test_what_comes_in_streams_is_typed(serve):
         assert content["text/event-stream"]["schema"]["contentSchema"]["$ref"].endswith(f"/{name}")
 
 
-def test_what_may_be_null_is_reported_as_generators_of_clients_read_it():
+def test_nullable_fields_are_declared_as_client_generators_read_them():
     def choices(node):
         if isinstance(node, dict):
             yield from [node["anyOf"]] if "anyOf" in node else []

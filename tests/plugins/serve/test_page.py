@@ -80,7 +80,7 @@ async def accessible(page: Page) -> list[str]:
     return [f"{item['id']}: {item['nodes'][0]['html'][:200]}" for item in found]
 
 
-async def test_a_task_is_given_and_its_story_reported(shop, open_page):
+async def test_page_takes_a_task_and_shows_its_story(shop, open_page):
     page = await open_page(shop.url)
     await expect(page.get_by_role("heading", name="Say what to do, in plain words")).to_be_visible()
     code = (
@@ -736,7 +736,7 @@ async def test_a_session_that_ends_elsewhere_asks_for_the_key_again(
         await expect(page.get_by_label("A task, in plain words")).to_have_value("half written")
 
 
-async def test_the_api_is_reported_on_a_page_of_its_own(shop, open_page):
+async def test_api_is_described_on_a_page_of_its_own(shop, open_page):
     page = await open_page(f"{shop.url}/docs")
     await expect(page.get_by_role("heading", name="The API", exact=True)).to_be_visible()
     run = page.locator("#op-run")
@@ -749,7 +749,7 @@ async def test_the_api_is_reported_on_a_page_of_its_own(shop, open_page):
     assert await accessible(page) == []
 
 
-async def test_a_call_that_did_happen_is_reported_with_its_result(tmp_path, monkeypatch, open_page):
+async def test_settled_call_has_the_result_that_a_person_gave(tmp_path, monkeypatch, open_page):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     async with serving(make_agent(str(tmp_path), box), box) as one:

@@ -264,9 +264,7 @@ def delf(*words: str, status: int = 0) -> str:
     ("words", "is_emitted"),
     [("", True), ("--scope all", False), ("--scope own", False), ("--rights read+run", False)],
 )
-def test_who_is_to_decide_but_sees_no_other_task_is_reported(
-    words, is_emitted, tmp_path, monkeypatch
-):
+def test_adding_a_decider_who_sees_no_other_task_warns(words, is_emitted, tmp_path, monkeypatch):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     done = CliRunner().invoke(cli, ["users", "add", "ada", *words.split()])
     assert done.exit_code == 0, done.output

@@ -41,7 +41,7 @@ async def test_a_key_beyond_ascii_is_wrong_and_no_failure(keyed):
     assert keys.find("ключ".encode()) is not None
 
 
-async def test_without_a_key_nothing_is_reported_but_health(keyed):
+async def test_without_a_key_only_health_is_answered(keyed):
     for path in ("/tasks", "/approvals", "/events", "/metrics", "/openapi.json", "/docs", "/nope"):
         assert (await keyed.client.get(path)).status_code == 401, path
     for path in ("/health", "/ready", "/", "/page/app.js"):
@@ -79,7 +79,7 @@ async def test_guessing_is_refused_and_logged_and_locks_nobody_out(keyed, caplog
     assert "guess" not in caplog.text
 
 
-async def test_clients_behind_a_proxy_are_reported_apart_only_where_it_is_declared(serve):
+async def test_clients_behind_a_proxy_are_distinguished_only_if_it_is_declared(serve):
     def message(name):
         return {**bearer("guess"), "x-forwarded-for": name}
 

@@ -62,7 +62,7 @@ async def test_streams_ends_without_a_failure_where_the_journal_cannot_be_read(c
     assert "the server is away" in caplog.text
 
 
-async def test_values_that_json_misses_are_plain_in_all_that_is_reported(serve):
+async def test_values_without_a_json_type_are_plain_in_each_answer(serve):
     server = await serve()
     code = (
         "import datetime, decimal\n"
@@ -81,9 +81,7 @@ async def test_values_that_json_misses_are_plain_in_all_that_is_reported(serve):
     assert message["arguments"] == {"orders": [wanted]}
 
 
-async def test_a_task_that_asks_is_reported_as_waiting_however_often_others_look(
-    serve, monkeypatch
-):
+async def test_task_that_asks_is_waiting_however_often_others_look(serve, monkeypatch):
     monkeypatch.setattr(streams, "GATHER_SECONDS", 0)
     server = await serve()
 

@@ -350,7 +350,7 @@ async def test_a_conversation_of_anothers_name_is_ones_own(office, who):
     await forget(office, who)
 
 
-async def test_nothing_is_reported_in_the_stream_of_all(office):
+async def test_stream_of_all_tasks_has_no_events_of_others(office):
     client = office.server.client
     async with AsyncExitStack() as stack:
         streams = []

@@ -59,7 +59,7 @@ async def test_duckdb(duckdb_database):
         check(await fuzz("duckdb", run, seed=SEED, seconds=SECONDS))
 
 
-async def test_a_reading_that_misses_something_is_found_out(postgres_database):
+async def test_reading_that_skips_something_is_detected(postgres_database):
     def blind(text, dialect):
         return replace(read_everything(text, dialect), attributes=frozenset())
 

@@ -57,7 +57,7 @@ async def test_prompt_shows_tables_and_columns_that_a_question_needs(case, fille
     assert len(missed) <= (1 - LEAST) * len(questions), missed
 
 
-def test_recall_is_measured_over_as_many_tables_as_reported():
+def test_corpus_has_its_documented_number_of_tables():
     assert len(huge()) == len({line.partition("(")[0] for line in huge()}) == HUGE
 
 

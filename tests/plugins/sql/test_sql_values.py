@@ -70,7 +70,7 @@ SHOWN_AS_TEXT = {
 }
 
 
-async def test_a_value_that_python_misses_is_a_text_and_reported(postgres_database, open_sql):
+async def test_value_without_a_python_type_is_a_text_and_reported(postgres_database, open_sql):
     sql = open_sql(postgres_database)
     for expression, expected in SHOWN_AS_TEXT.items():
         with notes_of_call() as notes:
@@ -175,7 +175,7 @@ DUCKDB_SAYS = {
 }
 
 
-async def test_what_duckdb_has_and_python_misses(duckdb_database, open_sql):
+async def test_values_of_duckdb_without_a_python_type(duckdb_database, open_sql):
     sql = open_sql(duckdb_database)
     for expression, expected in DUCKDB_SAYS.items():
         with notes_of_call() as notes:

@@ -53,7 +53,7 @@ def test_the_rules_say_what_a_second_look_sees_and_what_the_answer_keeps():
     assert "({sheet: dicts} for several)" in rules
 
 
-def test_approvals_are_reported_of_where_there_are_any():
+def test_listing_mentions_approvals_if_any_wait():
     assert "ApprovalRejected" not in script_rules('async def f():  """Read."""')
     assert "ApprovalRejected" in script_rules('async def f():  """Pay. [asks]"""')
 

@@ -204,7 +204,7 @@ def half(text: str, reason: str = "length") -> ModelReply:
     return ModelReply(text=text, model="scripted", finish_reason=reason, cost_usd=0.0)
 
 
-async def test_half_a_sentence_is_no_answer_and_is_received_to_its_end() -> None:
+async def test_half_a_sentence_is_no_answer_and_is_read_to_its_end() -> None:
     bench = Bench()
     bench.model.replies.extend([[half("Three orders are la")], "te."])
     response = await bench.run()
@@ -215,9 +215,7 @@ async def test_half_a_sentence_is_no_answer_and_is_received_to_its_end() -> None
 @pytest.mark.parametrize(
     ("reason", "why"), [("content_filter", "content filter"), ("refusal", "refused")]
 )
-async def test_an_answer_that_was_stopped_fails_with_what_was_reported(
-    reason: str, why: str
-) -> None:
+async def test_answer_that_was_stopped_fails_with_its_text(reason: str, why: str) -> None:
     bench = Bench()
     text = f"I would.<execute>[{call('keep', name='a')}]</execute>"
     bench.model.replies.append([half(text, reason)])
@@ -305,7 +303,7 @@ async def test_the_providers_own_calls() -> None:
     assert (other.id, other.text.startswith("not made")) == ("c2", True)
 
 
-async def test_a_model_without_tools_is_reported_so() -> None:
+async def test_model_without_tools_reads_that_there_are_none() -> None:
     bench = Bench(notation="tools")
     bench.model.takes_tools = False
     with pytest.raises(ModelConfigurationError, match="cannot be given tools"):

@@ -76,7 +76,7 @@ def test_run(project):
         assert message in wrong.stderr
 
 
-def test_what_a_worker_did_is_what_is_reported_at_the_end(project):
+def test_worker_reports_at_the_end_what_it_did(project):
     arguments = ("sum", "Sum it up.", "--attach", "a.md", "--input", "words=5")
     reported = delf("workers", "run", *arguments, cwd=project).stderr
     assert "1 model call · 0 tool calls" in reported

@@ -114,7 +114,7 @@ class TestRun:
         assert "Line 2: print(rows[5])" in asked
         assert "rows: list of 2 int" in asked
 
-    def test_a_retry_is_reported_what_was_changed_and_what_was_only_read(
+    def test_retry_prompt_lists_changes_and_reads_apart(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         @tool(confirm=False, effect="write")
@@ -134,7 +134,7 @@ class TestRun:
         asked = scripted_model.requests[1].messages[-1].text
         assert "What it changed, and is done:\n- put(n=0)\n- put(n=1)\nWrite" in asked
 
-    def test_a_retry_is_reported_what_was_abandoned_and_may_be_done(
+    def test_retry_prompt_lists_abandoned_calls_that_may_be_done(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         @tool(confirm=False, effect="write")

@@ -125,7 +125,7 @@ def test_unprinted_findings_are_no_answer(make_agent, scripted_model):
     assert "there is no answer" in response.error
 
 
-def test_a_silent_script_is_reported_what_its_calls_returned(make_agent, scripted_model):
+def test_retry_after_a_silent_script_lists_what_its_calls_returned(make_agent, scripted_model):
     first = "rows = await search('there')\nnone = await search('gone')\nx = None"
     scripted_model.writes(first, "print(rows[0]['id'])")
     assert make_agent(search).run("x").text == "1"

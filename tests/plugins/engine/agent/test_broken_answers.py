@@ -40,7 +40,7 @@ def test_half_a_script_never_runs(make_agent, scripted_model, refund, reason):
     assert "broke off" in asked[-1].text
 
 
-def test_a_model_that_goes_on_is_received_to_the_end(make_agent, scripted_model, refund):
+def test_model_that_goes_on_is_read_to_the_end(make_agent, scripted_model, refund):
     scripted_model.says(reply(HALF), reply("await refund(3)\n"), "print('all three')\n```")
     response = make_agent(refund).run("x")
     assert (response.text, refund.done) == ("all three", [1, 2, 3])
@@ -131,7 +131,7 @@ def test_a_script_that_asks_a_model_gets_no_half_answer(make_agent, scripted_mod
     assert make_agent().run("x").text == "One, two, three."
 
 
-def test_a_script_is_reported_of_an_answer_that_a_filter_stopped(make_agent, scripted_model):
+def test_script_gets_an_error_for_an_answer_that_a_filter_stopped(make_agent, scripted_model):
     scripted_model.writes(
         "try:\n    print(await llm.call('count'))\nexcept ToolError as error:\n    print(error)"
     ).says(reply("One, tw", "content_filter"))
@@ -140,7 +140,7 @@ def test_a_script_is_reported_of_an_answer_that_a_filter_stopped(make_agent, scr
     assert "One, tw" in text
 
 
-def test_reasoning_is_no_part_of_what_a_script_is_reported(make_agent, scripted_model):
+def test_reasoning_is_no_part_of_what_a_script_gets(make_agent, scripted_model):
     scripted_model.writes("print(await llm.call('count'))").says("<think>1, 2</think>\n\nthree")
     assert make_agent().run("x").text == "three"
 

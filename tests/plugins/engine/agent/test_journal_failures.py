@@ -99,7 +99,7 @@ async def test_a_task_stops_at_a_call_whose_end_cannot_be_journalled(bench: Benc
     assert bench.written == ["a", "b"]
 
 
-async def test_so_does_a_resumed_one_that_was_reported_how_it_ended(bench: Bench) -> None:
+async def test_resumed_task_knows_the_outcome_that_the_journal_refused(bench: Bench) -> None:
     bench.model.writes(STUBBORN)
     bench.journal.refuses = is_end_of_call
     async with bench.agent() as agent:

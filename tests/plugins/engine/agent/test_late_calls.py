@@ -117,7 +117,7 @@ async def test_a_plain_function_that_outlives_its_sandbox_is_waited_for(bench: B
     assert await bench.ends_of(response.trace.task_id, "pay") == [("ok", None)]
 
 
-async def test_a_call_that_does_not_end_in_time_is_reported_to_a_person(
+async def test_request_names_a_call_that_does_not_end_in_time(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The journal says that it may go on, and nothing of what happens to it."""

@@ -371,7 +371,7 @@ async def test_a_task_that_asks_no_model_any_more_ends_over_its_budget(bench: Be
         assert (await second.aresume(events[0].task_id)).raise_for_status().text == "10"
 
 
-async def test_the_model_is_reported_what_it_would_have_been_reported(bench: Bench) -> None:
+async def test_resumed_model_gets_the_same_prompt(bench: Bench) -> None:
     """Of each script that failed, what it changed; not what a later one did."""
     scripts = (
         "await write('bill of Ada')\n1 / 0",

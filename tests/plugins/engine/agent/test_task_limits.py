@@ -205,9 +205,7 @@ def test_calls_in_flight_end_before_the_limit_of_calls_ends_the_script(make_agen
     assert ends == ["ok"] * 4
 
 
-def test_a_person_is_reported_that_functions_may_start_too_many_children(
-    make_agent, scripted_model
-):
+def test_task_warns_of_functions_that_may_start_too_many_children(make_agent, scripted_model):
     scripted_model.says(*[reply] * 20)
     response = make_agent(delegate, max_children=5, retry_count=0).run("do eight", timeout=50)
     warned = [e.message for e in response.events if isinstance(e, Warned)]

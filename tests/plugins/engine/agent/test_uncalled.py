@@ -9,7 +9,7 @@ from delf.events import Warned
 
 
 @pytest.mark.parametrize("sandbox", ["local", "monty"])
-def test_a_person_is_reported_of_calls_that_were_not_made(make_agent, scripted_model, sandbox):
+def test_task_warns_of_named_actions_that_were_not_called(make_agent, scripted_model, sandbox):
     @tool(effect="irreversible", confirm=False)
     def pay(n: int) -> int:
         """Pay."""

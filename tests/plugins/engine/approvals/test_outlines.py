@@ -188,7 +188,7 @@ def test_a_short_number_of_the_task_is_no_record_that_it_names(delf_host, script
     assert flow.startswith("mail_id: ")
 
 
-def test_the_model_is_asked_once_and_is_reported_the_users_words_alone(run, scripted_model):
+def test_model_is_asked_once_and_sees_the_users_words_alone(run, scripted_model):
     response, _ = run("print(remove(m[0]['id']))\nprint(remove(m[1]['id']))")
     outlines = [request for request in scripted_model.requests if request.purpose == "outline"]
     assert len(outlines) == 1

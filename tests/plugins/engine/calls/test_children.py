@@ -123,7 +123,7 @@ async def test_neither_model_nor_script_sees_the_parameter(bench):
     assert "context" not in bench.model.prompts[0].partition("office")[2].partition("\n\n")[0]
 
 
-async def test_an_action_is_reported_of_its_task(bench, tmp_path, monkeypatch):
+async def test_action_gets_the_facts_of_its_task(bench, tmp_path, monkeypatch):
     (tmp_path / "notes.txt").write_text("hello")
     monkeypatch.chdir(tmp_path)
     response = await bench.run(

@@ -92,7 +92,7 @@ async def test_calls_whose_turn_does_not_come_wait_for_the_end_of_the_tasks_time
     assert replay.unfinished() is None
 
 
-async def test_a_call_that_is_alone_is_reported_at_once():
+async def test_replayed_call_that_is_alone_mismatches_at_once():
     replay = replay_of("ab", [2, 1])
     with pytest.raises(ReplayMismatch, match=r"makes look \(call 1\) .* has look \(call 2\)"):
         await replay.call("a", alone=True)
