@@ -562,4 +562,4 @@ async def test_values_of_several_kinds_of_json_are_those_of_a_read(tmp_path):
     with notes_of_call() as notes:
         _, text, exact = await files.query("FROM 'rows.json'")
     assert (text["v"], exact["v"]) == ('{"a":1e400}', [123456789012345678901])
-    assert any("came as text" in told for told in notes)
+    assert any("came as text" in shown for shown in notes)
