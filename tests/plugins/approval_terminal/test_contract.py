@@ -24,7 +24,7 @@ KEYS = {
     "edits": [
         (PROMPT, "e\n"),
         ("when done: ", "amount\n"),
-        ("keep it: ", "7\n"),
+        ("as JSON: ", "\x157\r"),
         ("when done: ", "\n"),
         (PROMPT, "a\n"),
     ],
