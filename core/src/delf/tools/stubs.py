@@ -108,7 +108,10 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
     firsts = _firsts(choice, named, task)
     kept: dict[str, ToolDescription] = {}
     order = [name for name in ranked if name in by_name]
-    wanted = dict.fromkeys([*order[:_FIRSTS], *with_readers(order, choice.catalog)])
+    ranks = frozenset(order)
+    by_words = [name for name in best_first(choice.catalog, task)[:_FIRSTS] if name in ranks]
+    first = [*by_words, *order[:_FIRSTS]]  # a prefilter knows no plain changes
+    wanted = dict.fromkeys([*first, *with_readers(order, choice.catalog)])
     left = [by_name[name] for name in wanted]
     for _ in range(_ROUNDS):  # what a stub takes beside others is known once they are together
         names = names_of((name for name in by_name if name not in kept), choice.budget)
