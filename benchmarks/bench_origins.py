@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Any
 
 from delf import tool
@@ -30,7 +31,7 @@ ROUNDS = 8
 WORDS = ["".join(RANDOM.choices("etaoinshrdlucm", k=RANDOM.randint(2, 10))) for _ in range(3000)]
 SEEN: dict[str, Any] = {"task_id": "t", "seq": 0, "at": 0.0}
 CODE = """for number in range({pairs}):
-    rows = read(number)
+    rows = read()
     change(rows[7]["id"], rows[3]["body"][:200])
 """
 
@@ -88,10 +89,12 @@ def of_a_call() -> None:
 async def of_a_task(calls: int) -> None:
     """Measure a task of many calls, with each setting in turns."""
     mails = [[mail() for _ in range(20)] for _ in range(50)]
+    pages = count()
 
     @tool(effect="read", confirm=False, trust={"id": "own", "*": "outside"})
-    def read(number: int) -> list[dict[str, Any]]:
-        """Read mails."""
+    def read() -> list[dict[str, Any]]:
+        """Read the next mails."""
+        number = next(pages)
         return [{**row, "id": f"m-{number}-{n}"} for n, row in enumerate(mails[number % 50])]
 
     @tool(effect="write", confirm=False, sinks=["mail_id"])

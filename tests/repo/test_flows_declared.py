@@ -12,7 +12,7 @@ OUTSIDE = {
     "web.scrape", "web.links", "web.tables", "web.feed", "websearch.search",
     "filesystem.read_file", "filesystem.read_document", "filesystem.read_bytes",
     "filesystem.list_files", "filesystem.find", "filesystem.replace", "shell.run", "workers.call",
-    "files.list", "files.read", "files.query", "llm.call", "recall.recall",
+    "sql.query", "sql.schema", "sql.write", "files.list", "files.read", "files.query", "llm.call", "recall.recall",
 }  # fmt: skip
 """Actions of which others may have written all that they return."""
 SENT_OUT = {"web.scrape", "web.links", "web.tables", "web.feed", "websearch.search"}

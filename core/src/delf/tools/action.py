@@ -341,11 +341,11 @@ def action_from_function(
 def check_flow(
     where: str,
     trust: Trust | Mapping[str, Trust],
-    sinks: Sequence[str] | None,
-    contents: Sequence[str] | None,
+    sinks: Sequence[str] | None = None,
+    contents: Sequence[str] | None = None,
     *,
-    egress: bool,
-    author: str | None,
+    egress: bool = False,
+    author: str | None = None,
 ) -> dict[str, Any]:
     """Return the fields of an :class:`Action` about authors of results and targets of arguments.
 

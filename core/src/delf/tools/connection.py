@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, cast
 from weakref import WeakSet
 
 from delf.errors import ConnectionConfigurationError, ToolDefinitionError
-from delf.tools.action import Action, actions_of
+from delf.tools.action import Action, actions_of, check_flow
 from delf.tools.permissions import (
     check_groups,
     check_permission,
@@ -16,7 +16,7 @@ from delf.tools.permissions import (
     is_allowed,
 )
 from delf.tools.signature import check_name
-from delf.types import Permission
+from delf.types import Permission, Trust
 
 if TYPE_CHECKING:
     from delf.protocols.connection import SecretsKeeper
@@ -92,6 +92,8 @@ class ConnectionOptions(TypedDict, total=False):
     allow: Permission
     confirm: Permission
     metadata: Mapping[str, Any] | None
+    trust: Trust | Mapping[str, Trust] | None
+    contents: Mapping[str, Sequence[str]] | None
 
 
 class Connection:
@@ -108,6 +110,11 @@ class Connection:
         confirm: Which actions a person is asked about: None (all but ``read``), True,
             False, a name or names.
         metadata: Anything the embedding program wants to keep with it.
+        trust: The user's word on who wrote what the connection gives: ``own`` for all of it, or
+            by the names of fields in results, with ``*`` for the rest. It wins over what the
+            actions declare.
+        contents: Parameters that are for people to read, by the name of their action; for services
+            whose actions declare none.
         first: The first field of ``Settings``, which may stand without its name: ``Tickets(url)``.
         settings: The fields of ``Settings``; those left out come from ``DELF_<NAME>_<FIELD>``.
 
@@ -120,6 +127,10 @@ class Connection:
     summary: str = ""
     is_function: bool = False
     inspect: ClassVar[_Inspect] = _Inspect()
+    context_trust: ClassVar[Trust] = "outside"
+    """The author of what ``context`` returns; ``own`` where that is settings of the user alone."""
+    description_trust: ClassVar[Trust] = "own"
+    """The author of the actions' names and descriptions; ``outside`` where a server sends them."""
 
     def __init__(
         self,
@@ -128,12 +139,16 @@ class Connection:
         allow: Permission = None,
         confirm: Permission = None,
         metadata: Mapping[str, Any] | None = None,
+        trust: Trust | Mapping[str, Trust] | None = None,
+        contents: Mapping[str, Sequence[str]] | None = None,
         **settings: Any,
     ) -> None:
         self.name = check_name(name or self.type_name(), "the connection name")
         self.allow = check_permission(allow, "allow", self.name)
         self.confirm = check_permission(confirm, "confirm", self.name)
         self.metadata = dict(metadata or {})
+        self.trust = _checked_trust(trust, self.name)
+        self.contents = _checked_contents(contents, self.name)
         self.summary = type(self).summary or _first_line(type(self))
         self.settings: Any = self._make_settings({**settings, **self._named(first, settings)})
         # Two underscores: a subclass may have any name of its own.
@@ -210,6 +225,29 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+
+def _checked_trust(trust: Any, name: str) -> Trust | Mapping[str, Trust] | None:
+    if trust is None:
+        return None
+    try:
+        return check_flow(f"connection {name!r}", trust)["trust"]
+    except (ToolDefinitionError, TypeError, AttributeError) as error:
+        message = error.message if isinstance(error, ToolDefinitionError) else f"trust is {trust!r}"
+        raise ConnectionConfigurationError(
+            message, hint='"own", "outside", or one of these for each field: {"id": "own"}'
+        ) from None
+
+
+def _checked_contents(contents: Any, name: str) -> Mapping[str, tuple[str, ...]]:
+    given = cast("Mapping[Any, Any]", {} if contents is None else contents)
+    is_table = isinstance(given, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_table or not all(isinstance(names, (list, tuple)) for names in given.values()):
+        raise ConnectionConfigurationError(
+            f"connection {name!r}: contents is {contents!r}",
+            hint='lists of parameters by action: {"send": ["text"]}',
+        )
+    return {str(action): tuple(map(str, names)) for action, names in given.items()}
 
 
 def _first_line(cls: type) -> str:

@@ -20,7 +20,7 @@ from delf.messages import ModelRequest, Purpose, user
 from delf.protocols.conversation import KeptVariables
 from delf.protocols.formats import InputFile
 from delf.protocols.sandbox import SessionSpec
-from delf.protocols.strategy import ToolChoice
+from delf.protocols.strategy import ToolChoice, ToolDescription
 from delf.tools.stubs import stubs_of
 from delf.types import Trust
 from delf_engine.agent_tools import AgentTools
@@ -242,10 +242,17 @@ class TaskRun:
         Args:
             followed: The text that the user's words order to follow; empty for the words alone.
         """
-        words = self._values.own_words
+        words, choice = self._values.own_words, self.tool_choice()
+        # What a server says of its tools is no word of the user's.
+        foreign = {
+            bound.name
+            for bound in self.tools.shown
+            if _author_of(bound.connection, "description_trust", "own") == "outside"
+        }
+        shown = [_bare(tool) if tool.name in foreign else tool for tool in choice.shown]
         begun = next(event.at for event in self.log.events if isinstance(event, TaskStarted))
         question = OUTLINE_QUESTION.format(
-            tools=stubs_of(self.tool_choice(), self.request.task),
+            tools=stubs_of(replace(choice, shown=shown), self.request.task),
             now=moment(begun, self.zone),
             words=f"{words}\n\n{FOLLOWED}\n{followed}" if followed else words,
         )
@@ -272,6 +279,7 @@ class TaskRun:
                 yield self.variables.trust, repr(value), f"{VARIABLE} {name}"
             for fact in self.context.facts:
                 yield "outside" if is_from_others(fact) else "own", fact, MEMORY
+            yield from self._told_by_connections()
 
         known: dict[str, Wording] = {}
 
@@ -280,7 +288,9 @@ class TaskRun:
                 bound = next((bound for bound in self.tools if bound.name == action), None)
                 if bound is None:
                     return Wording()
-                known[action] = Wording(trust=bound.action.trust, author=bound.action.author)
+                trust = bound.action.trust
+                checks = "own" if bound.check is None or trust == "own" else "outside"
+                known[action] = Wording(trust=trust, author=bound.action.author, checks=checks)
             return known[action]
 
         def files() -> Iterator[tuple[str, str]]:
@@ -290,11 +300,37 @@ class TaskRun:
         words = self.request.task if is_own else ""
         return Origins(words, before, wording_of, files if self.context.files else None)
 
+    def _told_by_connections(self) -> Iterator[tuple[Trust, str, str]]:
+        """The texts of connections in the prompt, each with its author and its place."""
+        sources = self.tools.with_context
+        for name, text in self.context.live.items():
+            yield _author_of(sources.get(name), "context_trust"), text, f"the facts about {name}"
+        for bound in self.tools.shown:
+            if _author_of(bound.connection, "description_trust", "own") == "outside":
+                place = f"the descriptions of {bound.connection.name}"
+                yield "outside", bound.action.summary, place
+
     @property
     def trust(self) -> Trust:
         """Return ``own`` while the task has read nothing that others wrote, else ``outside``."""
         self._values.follow(self.log.events)
         return "outside" if self._values.has_read else "own"
+
+
+def _author_of(connection: object, what: str, undeclared: Trust = "outside") -> Trust:
+    """The author of a connection's texts: as its user says, else as its type declares."""
+    said = getattr(connection, "trust", None)
+    if isinstance(said, str):
+        return "own" if said == "own" else "outside"
+    return "own" if getattr(connection, what, undeclared) == "own" else "outside"
+
+
+def _bare(tool: ToolDescription) -> ToolDescription:
+    """A tool without the words that describe it."""
+    parameters = tuple(replace(parameter, doc="") for parameter in tool.parameters)
+    return replace(
+        tool, summary="", about="", returns_doc="", parameters=parameters, full_types=None
+    )
 
 
 def _beginning_of(path: str) -> str:

@@ -6,6 +6,7 @@ import builtins
 import functools
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
@@ -370,8 +371,25 @@ async def _bind(
             hidden.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
-        allowed[connection.name, method] = BoundAction(connection, action, name, asks, check=check)
+        said = _with_users_words(connection, action, name)
+        allowed[connection.name, method] = BoundAction(connection, said, name, asks, check=check)
     return allowed, hidden
+
+
+def _with_users_words(connection: ConnectionLike, action: Action, name: str) -> Action:
+    """An action with what its user says of whose words it gives, and of its contents."""
+    trust = getattr(connection, "trust", None)
+    contents = getattr(connection, "contents", {}).get(action.name)
+    if contents is not None:
+        known = [parameter.name for parameter in action.parameters]
+        for each in contents:
+            if each not in known:
+                raise ToolDefinitionError(
+                    f"{name} has no parameter {each!r}, which contents names"
+                    f"{did_you_mean(each, known)}"
+                )
+        action = replace(action, contents=contents, sinks=None)
+    return action if trust is None else replace(action, trust=trust)
 
 
 def check_connection_names(connections: Sequence[ConnectionLike]) -> None:

@@ -65,6 +65,7 @@ class Filesystem(Connection):
 
     Settings = FilesystemSettings
     settings: FilesystemSettings
+    context_trust = "own"
 
     def __init__(self, **options: Unpack[FilesystemOptions]) -> None:
         # The roots say when a person is asked; `confirm` can only add to them.

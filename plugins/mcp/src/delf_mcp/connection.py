@@ -30,7 +30,7 @@ from delf.terminal import visible
 from delf.tools.action import Action, action_from_function
 from delf.tools.connection import describe_actions
 from delf.tools.json_schema import clean
-from delf.types import Effect
+from delf.types import Effect, Trust
 from delf_mcp.config import server_settings, servers_in
 from delf_mcp.learning import Results
 from delf_mcp.settings import MCPOptions, MCPSettings
@@ -97,6 +97,8 @@ class MCP(Connection):
     Settings = MCPSettings
     settings: MCPSettings
     inspect: ClassVar[Any] = _Inspect()
+
+    description_trust: ClassVar[Trust] = "outside"
 
     def __init__(self, *, open_url: OpenURL | None = None, **options: Unpack[MCPOptions]) -> None:
         super().__init__(**options)

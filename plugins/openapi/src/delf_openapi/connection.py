@@ -20,7 +20,7 @@ from delf.tools.connection import Connection, describe_actions
 from delf.tools.json_schema import clean
 from delf.tools.signature import FullTypes, Parameter
 from delf.tools.type_texts import with_none
-from delf.types import Permission
+from delf.types import Permission, Trust
 from delf_openapi.cache import Cache, Learned
 from delf_openapi.calls import CONTEXT, Call, Caller
 from delf_openapi.compiler import Argument, Entry, apply_samples, compile_full
@@ -72,6 +72,8 @@ class APITool(Connection):
             ``GET /repos/*``. Without it the first 100; True for all.
         confirm: Which a person is asked about, in the same words.
         metadata: Anything the embedding program wants to keep with it.
+        trust: The user's word on who wrote what the service gives.
+        contents: The parameters that are for people to read, by operation.
         llm: The model that enriches; the agent's light one when omitted.
         options: The fields of ``OpenAPISettings``; those left out come from
             ``DELF_<NAME>_<FIELD>``.
@@ -84,6 +86,8 @@ class APITool(Connection):
     summary = "A REST API, from its OpenAPI specification."
     inspect: ClassVar[Any] = _Inspect()
 
+    description_trust: ClassVar[Trust] = "outside"
+
     def __init__(
         self,
         spec: str | Path | Mapping[str, Any] | None = None,
@@ -92,6 +96,8 @@ class APITool(Connection):
         allow: Permission = None,
         confirm: Permission = None,
         metadata: Mapping[str, Any] | None = None,
+        trust: Trust | Mapping[str, Trust] | None = None,
+        contents: Mapping[str, Sequence[str]] | None = None,
         llm: str | LLMConfig | None = None,
         **options: Unpack[OpenAPIOptions],
     ) -> None:
@@ -109,6 +115,8 @@ class APITool(Connection):
             allow=allow,
             confirm=confirm,
             metadata=metadata,
+            trust=trust,
+            contents=contents,
             **settings,
         )
         self._own: OpenAPISettings = self.settings

@@ -31,6 +31,7 @@ class Shell(Connection):
 
     Settings = ShellSettings
     settings: ShellSettings
+    context_trust = "own"
 
     def __init__(self, **options: Unpack[ShellOptions]) -> None:
         # Rules say which commands a person is asked about; `confirm` can only add to them.

@@ -111,7 +111,7 @@ class SQL(Connection):
             "of the statement says that it changes nothing"
         )
 
-    @action(effect="read", trust="own")
+    @action(effect="read")
     async def schema(self, table: str | None = None, search: str | None = None) -> list[TableInfo]:
         """Tables with columns, keys and comments: all, one by its name, or the best for the words
         of search. With very many tables, columns is None.
@@ -122,7 +122,7 @@ class SQL(Connection):
             True, lambda backend, session: self._schema(backend, session, table, search)
         )
 
-    @action(effect="read", trust="own")
+    @action(effect="read")
     async def query(
         self,
         statement: str,
@@ -152,7 +152,7 @@ class SQL(Connection):
             )
         return as_dicts(fetched)
 
-    @action(effect="write", trust="own", sinks=["statement"])
+    @action(effect="write", sinks=["statement", "params"])
     async def write(
         self,
         statement: str | list[str],

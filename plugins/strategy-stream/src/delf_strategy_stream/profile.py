@@ -55,6 +55,7 @@ class Profile(Connection):
 
     Settings = ProfileSettings
     settings: ProfileSettings
+    context_trust = "own"
 
     def __init__(self, *first: Any, **options: Unpack[ProfileOptions]) -> None:
         super().__init__(*first, **options)

@@ -42,6 +42,7 @@ class Web(Connection):
 
     Settings = WebSettings
     settings: WebSettings
+    context_trust = "own"
 
     def __init__(self, *, resolve: Resolve = system_resolve, **options: Unpack[WebOptions]) -> None:
         super().__init__(**options)

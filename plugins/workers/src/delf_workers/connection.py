@@ -63,6 +63,7 @@ class Workers(Connection):
 
     Settings = WorkersSettings
     settings: WorkersSettings
+    context_trust = "own"
 
     def __init__(self, **options: Unpack[WorkersOptions]) -> None:
         # A worker's own calls ask where they must; `create` asks always.

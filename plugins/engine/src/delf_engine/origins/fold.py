@@ -65,7 +65,6 @@ class Origins:
         self._wording_of = wording_of
         self._has_files = files is not None
         self._files = files
-        self._has_run = False
         self._seen = 0
         self._read: list[tuple[int, str]] = []
         """The sources of others' words, in the order in which the task got them."""
@@ -117,7 +116,7 @@ class Origins:
                     self._take_before()
                     if event.server_side:
                         self._read.append((0, _LOOKED_UP))
-                    files = ((0, FILES),) if self._has_files and self._has_run else ()
+                    files = ((0, FILES),) if self._has_files else ()
                     self._asked = (*files, *self._read)
                     self._author, self._code = Author(read=self._asked), None
                 case ScriptGenerated(code=code):
@@ -132,7 +131,6 @@ class Origins:
                     self.outlines += 1
                     self._own_values.forget()
                 case ScriptFinished():
-                    self._has_run = True
                     self._author, self._code = Author(read=self._asked), None
                 case CallStarted():
                     call = ReadCall(
@@ -147,6 +145,10 @@ class Origins:
                         self._own_values.add(call, is_over=False)
                 case CallFinished(status="ok" | "error"):
                     self._take_result(event)
+                case CallFinished(status="refused", raised="ToolNotAllowed"):
+                    # Its tool's check wrote why, and the model of the next script reads it.
+                    if self._wording_of(event.action).checks != "own":
+                        self._read.append((event.call_id, event.action))
                 case _:
                     pass
         self._seen = len(events)
@@ -268,10 +270,15 @@ class Origins:
     def _all_read(self) -> Sequence[ReadCall]:
         """Return all that the task has read, with the texts of its input files."""
         if self._files is not None:
-            for name, text in self._files():
-                named = f"the input file {name}"
-                self._read_calls.append(
-                    ReadCall(number=0, action=named, arguments={}, wording=Wording(), result=text)
+            self._read_calls[:0] = [
+                ReadCall(
+                    number=0,
+                    action=f"the input file {name}",
+                    arguments={},
+                    wording=Wording(),
+                    result=text,
                 )
+                for name, text in self._files()
+            ]
             self._files = None
         return self._read_calls

@@ -85,10 +85,12 @@ class Wording:
     Args:
         trust: Of a result as a whole, or by the name of a field with ``*`` for the rest.
         author: The field or the argument with the author that the service vouches for.
+        checks: Of the reasons for which its connection refuses a call.
     """
 
     trust: Trust | Mapping[str, Trust] = "outside"
     author: str | None = None
+    checks: Trust = "own"
 
 
 @dataclass(slots=True, kw_only=True)

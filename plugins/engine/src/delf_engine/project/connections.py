@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from delf.environment import using_environ
 from delf.errors import (
@@ -27,6 +27,9 @@ from delf.tools.connection import Connection
 from delf.trust.decisions import Trust
 from delf_engine.project.entries import ConnectionEntry
 from delf_engine.project.values import Values
+
+_NO_SETTINGS: Final = ("name", "allow", "confirm", "metadata", "trust", "contents")
+"""Keywords of each connection beside those of its type."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +71,7 @@ class Connector:
         self, name: str, kind: str, settings: Mapping[str, Any], where: str
     ) -> Connection:
         values, own = Values(), dict(settings)
-        permissions = {key: own.pop(key, None) for key in ("allow", "confirm")}
+        permissions = {key: own.pop(key, None) for key in ("allow", "confirm", "trust", "contents")}
         for key, value in own.items():
             values.put((key,), value, lambda at: f"{where} {'.'.join(at)}", self.folder)
         entry = ConnectionEntry(
@@ -149,10 +152,12 @@ def _type(host: PluginHost, entries: Mapping[str, ConnectionEntry], name: str) -
 def _make(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
     own: Any = getattr(factory, "Settings", None)
     settings = entry.settings_under(own.model_fields if own is not None else ())
+    words = {"trust": entry.trust, "contents": entry.contents}
     arguments: dict[str, Any] = {
         "name": entry.name,
         "allow": entry.allow,
         "confirm": entry.confirm,
+        **{key: item for key, item in words.items() if item is not None},
         **settings,
     }
     _check_arguments(factory, entry, arguments)
@@ -178,7 +183,11 @@ def _check_arguments(factory: Any, entry: ConnectionEntry, arguments: Mapping[st
     # It checks its keywords by itself, as the base class of connections does.
     if any(item.kind is item.VAR_KEYWORD for item in parameters.values()):
         return
-    known = [name for name in parameters if name not in ("name", "allow", "confirm", "metadata")]
+    known = [
+        name
+        for name in parameters
+        if name not in ("name", "allow", "confirm", "metadata", "trust", "contents")
+    ]
     for key in arguments:
         if key not in parameters:
             raise ConnectionConfigurationError(

@@ -16,6 +16,7 @@ from delf_engine.project.texts import scalar
 from delf_engine.project.values import Given, Values
 
 _OWN_KEYS: Final = ("type", "allow", "confirm")
+_OWN_TABLES: Final = ("trust", "contents")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,8 @@ class ConnectionEntry:
         type: The name of its type.
         allow: As it was written; checked when the connection is made.
         confirm: As it was written; checked when the connection is made.
+        trust: As it was written; checked when the connection is made.
+        contents: As it was written; checked when the connection is made.
         where: Where it was configured, for messages.
         values: Its settings with their origins.
         environ: Where references are looked up.
@@ -36,6 +39,8 @@ class ConnectionEntry:
     type: str
     allow: Permission = None
     confirm: Permission = None
+    trust: Any = None
+    contents: Any = None
     where: str
     values: Values = field(repr=False)
     environ: Mapping[str, str] = field(repr=False)
@@ -142,6 +147,7 @@ def entries_of(
             type=kind,
             allow=own["allow"],
             confirm=own["confirm"],
+            **{key: _take_table(values, key) for key in _OWN_TABLES},
             where=where,
             values=values,
             environ=environ,
@@ -159,3 +165,16 @@ def _take(values: Values, key: str, where: str) -> Any:
             hint="a name" if key == "type" else "true, false, an action's name or a list of names",
         )
     return found[0][1].value if found else None
+
+
+def _take_table(values: Values, key: str) -> Any:
+    """Take a value out that is a text, a list or a table of these; None where there is none."""
+    whole: Any = None
+    table: dict[str, Any] = {}
+    for path, given in values.leaves():
+        if path[0] == key and len(path) == 1:
+            whole = given.value
+        elif path[0] == key:
+            table[".".join(path[1:])] = given.value
+    values.drop((key,))
+    return table or whole

@@ -60,6 +60,7 @@ class WebSearch(Connection):
 
     Settings = WebSearchSettings
     settings: WebSearchSettings
+    context_trust = "own"
 
     def __init__(self, *first: Any, **options: Unpack[WebSearchOptions]) -> None:
         super().__init__(*first, **options)
