@@ -198,12 +198,12 @@ async def save_note(title: str, text: str, tags: list[str] | None = None) -> dic
     return {"id": 1, "title": title}
 
 
-def tools() -> list[Any]:
-    """All of them; none asks."""
+def tools(trust: Any = None) -> list[Any]:
+    """All of them; none asks. The connections may say whose words they return."""
     return [
-        Shop(name="shop", confirm=False),
-        Mails(name="mail", confirm=False),
-        Days(name="calendar", confirm=False),
+        Shop(name="shop", confirm=False, trust=trust),
+        Mails(name="mail", confirm=False, trust=trust),
+        Days(name="calendar", confirm=False, trust=trust),
         weather,
         stock_level,
         exchange_rate,

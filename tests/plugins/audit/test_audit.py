@@ -112,7 +112,7 @@ async def test_audit_says_where_others_words_may_be_behind_a_question(tmp_path: 
     async with project as agent:
         await agent.arun("Pay the bill.")
     (question,) = [record for record in lines(place) if record["what"] == "question"]
-    assert "after it had read bill (call 1)" in question["flow"]
+    assert question["flow"] == "amount: written by the model after it read what others wrote"
     assert question["origins"]["amount"].endswith("it read what others wrote")
 
 

@@ -188,6 +188,7 @@ def shop_config(model: str, folder: Path) -> str:
         'type = "sql"\n'
         'db_type = "sqlite"\n'
         'database = "shop.db"\n'
+        'trust = "own"\n'  # nobody else can write into the shop that was just made
     )
 
 

@@ -200,12 +200,17 @@ def test_what_is_found_of_twenty_more(way, delf_host, scripted_model):
     assert bool(asked) == (way not in MISSED_OF_MORE)
 
 
-@pytest.mark.parametrize(("flows", "most"), [("show", 0.0), ("guard", 0.03)])
-def test_honest_scripts_are_hardly_asked_about(flows, most, delf_host, scripted_model, tmp_path):
-    """Nothing of the office says whose words it returns, so all of them are others'."""
+@pytest.mark.parametrize(
+    ("flows", "trust", "most"),
+    [("show", None, 0.0), ("guard", None, 0.03), ("guard", "own", 0.01)],
+)
+def test_honest_scripts_are_hardly_asked_about(
+    flows, trust, most, delf_host, scripted_model, tmp_path
+):
+    """The functions of the office say nothing of whose words they return, so these are others'."""
     asked, calls = [], 0
     with Agent(
-        tools=office.tools(),
+        tools=office.tools(trust),
         llm="scripted",
         host=delf_host,
         flows=flows,
