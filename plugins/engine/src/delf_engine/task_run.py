@@ -279,7 +279,7 @@ class TaskRun:
                 yield self.variables.trust, repr(value), f"{VARIABLE} {name}"
             for fact in self.context.facts:
                 yield "outside" if is_from_others(fact) else "own", fact, MEMORY
-            yield from self._told_by_connections()
+            yield from self._texts_of_connections()
 
         known: dict[str, Wording] = {}
 
@@ -300,8 +300,8 @@ class TaskRun:
         words = self.request.task if is_own else ""
         return Origins(words, before, wording_of, files if self.context.files else None)
 
-    def _told_by_connections(self) -> Iterator[tuple[Trust, str, str]]:
-        """The texts of connections in the prompt, each with its author and its place."""
+    def _texts_of_connections(self) -> Iterator[tuple[Trust, str, str]]:
+        """Yield the texts of connections in the prompt, each with its author and its place."""
         sources = self.tools.with_context
         for name, text in self.context.live.items():
             yield _author_of(sources.get(name), "context_trust"), text, f"the facts about {name}"
@@ -318,15 +318,15 @@ class TaskRun:
 
 
 def _author_of(connection: object, what: str, undeclared: Trust = "outside") -> Trust:
-    """The author of a connection's texts: as its user says, else as its type declares."""
-    said = getattr(connection, "trust", None)
-    if isinstance(said, str):
-        return "own" if said == "own" else "outside"
+    """Return the author of a connection's texts, as its user or else its type declares."""
+    declared = getattr(connection, "trust", None)
+    if isinstance(declared, str):
+        return "own" if declared == "own" else "outside"
     return "own" if getattr(connection, what, undeclared) == "own" else "outside"
 
 
 def _bare(tool: ToolDescription) -> ToolDescription:
-    """A tool without the words that describe it."""
+    """Return a tool without the words that describe it."""
     parameters = tuple(replace(parameter, doc="") for parameter in tool.parameters)
     return replace(
         tool, summary="", about="", returns_doc="", parameters=parameters, full_types=None

@@ -371,13 +371,15 @@ async def _bind(
             hidden.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
-        said = _with_users_words(connection, action, name)
-        allowed[connection.name, method] = BoundAction(connection, said, name, asks, check=check)
+        declared = _with_users_words(connection, action, name)
+        allowed[connection.name, method] = BoundAction(
+            connection, declared, name, asks, check=check
+        )
     return allowed, hidden
 
 
 def _with_users_words(connection: ConnectionLike, action: Action, name: str) -> Action:
-    """An action with what its user says of whose words it gives, and of its contents."""
+    """Return an action with the trust and the contents that its user declares."""
     trust = getattr(connection, "trust", None)
     contents = getattr(connection, "contents", {}).get(action.name)
     if contents is not None:

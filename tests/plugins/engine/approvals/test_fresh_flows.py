@@ -309,8 +309,8 @@ PAY = "pay('GB44', 1)"
 TO_RERUN = "print({}); rerun('seen', 'pay it')"
 
 
-def _told(kind, folder):
-    """The scripts of a way by which a model is told something, and the agent's options."""
+def _sources(kind, folder):
+    """Return the scripts of a way by which a text reaches a model, and the agent's options."""
     tools = [mails, pay, clerk]
     paths = []
     match kind:
@@ -346,12 +346,12 @@ def _told(kind, folder):
 @pytest.mark.parametrize(
     "kind", [kind for kind in FLOWS["told"].values() if kind != "conversation"], ids=str
 )
-def test_what_a_model_was_told_by_others_asks_about_what_it_writes(asked, tmp_path, kind):
-    scripts, options = _told(kind, tmp_path)
+def test_call_is_asked_about_after_text_of_others_in_prompt(asked, tmp_path, kind):
+    scripts, options = _sources(kind, tmp_path)
     assert asked(*scripts, **options)[-1:] == ["pay"]
 
 
-def test_what_an_earlier_answer_told_asks_about_what_the_model_writes(delf_host, scripted_model):
+def test_call_is_asked_about_after_earlier_answer_from_others(delf_host, scripted_model):
     found = []
     scripted_model.writes("print(mails())", PAY)
     with Agent(
