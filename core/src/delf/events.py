@@ -759,6 +759,7 @@ _WORDS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "DecisionSource",
     "Covers",
     "Effect",
     "Isolation",
+    "Trust",
 }
 _NUMBERS: Final = {"None", "bool", "int", "float", "tuple[int, ...]", "Usage"}
 _OF_OUR_OWN: Final = _NUMBERS | _WORDS | {"Purpose", "Cancellation"}

@@ -94,9 +94,9 @@ class Talks:
     ("asks", "shown"),
     [
         ("Add.", "a list of messages, not str 'Add.'"),
-        (["Add."], "the str 'Add.' is none"),
+        (["Add."], "has messages, not the str 'Add.'"),
         (user("Add."), "a list of messages, not Message"),
-        ([{"role": "user", "content": "Add."}], "the dict {'role'"),
+        ([{"role": "user", "content": "Add."}], "not the dict {'role'"),
     ],
 )
 def test_texts_in_place_of_messages_are_reported(asks, shown, scripted_model, delf_host):

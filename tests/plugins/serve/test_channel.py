@@ -23,7 +23,7 @@ from delf_serve import channel
 from delf_serve.channel import WebChannel, signature
 from support.certificates import tls
 from support.server import free_port
-from support.until import until
+from support.until import until, until_now
 
 
 class TestWeb(ApprovalContract):
@@ -127,11 +127,27 @@ class Mailbox:
         return AuthResult(success=is_right, handled=is_right)
 
 
+class Mailserver(Controller):
+    """A server that knows its connections, so that a test ends after each of them."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.connections: list[Any] = []
+
+    def factory(self) -> Any:
+        self.connections.append(super().factory())
+        return self.connections[-1]
+
+    def stop(self, *args: Any, **options: Any) -> None:
+        until_now(lambda: not any(each.transport for each in self.connections))
+        super().stop(*args, **options)
+
+
 @contextmanager
 def smtp(host: str = "127.0.0.1", **options: Any) -> Iterator[Mailbox]:
     """An SMTP server; ``ssl_context`` makes it speak TLS at once, ``tls_context`` on demand."""
     box = Mailbox(free_port())
-    server = Controller(
+    server = Mailserver(
         box, hostname=host, port=box.port, authenticator=box.authenticate, **options
     )  # fmt: skip
     server.start()
