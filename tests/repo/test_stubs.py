@@ -53,6 +53,7 @@ def test_editors_know_the_keywords_of_a_connection(spec: ConnectionSpec) -> None
     name = re.fullmatch(r"Unpack\[(\w+)\]", str(last.annotation).strip("'"))
     assert name is not None, last
     options = getattr(sys.modules[cls.Settings.__module__], name[1])
-    wanted = {*cls.Settings.model_fields, "name", "allow", "confirm", "metadata"}
+    every = {"name", "allow", "confirm", "metadata", "trust", "contents"}
+    wanted = {*cls.Settings.model_fields, *every}
     assert {*options.__annotations__, *(parameter.name for parameter in named)} >= wanted
     assert set(options.__annotations__) <= wanted

@@ -33,7 +33,7 @@ OPTIONS = ["--python=/usr/bin/python3.12", "--find-links=file:///dist"]
 def environment(tmp_path, monkeypatch):
     """An environment of `uv tool`, with uv at hand."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(installer, "_tool", lambda: (["/bin/uv", "pip"], True))
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     (tmp_path / "uv-receipt.toml").write_text(RECEIPT)
     return tmp_path
 

@@ -13,6 +13,7 @@ from delf_cli.answering import send
 from delf_engine.approvals.inbox import KIND, answer_data
 from plugins.serve.test_people import add, change, person
 from support.serving import bearer, doing
+from support.until import until
 
 YES = {"decision": "approve"}
 NO = {"decision": "reject", "reason": "no"}
@@ -200,13 +201,13 @@ except Exception:
 async def next_request(server, before: str) -> dict:
     """The request about the same task that came after another one."""
     task_id = (await server.client.get(f"/approvals/{before}")).json()["task_id"]
-    async with asyncio.timeout(10):
-        while True:
-            found = (await server.client.get("/approvals")).json()["approvals"]
-            for one in found:
-                if one["task_id"] == task_id and one["request_id"] != before:
-                    return one
-            await asyncio.sleep(0.02)
+
+    async def later() -> dict | None:
+        found = (await server.client.get("/approvals")).json()["approvals"]
+        same = (one for one in found if one["task_id"] == task_id)
+        return next((one for one in same if one["request_id"] != before), None)
+
+    return await until(later)
 
 
 def rule_text(request: dict) -> str:
@@ -239,9 +240,12 @@ async def test_two_people_edit_in_turn_and_a_third_approves(ruled):
     second = (await next_request(server, request))["request_id"]
     await says(server, "cy", second, {"decision": "edit", "arguments": {"to": "fay"}})
     task_id = (await server.client.get(f"/approvals/{request}")).json()["task_id"]
-    async with asyncio.timeout(10):
-        while (third := await server.question(task_id))["request_id"] in (request, second):
-            await asyncio.sleep(0.02)
+
+    async def later() -> dict | None:
+        found = await server.question(task_id)
+        return None if found["request_id"] in (request, second) else found
+
+    third = await until(later)
     assert third["shaped_by"] == ["bo", "cy"]
     assert (await says(server, "bo", third["request_id"])).status_code == 403
     assert (await says(server, "dee", third["request_id"])).status_code == 200
