@@ -157,7 +157,7 @@ async def test_a_browser_that_may_notifies_with_the_count(shop, open_page):  # n
         " static permission = 'granted'; constructor(title, more) { told.push([title, more.body]); } };"
         "Object.defineProperty(document, 'hidden', { get: () => true });"
     )
-    async with page.expect_response("**/approvals?*"):
+    async with page.expect_response("**/waiting"):
         await page.reload()
     task = await shop.run("await send('bob')")
     await shop.until(task["task_id"], "waiting")
