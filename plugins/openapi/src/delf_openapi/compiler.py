@@ -224,7 +224,8 @@ def _of_field(item: Field, body: Body, shapes: Shapes, document: Document, room:
     shown = safe_text(shapes, item.schema, "in", room.argument)
     if body.kind == "multipart":
         shown = _BYTES.sub(_FILE, shown)
-    default = None if required else default_text(found)
+    # Of a body that may be left out: where another field is given, this one must be, too.
+    default = None if required else "..." if item.required else default_text(found)
     return Argument(
         item.arg,
         item.name,

@@ -248,7 +248,7 @@ class APITool(Connection):
     def _summarised(self, api: API) -> str:
         title = clean(api.info.get("title"), 60) or "A REST API"
         text = f"{title}. Any call takes {FULL}=True for status, headers and body"
-        text += "; a ToolError has .status"
+        text += "; a ToolError has .status; results may lack any key: use .get"
         if api.left_out:
             text += f"; {len(api.entries)} of {len(api.entries) + api.left_out} operations"
         return f"{text}."
