@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
-import string
 import sys
 import types
 from dataclasses import replace
@@ -15,6 +13,7 @@ import pytest
 from delf.errors import SandboxUnavailableError
 from delf.specs import SandboxSpec
 from delf.testing import SandboxContract, TestHost
+from delf_devkit.new import fields_of, render
 from delf_engine.config import AgentConfig
 from delf_engine.sandboxes.isolation import Measured, measure
 from delf_engine.sandboxes.starting import choose_sandbox
@@ -27,10 +26,8 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="confinement is Linux
 
 def open_backend(isolation: str = "process") -> Any:
     """What ``delf plugins new --kind sandbox`` writes: a process that nothing confines."""
-    template = importlib.resources.files("delf_devkit") / "templates/sandbox/capability.py.txt"
-    code = string.Template(template.read_text(encoding="utf-8")).safe_substitute(
-        name="open", class_name="OpenBackend"
-    )
+    files = render("sandbox", fields_of("open", "sandbox"))
+    code = next(text for path, text in files.items() if "class OpenBackend" in text)
     module = types.ModuleType("open_backend")
     sys.modules[module.__name__] = module
     exec(compile(code, "open_backend", "exec"), module.__dict__)

@@ -387,7 +387,6 @@ async def judge_spec(
         most: At most so many operations, chosen by the seed.
         seed: What the arguments depend on.
     """
-    logging.getLogger("delf_openapi").setLevel(logging.ERROR)
     verdict = Verdict()
     async with raw_server(lambda seen: Reply(200, b"{}")) as server:
         tool = APITool(spec, name="api", base_url=server.url, allow=True, retries=0)
