@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import logging
 import re
 from collections import Counter
 from dataclasses import dataclass, field
