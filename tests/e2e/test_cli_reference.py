@@ -167,6 +167,8 @@ OF_THE_REST = {
         "delf config show",
         "delf config check",
         "delf config get",
+        "delf config set",
+        "delf quickstart",
         "delf trust",
         "delf trust --list",
     ),
@@ -175,20 +177,37 @@ OF_THE_REST = {
 
 
 OF_PLUGINS = {
-    *(f"delf routines {name}" for name in ("list", "show", "history")),
+    *(f"delf routines {name}" for name in ("list", "show", "history", "save", "test", "check")),
+    *(f"delf routines {name}" for name in ("diff", "accept", "reject", "rename", "remove")),
     *(
         "delf memory",
         *(f"delf memory {name}" for name in ("list", "search", "add", "forget", "import")),
     ),
-    *("delf google status", "delf audit show", "delf audit verify", "delf schedule list"),
+    *(f"delf google {name}" for name in ("login", "logout", "status")),
+    *(f"delf audit {name}" for name in ("show", "verify", "head")),
+    *(f"delf schedule {name}" for name in ("add", "list", "remove")),
+    *("delf mcp effects", "delf openapi effects"),
     *(f"delf workers {name}" for name in ("list", "show", "run", "check")),
     "delf runs stop",
-    *(f"delf users {name}" for name in ("add", "list", "sessions")),
+    *(f"delf users {name}" for name in ("add", "list", "revoke", "sessions")),
 }
 
 
+SERVERS = {"delf serve", "delf mcp serve", "delf runner"}
+"""Commands without ``--json``: they run until they are stopped, and have no result."""
+
+
+def writing_json():
+    return {words for words, ctx in ALL.items() if "--json" in [o.flag for o in options_of(ctx)]}
+
+
+def test_every_command_but_servers_writes_json():
+    single = {w for w, ctx in ALL.items() if not isinstance(ctx.command, click.Group)}
+    assert single - writing_json() == SERVERS
+
+
 def test_every_json_output_has_a_table_and_a_test():
-    writing = {words for words, ctx in ALL.items() if "--json" in [o.flag for o in options_of(ctx)]}
+    writing = writing_json()
     assert writing - set(TABLES) == set()
     assert set(TABLES) == OF_TASKS | OF_APPROVALS | OF_THE_REST | OF_PLUGINS
 
@@ -326,6 +345,13 @@ def test_json_of_what_is_there(here):
     checked("delf config show", written(here, "config", "show", "--json"))
     checked("delf config get", [written(here, "config", "get", "agent.llm", *own)])
     checked("delf config check", [written(here, "config", "check", *own)])
+    (here / "new").mkdir()
+    done = delf("config", "set", "agent.timeout", "7", "--json", cwd=here / "new")
+    checked("delf config set", [json.loads(done.stdout)])
+    answers = ("--llm", "gpt-4o", "--connect", "none", "--folder", "quick", "--no-call")
+    quick = written(here, "quickstart", *answers, "--json")
+    checked("delf quickstart", [quick])
+    assert quick["next"][0] == "cd quick"
     plain = written(here, "inspect", "sql", "--json")
     checked("delf inspect", [plain])
     checked("method", plain["methods"])
@@ -401,18 +427,32 @@ def test_json_of_routines(here):
     llm = write_recording(here / "hello.jsonl", "print('hello')")
     written(here, "run", "Say hello", "--llm", llm, "--json")
     (task,) = written(here, "runs", "list", "--json")
-    save = ("routines", "save", task["task_id"], "greet", "--yes")
-    assert delf(*save, cwd=here).returncode == 0
+    saved = written(here, "routines", "save", task["task_id"], "greet", "--yes", "--json")
+    checked("delf routines save", [saved])
     checked("delf run", [written(here, "run", "greet", "--json")])
     checked("delf routines list", written(here, "routines", "list", "--json"))
     checked("delf routines show", [written(here, "routines", "show", "greet", "--json")])
     checked("delf routines history", written(here, "routines", "history", "greet", "--json"))
+    for command in ("test", "check"):
+        checked(f"delf routines {command}", written(here, "routines", command, "--json"))
+    kept = written(here, "routines", "save", "last", "greet", "--json")
+    checked("delf routines save", [kept])
+    assert kept["path"] != saved["path"]
+    for command in ("diff", "accept", "reject"):
+        checked(f"delf routines {command}", [written(here, "routines", command, "greet", "--json")])
+    renamed = written(here, "routines", "rename", "greet", "hello", "--json")
+    checked("delf routines rename", [renamed])
+    checked("delf routines remove", [written(here, "routines", "remove", "hello", "-y", "--json")])
 
 
 def test_json_of_schedules(here):
     add = ("schedule", "add", "morning", "0 8 * * *", "Say hello.")
-    assert delf(*add, cwd=here).returncode == 0
-    checked("delf schedule list", written(here, "schedule", "list", "--json"))
+    added = written(here, *add, "--json")
+    checked("delf schedule add", [added])
+    listed = written(here, "schedule", "list", "--json")
+    checked("delf schedule list", listed)
+    assert listed == [{**added, "last": None}]
+    checked("delf schedule remove", [written(here, "schedule", "remove", "morning", "--json")])
 
 
 def test_json_of_the_audit_file(here):
@@ -423,12 +463,16 @@ def test_json_of_the_audit_file(here):
     checked("delf audit verify", [json.loads(verified.stdout)])
     lines = delf("audit", "show", "--json", cwd=here).stdout.splitlines()
     checked("delf audit show", map(json.loads, lines))
+    checked("delf audit head", [written(here, "audit", "head", "--json")])
 
 
 def test_json_of_people(here):
     checked("delf users add", [written(here, "users", "add", "ada", "--json")])
     checked("delf users list", written(here, "users", "list", "--json"))
     assert written(here, "users", "sessions", "--json") == []
+    revoked = written(here, "users", "revoke", "ada", "--json")
+    checked("delf users revoke", [revoked])
+    assert revoked["revoked_at"] is not None
 
 
 def test_json_of_logins(here):

@@ -77,6 +77,9 @@ def test_login_status_logout(google: GoogleServer, project: DelfProject) -> None
     assert "logged in" in project.run("google", "status").succeeded().stdout
     (row,) = json.loads(project.run("google", "status", "--json").succeeded().stdout)
     assert row["missing"] == []
+    again = project.spawn("google", "login", "--json").succeeded()
+    assert json.loads(again.stdout) == [row]
+    assert "Logged in; kept in" in again.stderr
     google.gmail.deliver("ada@example.com", b"Subject: Hello\r\n\r\nx")
     llm = project.model('print([m["subject"] for m in (await mail.search())["messages"]])')
     task = project.run("run", "What is new?", "-c", "mail", "--llm", llm, "--sandbox", "local")
@@ -84,11 +87,13 @@ def test_login_status_logout(google: GoogleServer, project: DelfProject) -> None
     shown = done.stdout + done.stderr + task.stdout + task.stderr
     secrets = [kept(project)["refresh_token"], kept(project)["token"], CLIENT_SECRET]
     assert not [secret for secret in secrets if secret in shown]
-    grant = next(iter(google.logins.grants.values()))
+    *_, grant = google.logins.grants.values()
     assert "Logged out" in project.run("google", "logout").succeeded().stdout
     assert grant.revoked
     assert kept(project) is None
     assert "Nobody is logged in" in project.run("google", "logout").succeeded().stdout
+    (row,) = json.loads(project.run("google", "logout", "--json").succeeded().stdout)
+    assert row == {"account": "default", "logged_out": False, "revoked": False}
 
 
 def test_refused_scopes_are_reported(google: GoogleServer, project: DelfProject) -> None:

@@ -23,6 +23,8 @@ def test_what_a_server_says_of_its_tools_is_a_line_for_the_project(run, project)
     assert done.exit_code == 0, done.output
     assert tomllib.loads(done.stdout) == {"effects": {"add": "read", "note": "write"}}
     assert "of 2 of its 13 tools" in done.stderr
+    data = json.loads(run("mcp", "effects", "srv", "--json").stdout)
+    assert data == {**tomllib.loads(done.stdout), "actions": 13}
     with project.open("a") as file:
         file.write(done.stdout)
     shown = run("inspect", "srv").stdout

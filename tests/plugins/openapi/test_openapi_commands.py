@@ -38,6 +38,8 @@ def test_operations_that_only_read_are_a_line_for_the_project(run, project):
     assert done.exit_code == 0, done.output
     assert tomllib.loads(done.stdout) == {"effects": {"read_runs": "read", "runs_history": "read"}}
     assert "2 of 5 operations" in done.stderr
+    data = json.loads(run("openapi", "effects", "api", "--json").stdout)
+    assert data == {**tomllib.loads(done.stdout), "actions": 5}
     with project.open("a") as file:
         file.write(done.stdout)
     shown = run("inspect", "api").stdout

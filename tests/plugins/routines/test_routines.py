@@ -116,6 +116,8 @@ def test_a_test_reaches_no_service_and_tells_what_differs(saved, here):
     assert "it calls send(to='eve@example.com'" in done.stdout
     assert "it does not call send any more" in done.stdout
     assert 'failures="1"' in (here / "out.xml").read_text()
+    (row,) = json.loads(saved("test", "--json").stdout)
+    assert (row["name"], row["ok"], len(row["differences"])) == ("income", False, 2), row
     assert (here / "sent.txt").read_text() == before
 
 
@@ -152,7 +154,8 @@ def test_a_repaired_script_is_taken_as_a_diff_and_proved_first(repaired, here):
     assert done.exit_code != 0
     assert "eve@example.com" in done.output
     proposed.write_text(whole)
-    assert repaired("accept", "income", "--yes").exit_code == 0
+    done = repaired("accept", "income", "--yes", "--json")
+    assert json.loads(done.stdout) == {"name": "income", "changed": True}, done.output
     assert not proposed.exists()
     assert "cc='x'" in (here / "routines/income.py").read_text()
     assert repaired("test").stdout == "income: ok\n"
@@ -161,7 +164,8 @@ def test_a_repaired_script_is_taken_as_a_diff_and_proved_first(repaired, here):
 
 def test_a_repaired_script_that_is_rejected_is_gone(repaired, here):
     before = (here / "routines/income.py").read_text()
-    assert repaired("reject", "income").exit_code == 0
+    done = repaired("reject", "income", "--json")
+    assert json.loads(done.stdout) == {"name": "income", "deleted": True}, done.output
     assert "nothing is proposed" in repaired("reject", "income").output
     assert (here / "routines/income.py").read_text() == before
 

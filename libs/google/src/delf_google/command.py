@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -31,6 +32,7 @@ credentials_option = click.option(
     metavar="FILE",
     help="The OAuth client (client_secrets.json), if no connection names it.",
 )
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 account_option = click.option(
     "--account",
     metavar="NAME",
@@ -78,6 +80,7 @@ def google() -> None:
     is_flag=True,
     help="Print an address to open elsewhere, instead of opening a browser.",
 )
+@as_json_option
 @click.pass_context
 def login_command(
     ctx: click.Context,
@@ -85,53 +88,70 @@ def login_command(
     credentials: str | None,
     account: str | None,
     no_browser: bool,
+    as_json: bool,
 ) -> None:
     """Log in with a browser, with only the rights that the connections need."""
     store = TokenStore()
     by_hand = no_browser or not can_browse()
-    ask: Callable[[str], str] | None = click.prompt if by_hand else None
+    show = partial(click.echo, err=as_json)
+    ask: Callable[[str], str] | None = partial(click.prompt, err=as_json) if by_hand else None
+    rows: list[dict[str, Any]] = []
     for login in _logins(ctx, names, credentials, account):
-        click.echo(f"Logging in as {login.account!r}, for {', '.join(login.connections)}.")
-        made = sign_in(login.client, login.scopes, show=click.echo, ask=ask)
+        show(f"Logging in as {login.account!r}, for {', '.join(login.connections)}.")
+        made = sign_in(login.client, login.scopes, show=show, ask=ask)
         place = store.write(login.account, login.client_id, made)
-        click.echo(f"Logged in; kept in {place}.")
-        granted = set(made["scopes"])
-        missing = sorted(set(login.scopes) - granted - login.covered(granted))
-        if missing:
-            click.echo(f"Not given, so some actions will fail: {' '.join(missing)}", err=True)
+        show(f"Logged in; kept in {place}.")
+        row = _status(login, store)
+        rows.append(row)
+        if row["missing"]:
+            click.echo(
+                f"Not given, so some actions will fail: {' '.join(row['missing'])}", err=True
+            )
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
 
 
 @google.command("logout")
 @connections_option
 @credentials_option
 @account_option
+@as_json_option
 @click.pass_context
 def logout_command(
-    ctx: click.Context, names: tuple[str, ...], credentials: str | None, account: str | None
+    ctx: click.Context,
+    names: tuple[str, ...],
+    credentials: str | None,
+    account: str | None,
+    as_json: bool,
 ) -> None:
     """End the login at Google, and delete it here."""
     store = TokenStore()
+    rows: list[dict[str, Any]] = []
     for login in _logins(ctx, names, credentials, account):
         kept = store.read(login.account, login.client_id)
+        row = {"account": login.account, "logged_out": kept is not None, "revoked": False}
+        rows.append(row)
         if kept is None:
-            click.echo(f"Nobody is logged in as {login.account!r}.")
+            click.echo(f"Nobody is logged in as {login.account!r}.", err=as_json)
             continue
-        forgotten = revoke(kept)
+        row["revoked"] = revoke(kept)
         store.delete(login.account, login.client_id)
-        click.echo(f"Logged out of {login.account!r}.")
-        if not forgotten:
+        click.echo(f"Logged out of {login.account!r}.", err=as_json)
+        if not row["revoked"]:
             click.echo(
                 "Google could not be reached; revoke the permission at "
                 "https://myaccount.google.com/connections",
                 err=True,
             )
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
 
 
 @google.command("status")
 @connections_option
 @credentials_option
 @account_option
-@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@as_json_option
 @click.pass_context
 def status_command(
     ctx: click.Context,

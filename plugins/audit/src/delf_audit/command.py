@@ -74,10 +74,12 @@ def _tell(trail: AuditTrail, checked: Checked) -> None:
 
 
 @audit.command()
+@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_obj
-def head(trail: AuditTrail) -> None:
+def head(trail: AuditTrail, *, as_json: bool) -> None:
     """Print the digest of the last line; keep it in another place."""
-    click.echo(trail.check().head)
+    digest = trail.check().head
+    click.echo(json.dumps({"head": digest}) if as_json else digest)
 
 
 @audit.command()

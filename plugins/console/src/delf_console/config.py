@@ -13,7 +13,7 @@ import click
 
 from delf.errors import ConfigurationError
 from delf.machine.kept_keys import KeptKeys
-from delf_cli.as_json import as_json_option
+from delf_cli.as_json import as_json_option, write_result
 from delf_cli.complete import completes, document
 from delf_cli.lazy import BareGroup
 from delf_cli.state import state_of
@@ -98,8 +98,9 @@ def get(ctx: click.Context, key: str, as_json: bool) -> None:
 @config.command("set")
 @key_argument
 @click.argument("value")
+@as_json_option
 @click.pass_context
-def set_command(ctx: click.Context, key: str, value: str) -> None:
+def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None:
     """Write KEY = VALUE into the nearest delf.toml, or into a new one here.
 
     The rest of the file stays as it is, with its comments, and stays trusted. A wrong value is
@@ -129,10 +130,14 @@ def set_command(ctx: click.Context, key: str, value: str) -> None:
     after = _changed(before, (section, *path), parsed)
     _write(file, after)
     project.trust.keep(file.parent, {file.name: values_by_path(parse_toml(after))})
-    click.echo(f"{file}: {'.'.join((section, *path))} is set", err=True)
     origin = state.load_project().agent_values.origin(path) if section == "agent" else None
-    if origin is not None and not origin.startswith(str(file)):
-        click.echo(f"but here {origin} comes first", err=True)
+    first = None if origin is None or origin.startswith(str(file)) else origin
+    whole = ".".join((section, *path))
+    text = f"{file}: {whole} is set"
+    if first is not None:
+        text = f"{text}\nbut here {first} comes first"
+    data = {"file": str(file), "key": whole, "overridden_by": first}
+    write_result(text, data, as_json=as_json)
 
 
 @config.command("check")

@@ -24,6 +24,7 @@ from delf.packages.official import how_to_install, package_of
 from delf.providers import Providers
 from delf.specs import ConnectionSpec
 from delf_cli import errors
+from delf_cli.as_json import as_json_option, write_result
 from delf_cli.state import State, state_of
 
 SERVERS: Final = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
@@ -65,6 +66,7 @@ class _Found:
     help="The folder for delf.toml.",
 )
 @click.option("--no-call", is_flag=True, help="Do not try the model with one cheap call.")
+@as_json_option
 @click.pass_context
 def quickstart(
     ctx: click.Context,
@@ -73,6 +75,7 @@ def quickstart(
     connect: str | None,
     folder: Path | None,
     no_call: bool,
+    as_json: bool,
 ) -> None:
     """Ask for a model, what to connect, and a folder; try the model, and write delf.toml.
 
@@ -111,15 +114,22 @@ def quickstart(
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
     Trust.here().keep(folder.resolve(), {CONFIG_FILE: items_of(CONFIG_FILE, text)})
-    click.echo(f"{file} is written", err=True)
-    click.echo("\nNext:")
+    following = list(_next(state, folder, bool(section)))
+    data = {"file": str(file), "model": found.model, "base_url": found.base_url}
+    write_result(f"{file} is written", {**data, "next": following}, as_json=as_json)
+    if not as_json:
+        click.echo("\n".join(["\nNext:", *(f"  {line}" for line in following)]))
+
+
+def _next(state: State, folder: Path, has_database: bool) -> Iterator[str]:
+    """Yield the commands to type after `delf quickstart`."""
     if folder.resolve() != Path.cwd():
-        click.echo(f"  cd {shlex.quote(str(folder))}")
+        yield f"cd {shlex.quote(str(folder))}"
     known = {spec.name for spec in state.discover().specs(ConnectionSpec)}
-    if section and _DATABASE not in known:
-        click.echo(f"  {how_to_install(package_of('connection', _DATABASE) or _DATABASE)}")
-    task = "Which tables are there, and how many rows has each?" if section else "What day is it?"
-    click.echo(f'  delf run "{task}"')
+    if has_database and _DATABASE not in known:
+        yield how_to_install(package_of("connection", _DATABASE) or _DATABASE)
+    task = "Which tables are there, and how many rows has each?"
+    yield f'delf run "{task if has_database else "What day is it?"}"'
 
 
 def _keep_key(missing: EnvironmentKeyError) -> None:

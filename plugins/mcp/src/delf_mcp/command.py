@@ -31,8 +31,9 @@ def mcp() -> None:
 @mcp.command()
 @click.argument("connection")
 @click.option("--accept", is_flag=True, help="Accept the tools as they are now for `effects`.")
+@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
-def effects(ctx: click.Context, connection: str, accept: bool) -> None:
+def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) -> None:
     """Print the hints of CONNECTION's server about its tools, as a line for delf.toml.
 
     The line has an effect only in delf.toml; keep the parts that you believe. Each call of any
@@ -49,6 +50,9 @@ def effects(ctx: click.Context, connection: str, accept: bool) -> None:
     for notice in notices:
         click.echo(f"# {notice}", err=True)
     freed = {name: effect for name, effect in found.items() if effect != "irreversible"}
+    if as_json:
+        click.echo(json.dumps({"effects": freed, "actions": len(found)}, indent=2))
+        return
     click.echo(
         f"# The server says this of {len(freed)} of its {len(found)} tools. Keep what you believe.",
         err=True,

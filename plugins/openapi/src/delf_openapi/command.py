@@ -23,8 +23,9 @@ def openapi() -> None:
 
 @openapi.command()
 @click.argument("connection")
+@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
-def effects(ctx: click.Context, connection: str) -> None:
+def effects(ctx: click.Context, connection: str, as_json: bool) -> None:
     """Print the reads of CONNECTION as a line.
 
     An API that takes a filter in a body reads with POST, which counts as a write and needs
@@ -37,6 +38,10 @@ def effects(ctx: click.Context, connection: str) -> None:
     project: Any = state.load_project()
     made: Any = project.connector(state.discover(project.environ))(connection)
     found, count = asyncio.run(_proposed(made))
+    if as_json:
+        effects = dict.fromkeys(found, "read")
+        click.echo(json.dumps({"effects": effects, "actions": count}, indent=2))
+        return
     click.echo(
         f"# {len(found)} of {count} operations only read by their names. Keep what you believe.",
         err=True,

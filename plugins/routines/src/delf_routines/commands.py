@@ -22,7 +22,7 @@ from delf.terminal import visible
 from delf.trust.decisions import Trust
 from delf.types import TaskState
 from delf_cli import complete, errors
-from delf_cli.as_json import as_json_option
+from delf_cli.as_json import as_json_option, write_result
 from delf_cli.complete import completes
 from delf_cli.ids import short_id
 from delf_cli.journals import ask_journal, load_task
@@ -35,7 +35,7 @@ from delf_cli.tables import table
 from delf_routines.calls import is_call, read_call
 from delf_routines.cases import Case, case_of, run_case
 from delf_routines.drafting import BoundDraft, described, difference
-from delf_routines.drift import Drift, drift_of, named_actions
+from delf_routines.drift import drift_of, named_actions
 from delf_routines.routine import Routine
 from delf_routines.store import RoutineStore
 
@@ -127,8 +127,11 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
     help="Keep a proposed parameter as a fixed value in the script. May be repeated.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask: I have looked at it.")
+@as_json_option
 @click.pass_context
-def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], yes: bool) -> None:
+def save(
+    ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], yes: bool, as_json: bool
+) -> None:
     """Save the task TASK of the journal, or the last one, as the routine NAME.
 
     delf shows the routine first, with a diff if it replaces one of that name. If TASK is a run of
@@ -142,7 +145,9 @@ def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], ye
     agent = Setup.of(state, as_before(state, Options(flags={}), begun.setup)).agent()
     store = _store(state)
     if is_call(record.task) and read_call(record.task)[0] == name:
-        _keep_run(state, store, record, events)
+        path = _keep_run(state, store, record, events)
+        data = {"name": name, "path": str(path), "inputs": read_call(record.task)[1]}
+        write_result(f"the run is kept as {path}", {**data, "cost_usd": 0.0}, as_json=as_json)
         return
 
     drafting = BoundDraft.of(
@@ -152,21 +157,30 @@ def save(ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], ye
     if made.cost_usd != 0:
         cost = "" if made.cost_usd is None else f", which cost {made.cost_usd:.4f} USD"
         click.echo(f"a model wrote the scripts of the task as one{cost}", err=True)
-    click.echo(visible(made.change), nl=False)
+    click.echo(visible(made.change), nl=False, err=as_json)
     if made.differences:
         made.keep()
     if not yes and not click.confirm(f"\nsave it as {name}?", default=False, err=True):
         ctx.exit(1)
     made.keep()
-    click.echo(f"saved as {store.path(name)}", err=True)
     inputs = "".join(f" --input {key}={value}" for key, value in made.case.inputs.items())
-    click.echo(f"run it with: delf run {name}{inputs}", err=True)
+    path = store.path(name)
+    write_result(
+        f"saved as {path}\nrun it with: delf run {name}{inputs}",
+        {
+            "name": name,
+            "path": str(path),
+            "inputs": dict(made.case.inputs),
+            "cost_usd": made.cost_usd,
+        },
+        as_json=as_json,
+    )
 
 
 def _keep_run(
     state: State, store: RoutineStore, record: TaskRecord, events: Sequence[Event]
-) -> None:
-    """Store a run of a routine as a test case."""
+) -> Path:
+    """Store a run of a routine as a test case; return its file."""
     name, given = read_call(record.task)
     if record.state is not TaskState.DONE:
         raise ConfigurationError(f"the run {short_id(record.task_id)} is not done")
@@ -178,8 +192,7 @@ def _keep_run(
         raise ConfigurationError(
             f"{name} does something else now than in that run: {'; '.join(different)}"
         )
-    path = store.add_case(name, short_id(record.task_id), case.text())
-    click.echo(f"the run is kept as {path}", err=True)
+    return store.add_case(name, short_id(record.task_id), case.text())
 
 
 @routines.command("test", short_help="Run routines against their recorded runs.")
@@ -187,8 +200,9 @@ def _keep_run(
 @click.option(
     "--junit", metavar="FILE", type=click.Path(), help="Write the results as a file for CI."
 )
+@as_json_option
 @click.pass_context
-def test(ctx: click.Context, names: tuple[str, ...], junit: str | None) -> None:
+def test(ctx: click.Context, names: tuple[str, ...], junit: str | None, as_json: bool) -> None:
     """Run each routine, or those named, against its recorded run. No service is reached."""
     state = state_of(ctx)
     store = _store(state)
@@ -203,13 +217,17 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None) -> None:
             results[name] = found
         except DelfError as error:
             results[name] = [error.message]
-        outcome = "ok" if not results[name] else "differs"
-        click.echo(f"{name}: {outcome}")
+        if as_json:
+            continue
+        click.echo(f"{name}: {'ok' if not results[name] else 'differs'}")
         for line in results[name]:
             click.echo(f"  {wrapped(visible(line), indent=2)}")
     if junit is not None:
         Path(junit).write_text(_junit(results), encoding="utf-8")
-    if not results:
+    if as_json:
+        rows = [{"name": n, "ok": not found, "differences": found} for n, found in results.items()]
+        click.echo(json_text(rows, indent=2))
+    elif not results:
         click.echo("There is no routine yet: delf routines save TASK NAME", err=True)
     ctx.exit(1 if any(results.values()) else 0)
 
@@ -228,37 +246,43 @@ def _junit(results: dict[str, list[str]]) -> str:
 
 @routines.command("check", short_help="Read all routines, and compare their actions.")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_names)
+@as_json_option
 @click.pass_context
-def check(ctx: click.Context, names: tuple[str, ...]) -> None:
+def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
     """Read all routines, or the named ones, and compare their actions with the existing ones."""
     state = state_of(ctx)
     store = _store(state)
-    wrong = 0
+    rows: list[dict[str, Any]] = []
     tools: list[ToolDescription] | None = None
     for name in names or store.names():
+        row: dict[str, Any] = {"name": name, "ok": False, "drift": [], "error": None}
+        row["proposed"] = False
+        rows.append(row)
         try:
             routine = store.find(name)
             tools = _tools(state) if tools is None else tools
             found = drift_of(routine, tools)
         except DelfError as error:
-            click.echo(wrapped(f"{name}: {visible(error.message)}"))
-            wrong += 1
-            continue
-        wrong += any(drift.matters for drift in found)
-        click.echo(f"{name}: {'ok' if not found else _drift_text(found)}")
-        if store.proposed(name) is not None:
-            click.echo(f"  a repaired script is proposed: delf routines diff {name}")
-    ctx.exit(1 if wrong else 0)
-
-
-def _drift_text(found: Sequence[Drift]) -> str:
-    return "; ".join(visible(str(drift)) for drift in found)
+            row["error"] = error.message
+        else:
+            row["ok"] = not any(drift.matters for drift in found)
+            row["drift"] = list(map(str, found))
+            row["proposed"] = store.proposed(name) is not None
+    if as_json:
+        click.echo(json_text(rows, indent=2))
+    for row in () if as_json else rows:
+        outcome = row["error"] or "; ".join(row["drift"]) or "ok"
+        click.echo(wrapped(f"{row['name']}: {visible(outcome)}"))
+        if row["proposed"]:
+            click.echo(f"  a repaired script is proposed: delf routines diff {row['name']}")
+    ctx.exit(0 if all(row["ok"] for row in rows) else 1)
 
 
 @routines.command("diff", short_help="Show the proposed change of a routine.")
 @name_argument
+@as_json_option
 @click.pass_context
-def diff(ctx: click.Context, name: str) -> None:
+def diff(ctx: click.Context, name: str, as_json: bool) -> None:
     """Show the change of the routine NAME that `accept` takes.
 
     The change is a script that a model repaired, or the actions as they are now.
@@ -267,7 +291,11 @@ def diff(ctx: click.Context, name: str) -> None:
     store = _store(state)
     routine = store.find(name)
     new, _ = _next(store, routine, lambda: _tools(state))
-    click.echo(visible(difference(routine, new)), nl=False)
+    change = difference(routine, new)
+    if as_json:
+        click.echo(json_text({"name": name, "diff": change}, indent=2))
+        return
+    click.echo(visible(change), nl=False)
     if new == routine:
         click.echo(f"nothing of {name} changes", err=True)
 
@@ -275,8 +303,9 @@ def diff(ctx: click.Context, name: str) -> None:
 @routines.command("accept", short_help="Accept the proposed change of a routine.")
 @name_argument
 @click.option("-y", "--yes", is_flag=True, help="Do not ask: I have looked at it.")
+@as_json_option
 @click.pass_context
-def accept(ctx: click.Context, name: str, yes: bool) -> None:
+def accept(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
     """Accept the change of the routine NAME that `diff` shows; look at it first.
 
     A repaired script is first tested with the recorded results of the task that repaired it.
@@ -287,9 +316,10 @@ def accept(ctx: click.Context, name: str, yes: bool) -> None:
     new, case = _next(store, routine, lambda: _tools(state))
     if new == routine:
         store.drop_proposal(name)
-        click.echo(f"nothing of {name} changes", err=True)
+        result = {"name": name, "changed": False}
+        write_result(f"nothing of {name} changes", result, as_json=as_json)
         return
-    click.echo(visible(difference(routine, new)), nl=False)
+    click.echo(visible(difference(routine, new)), nl=False, err=as_json)
     if case is not None:
         host = state.discover(state.load_project().environ)
         different = asyncio.run(run_case(new, case, partial(Agent, host=host)))
@@ -302,21 +332,23 @@ def accept(ctx: click.Context, name: str, yes: bool) -> None:
             )
     if not yes and not click.confirm(f"\ntake this for {name}?", default=False, err=True):
         ctx.exit(1)
-    store.keep(new, None if case is None else case.text())
+    path = store.keep(new, None if case is None else case.text())
     store.drop_proposal(name)
+    write_result(f"saved as {path}", {"name": name, "changed": True}, as_json=as_json)
 
 
 @routines.command("reject", short_help="Delete the proposed change of a routine.")
 @name_argument
+@as_json_option
 @click.pass_context
-def reject(ctx: click.Context, name: str) -> None:
+def reject(ctx: click.Context, name: str, as_json: bool) -> None:
     """Delete the script that a model repaired for the routine NAME; the routine stays as it is."""
     store = _store(state_of(ctx))
     store.find(name)
-    if store.proposed(name) is None:
-        click.echo(f"nothing is proposed for {name}", err=True)
-        return
+    proposed = store.proposed(name) is not None
     store.drop_proposal(name)
+    text = f"the proposal for {name} is deleted" if proposed else f"nothing is proposed for {name}"
+    write_result(text, {"name": name, "deleted": proposed}, as_json=as_json)
 
 
 def _next(
@@ -340,23 +372,27 @@ def _next(
 @routines.command("rename")
 @name_argument
 @click.argument("new")
+@as_json_option
 @click.pass_context
-def rename(ctx: click.Context, name: str, new: str) -> None:
+def rename(ctx: click.Context, name: str, new: str, as_json: bool) -> None:
     """Give a routine another name."""
-    click.echo(_store(state_of(ctx)).rename(name, new))
+    path = _store(state_of(ctx)).rename(name, new)
+    write_result(f"moved to {path}", {"name": new, "path": str(path)}, as_json=as_json)
 
 
 @routines.command("remove")
 @name_argument
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@as_json_option
 @click.pass_context
-def remove(ctx: click.Context, name: str, yes: bool) -> None:
+def remove(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
     """Delete a routine and its recorded run."""
     store = _store(state_of(ctx))
     path = store.path(name)
     if not yes and not click.confirm(f"delete {path}?", default=False, err=True):
         ctx.exit(1)
     store.remove(name)
+    write_result(f"{name} is deleted", {"name": name, "deleted": True}, as_json=as_json)
 
 
 @routines.command("history")

@@ -14,6 +14,7 @@ import click
 from delf import plugin_context
 from delf.errors import ConfigurationError
 from delf.protocols.shared_journal import SharedJournal
+from delf_cli.as_json import as_json_option, write_result
 from delf_cli.journals import project_journal
 from delf_cli.lazy import BareGroup
 from delf_cli.options import run_options
@@ -163,6 +164,7 @@ def schedule() -> None:
 @click.option(
     "--zone", metavar="NAME", help="The time zone, such as Europe/Vienna; by default UTC."
 )
+@as_json_option
 @click.pass_context
 def add(
     ctx: click.Context,
@@ -171,6 +173,7 @@ def add(
     task: str,
     queue: str,
     zone: str | None,
+    as_json: bool,
     connections: tuple[str, ...],
     tool_files: tuple[str, ...],
     strategy: str | None,
@@ -210,14 +213,15 @@ def add(
                 ) from None
 
         opened.call_here(create)
-    click.echo(f"{name}: {cron}")
+    data = {"name": name, "cron": cron, "zone": zone, "task": task, "queue": queue}
+    write_result(f"{name}: {cron}", data, as_json=as_json)
 
 
 add.params += [o for o in run_options() if o.name in _SETUP]
 
 
 @schedule.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@as_json_option
 @click.pass_context
 def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
     """Show the schedules."""
@@ -242,13 +246,15 @@ def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
 
 @schedule.command("remove")
 @click.argument("name")
+@as_json_option
 @click.pass_context
-def remove(ctx: click.Context, name: str) -> None:
+def remove(ctx: click.Context, name: str, as_json: bool) -> None:
     """Remove the schedule NAME."""
     with _opened(ctx) as opened:
         if opened.call_here(lambda client: client.get_schedule(name)) is None:
             raise ConfigurationError(f"there is no schedule {name!r}", hint="delf schedule list")
         opened.call_here(lambda client: client.delete_schedule(name))
+    write_result(f"{name} is removed", {"name": name, "removed": True}, as_json=as_json)
 
 
 @contextmanager

@@ -179,8 +179,9 @@ def list_users(ctx: click.Context, *, as_json: bool) -> None:
 @users.command("revoke")
 @click.argument("name", metavar="NAME")
 @click.option("--key", "label", help="Remove only this key.")
+@as_json_option
 @click.pass_context
-def revoke(ctx: click.Context, name: str, *, label: str | None) -> None:
+def revoke(ctx: click.Context, name: str, *, label: str | None, as_json: bool) -> None:
     """Remove a person with all keys and sessions, or one key."""
 
     def change(known: Person | None) -> Person:
@@ -190,6 +191,9 @@ def revoke(ctx: click.Context, name: str, *, label: str | None) -> None:
         return without_key(person, label)
 
     person = _change(ctx, name, change)
+    if as_json:
+        click.echo(json_text(_data(person), indent=2))
+        return
     click.echo(f"{person.name}: {'everything' if label is None else f'key {label}'} is revoked")
 
 
