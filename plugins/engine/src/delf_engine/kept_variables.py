@@ -7,40 +7,20 @@ supports it; they make no calls. The restored values are an event, for resuming 
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
-import keyword
-import math
-import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any, Final, cast
 
 from delf.events import ModelCalled, VariablesRestored
 from delf.protocols.conversation import KeptVariables
-from delf.protocols.sandbox import MAX_SCRIPT, CallAnswer, CallRequest, Done, Raised, SandboxSession
+from delf.protocols.sandbox import CallAnswer, CallRequest, Done, Raised, SandboxSession
 from delf_engine.task_run import TaskRun
+from delf_engine.variables import LONGEST, described, is_plain, is_variable
 
 _MOST: Final = 50
 """Variables that are looked at, the newest first."""
-_LONGEST: Final = MAX_SCRIPT // 2
-"""Characters of all variables, as Python writes them."""
-_DEEPEST: Final = 20
 _SECONDS: Final = 5.0
-_KEYS: Final = 12
 _IMPORTS: Final = "import datetime\nfrom decimal import Decimal\nfrom uuid import UUID\n"
-_PLAIN: Final = (
-    bool,
-    int,
-    str,
-    bytes,
-    type(None),
-    Decimal,
-    dt.date,
-    dt.time,
-    dt.timedelta,
-    uuid.UUID,
-)
 
 
 class _Nobody:
@@ -80,7 +60,7 @@ async def restore_variables(session: SandboxSession, variables: Mapping[str, Any
     """Restore variables into a fresh session; return the error, if any."""
     lines = [f"{name} = {value!r}" for name, value in variables.items()]
     outcome = await session.execute(_IMPORTS + "\n".join(lines), _Nobody())
-    return None if isinstance(outcome, Done) else "variables of the last task could not be given"
+    return None if isinstance(outcome, Done) else "variables could not be given to the scripts"
 
 
 async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[str, str]) -> None:
@@ -93,7 +73,7 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
     size = 0
     async with asyncio.timeout(_SECONDS):
         for name in [*names][::-1][:_MOST]:
-            if not name.isidentifier() or keyword.iskeyword(name):
+            if not is_variable(name):
                 continue
             outcome = await session.execute(f'{{"kept": {name}}}', _Nobody())
             found: Any = outcome.value if isinstance(outcome, Done) else None
@@ -103,7 +83,7 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
             if type(value).__name__ not in names[name].split():
                 continue  # a function comes as a text about it
             length = len(repr(value))
-            if size + length > _LONGEST:
+            if size + length > LONGEST:
                 left_out.append(name)
                 continue
             size += length
@@ -112,36 +92,3 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
     conversation.keep_variables(KeptVariables(values=values, trust=run.trust))
     if left_out:
         await run.warn(f"too large to be kept for the next task: {', '.join(left_out)}")
-
-
-def is_plain(value: Any, depth: int = 0) -> bool:
-    """Return whether a value's ``repr`` evaluates to the value."""
-    if depth > _DEEPEST:
-        return False
-    if isinstance(value, dict):
-        items = cast("dict[Any, Any]", value).items()
-        return all(is_plain(k, depth + 1) and is_plain(v, depth + 1) for k, v in items)
-    if type(value) in (list, tuple, set, frozenset):
-        return all(is_plain(item, depth + 1) for item in cast("list[Any]", value))
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, (dt.datetime, dt.time)) and value.tzinfo is not None:
-        return isinstance(value.tzinfo, dt.timezone)
-    return type(value) in (*_PLAIN, dt.datetime)
-
-
-def described(value: Any) -> str:
-    """Describe a variable for a model: its type, and the keys of records."""
-    kind = type(value).__name__
-    if isinstance(value, dict):
-        return f"dict with the keys {_keys(cast('dict[Any, Any]', value))}" if value else kind
-    if isinstance(value, (list, tuple, set, frozenset)):
-        items = list(cast("list[Any]", value))
-        inner = f", each {described(items[0])}" if items and isinstance(items[0], dict) else ""
-        return f"{kind} of {len(items):,}{inner}"
-    return kind
-
-
-def _keys(record: Mapping[Any, Any]) -> str:
-    shown = [repr(key)[:60] for key in [*record][:_KEYS]]
-    return ", ".join([*shown, *(["…"] if len(record) > _KEYS else [])])

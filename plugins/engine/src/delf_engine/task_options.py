@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Required, TypedDict
 
 from delf.errors import ConfigurationError, check_above_zero
 from delf.events import Event, TaskQueued, TaskStarted
-from delf_engine.task import MODEL, TaskRequest, check_task, new_task_id
+from delf.types import Trust
+from delf_engine.task import MODEL, TRUST, VARIABLES, TaskRequest, check_task, new_task_id
+from delf_engine.variables import given_variables
 
 if TYPE_CHECKING:
     from delf_engine.agent_context import AgentChat
@@ -29,12 +31,17 @@ class OfTask(TypedDict, total=False):
         conversation_id: Of the agent's chat; its present conversation when omitted.
         strategy: The name of another strategy than that of the agent's other tasks.
         llm: The name of another main model.
+        variables: Plain data by name, which scripts find as variables. Others may have written
+            the data: only the task's words are instructions.
+        trust: The author of the task's words; ``outside`` if others wrote some of them.
     """
 
     files: Sequence[str | os.PathLike[str]] | None
     conversation_id: str | None
     strategy: str | None
     llm: str | None
+    variables: Mapping[str, Any] | None
+    trust: Trust
 
 
 class Watching(OfTask, total=False):
@@ -144,6 +151,8 @@ class TaskRequests:
         output: type[Any] | Mapping[str, Any] | None = None,
         strategy: str | None = None,
         llm: str | None = None,
+        variables: Mapping[str, Any] | None = None,
+        trust: Trust = "own",
         setup: Mapping[str, Any] | None = None,
         task_id: str | None = None,
         key: str | None = None,
@@ -152,7 +161,8 @@ class TaskRequests:
         """Make the request of a new task from its options.
 
         Raises:
-            ConfigurationError: When it is no task, or there is no conversation to continue.
+            ConfigurationError: When it is no task, there is no conversation to continue, or a
+                variable cannot be given to scripts.
         """
         check_task(task)
         if timeout is not None:
@@ -167,6 +177,10 @@ class TaskRequests:
             kept["strategy"] = strategy
         if llm is not None:
             kept[MODEL] = llm
+        if variables:
+            kept[VARIABLES] = given_variables(variables)
+        if trust != "own":
+            kept[TRUST] = trust
         if paths is not None:  # for whoever resumes it, from wherever
             kept["input_files"] = [str(Path(p).expanduser().absolute()) for p in paths]
         return TaskRequest(

@@ -40,6 +40,7 @@ from delf_engine.output import OutputFiles, OutputFolder, written_before
 from delf_engine.resources import Resources
 from delf_engine.strategies import with_strategy
 from delf_engine.task import TaskContext, TaskRequest, moment
+from delf_engine.variables import shown
 from delf_engine.waiting import Permit, TaskClock
 
 _log = logging.getLogger(__name__)
@@ -142,7 +143,10 @@ class TaskRun:
         """The callable actions, and the shown ones."""
         self.variables = KeptVariables(values={})
         """The variables of the conversation's last task, which scripts find."""
-        self.context = TaskContext(files=[file.line for file in inputs])
+        self.context = TaskContext(
+            files=[file.line for file in inputs],
+            given={name: shown(value) for name, value in request.variables.items()},
+        )
         """The context of the task for the model."""
         self._values = self._origins()
         flows = None
@@ -261,13 +265,14 @@ class TaskRun:
 
     def _origins(self) -> Origins:
         """Make the origins of values from authors, tools and conversation."""
-        child = self.request.child
         # A child's words are its parent's script's, which may have put others' words among them.
-        is_own = child is None or child.trust == "own"
+        is_own = self.request.trust == "own"
 
         def before() -> Iterator[tuple[Trust, str, str]]:
             if not is_own:
                 yield "outside", self.request.task, PARENT
+            for name, value in self.request.variables.items():
+                yield "outside", repr(value), f"{VARIABLE} {name}"
             for message in self.context.history:
                 if message.role == "user":
                     yield "own", message.text, CONVERSATION

@@ -133,10 +133,11 @@ class TaskSandbox:
             self.budget.opened()
             name, isolation = self._sandbox.spec.name, self._sandbox.isolation
             await self._log.record(SandboxOpened, backend=name, isolation=isolation)
-            if kept := self._run.variables.values:
-                problem = await restore_variables(session, kept)
+            run = self._run
+            if variables := {**run.variables.values, **run.request.variables}:
+                problem = await restore_variables(session, variables)
                 if problem is not None:
-                    await self._run.warn(problem)
+                    await run.warn(problem)
         return session
 
     async def _open_again(self) -> SandboxSession:

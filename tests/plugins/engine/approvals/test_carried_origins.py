@@ -128,7 +128,7 @@ def test_a_fact_of_the_users_own_words_is_their_own(desk):
 @pytest.mark.parametrize(
     ("read", "asks"),
     [
-        ("words = mails()[0]['body']", ["iban: in part from the words of the task above; others wrote it"]),
+        ("words = mails()[0]['body']", ["iban: in part from the words of this task; others wrote it"]),
         (f"words = 'Pay to {OWN}'", []),
     ],
     ids=["of a parent that has read", "of a parent that has read nothing"],

@@ -36,7 +36,7 @@ CONVERSATION: Final = "this conversation"
 ANSWER: Final = "an earlier answer"
 MEMORY: Final = "memory"
 VARIABLE: Final = "this conversation's variable"
-PARENT: Final = "the words of the task above"
+PARENT: Final = "the words of this task"
 FILES: Final = "the input files"
 _LOOKED_UP: Final = "the web, where its provider searches"
 

@@ -1,0 +1,109 @@
+"""Variables of scripts: which data scripts can be given, and how a model is told of the data."""
+
+from __future__ import annotations
+
+import datetime as dt
+import keyword
+import math
+import uuid
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final, cast
+
+from delf.errors import ConfigurationError
+from delf.protocols.sandbox import MAX_SCRIPT
+
+LONGEST: Final = MAX_SCRIPT // 2
+"""Characters of all variables, as Python writes them."""
+_DEEPEST: Final = 20
+_KEYS: Final = 12
+_SHOWN: Final = 2_000
+"""Characters of a variable's value that a prompt shows."""
+_PLAIN: Final = (
+    bool,
+    int,
+    str,
+    bytes,
+    type(None),
+    Decimal,
+    dt.date,
+    dt.time,
+    dt.timedelta,
+    uuid.UUID,
+)
+
+
+def given_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variables that a task is given, checked.
+
+    Args:
+        variables: Plain data, by name.
+
+    Raises:
+        ConfigurationError: When a name is no name of Python, a value is no plain data, or the
+            values are too long.
+    """
+    size = 0
+    for name, value in variables.items():
+        if not is_variable(name):
+            raise ConfigurationError(
+                f"{name!r} cannot be the name of a variable",
+                hint='a name as in variables={"order": …}',
+            )
+        if not is_plain(value):
+            raise ConfigurationError(
+                f"the variable {name!r} holds a {type(value).__name__} that is not plain data",
+                hint="lists, dicts, texts, numbers, dates; hand in a file for anything else",
+            )
+        size += len(repr(value))
+    if size > LONGEST:
+        raise ConfigurationError(
+            f"the variables have {size:,} characters, and at most {LONGEST:,} are taken",
+            hint="hand in a file: files=[…]",
+        )
+    return dict(variables)
+
+
+def is_variable(name: object) -> bool:
+    """Return whether scripts can have a variable of a name."""
+    return isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)
+
+
+def is_plain(value: Any, depth: int = 0) -> bool:
+    """Return whether a value's ``repr`` evaluates to the value."""
+    if depth > _DEEPEST:
+        return False
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return all(is_plain(k, depth + 1) and is_plain(v, depth + 1) for k, v in items)
+    if type(value) in (list, tuple, set, frozenset):
+        return all(is_plain(item, depth + 1) for item in cast("list[Any]", value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, (dt.datetime, dt.time)) and value.tzinfo is not None:
+        return isinstance(value.tzinfo, dt.timezone)
+    return type(value) in (*_PLAIN, dt.datetime)
+
+
+def shown(value: Any) -> str:
+    """Describe a variable that a model has not seen: its type, and the value or its beginning."""
+    text = repr(value)
+    cut = f"{text[:_SHOWN]} … ({len(text):,} characters in all)" if len(text) > _SHOWN else text
+    return f"{described(value)} = {cut}"
+
+
+def described(value: Any) -> str:
+    """Describe a variable for a model: its type, and the keys of records."""
+    kind = type(value).__name__
+    if isinstance(value, dict):
+        return f"dict with the keys {_keys(cast('dict[Any, Any]', value))}" if value else kind
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = list(cast("list[Any]", value))
+        inner = f", each {described(items[0])}" if items and isinstance(items[0], dict) else ""
+        return f"{kind} of {len(items):,}{inner}"
+    return kind
+
+
+def _keys(record: Mapping[Any, Any]) -> str:
+    shown_keys = [repr(key)[:60] for key in [*record][:_KEYS]]
+    return ", ".join([*shown_keys, *(["…"] if len(record) > _KEYS else [])])
