@@ -1,4 +1,4 @@
-"""Variables of scripts: which data scripts can be given, and how a model is told of the data."""
+"""Variables of scripts: which data scripts can be given, and what a model sees of the data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def given_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
         variables: Plain data, by name.
 
     Raises:
-        ConfigurationError: When a name is no name of Python, a value is no plain data, or the
+        ConfigurationError: When a name is not valid in Python, a value is not plain data, or the
             values are too long.
     """
     size = 0

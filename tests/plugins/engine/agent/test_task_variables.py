@@ -23,8 +23,9 @@ def test_variables_are_found_by_scripts_and_shown_to_the_model(make_agent, scrip
     scripted_model.writes("print(order['id'], order['total'] + 1)", "print('order' in globals())")
     agent = make_agent()
     assert agent.run("Check the order.", variables={"order": ORDER}).text == "A-17 13.50"
-    assert "- order: dict with the keys 'id', 'total', 'note' = {'id': 'A-17'" in (
-        scripted_model.prompts[0]
+    assert (
+        "- order: dict with the keys 'id', 'total', 'note' = {'id': 'A-17'"
+        in (scripted_model.prompts[0])
     )
     assert agent.run("and now?").text == "False"
     assert "order" not in scripted_model.prompts[1]
