@@ -98,7 +98,7 @@ ISOLATION_ORDER: Final[tuple[Isolation, ...]] = ("process", "interpreter", "cont
 Permission = bool | str | Sequence[str] | None
 """The form of ``allow`` and ``confirm``: a switch, one action name, or several."""
 
-ApprovalMode = Literal["interactive", "approve_all", "strict"]
+ApprovalMode = Literal["interactive", "approve_all", "strict", "read_only"]
 
 ConfirmMode = Literal["call", "plan"]
 """The moment for asking a person: at each call, or once before the script runs."""

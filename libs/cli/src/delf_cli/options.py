@@ -12,7 +12,12 @@ from delf_cli.pruning import SECONDS
 
 HANDING: Final = ("queue", "key", "retries", "retry_after")
 """Options that go along with ``--detach``."""
-_MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
+_MODES: Final = {
+    "ask": "interactive",
+    "all": "approve_all",
+    "none": "strict",
+    "reads": "read_only",
+}
 _OPTIONS: Final = (
     click.Option(
         ["llm", "--llm", "--model"],
@@ -59,7 +64,8 @@ _OPTIONS: Final = (
     click.Option(
         ["--approve"],
         type=click.Choice(tuple(_MODES)),
-        help="Calls that need approval: ask for each (the default), allow all, or deny all.",
+        help="Calls that need approval: ask for each (the default), allow all, deny all; `reads` "
+        "denies every call that changes something.",
     ),
     click.Option(
         ["--confirm-mode"],

@@ -188,7 +188,9 @@ class AgentConfig(FixedAttributes, BaseModel):
     )
     strategy: str = Field(default="codegen", description="The way from a task to tool calls.")
     approval_mode: ApprovalMode = Field(
-        default="interactive", description="Ask, approve everything, or deny everything."
+        default="interactive",
+        description="Ask, approve everything, deny everything, or deny every change, even one that "
+        "needs no approval.",
     )
     confirm_mode: ConfirmMode = Field(
         default="call",

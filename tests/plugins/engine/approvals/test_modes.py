@@ -35,6 +35,7 @@ def agent_of(delf_host, scripted_model):
         ({"approval_mode": "interactive", "on_confirm": lambda request: True}, "paid 1"),
         ({"approval_mode": "interactive", "on_confirm": lambda request: False}, None),
         ({"approval_mode": "strict", "approval_rules": {"pay": "approve"}}, "paid 1"),
+        ({"approval_mode": "read_only", "approval_rules": {"pay": "approve"}}, None),
         ({"approval_rules": {"p*": "approve"}}, "paid 1"),
         ({"approval_rules": {"other": "approve"}}, None),
     ],
@@ -43,6 +44,28 @@ async def test_modes(agent_of, options, text):
     async with agent_of(**options) as agent:
         response = await agent.arun("pay")
     assert (response.text if response.status else None) == text
+
+
+async def test_read_only_denies_changes_that_need_no_approval(delf_host, scripted_model):
+    done = []
+
+    @tool(effect="write", confirm=False)
+    def note(text: str) -> None:
+        """Note."""
+        done.append(text)
+
+    @tool(effect="read", confirm=False)
+    def look() -> int:
+        """Look."""
+        done.append("looked")
+        return 7
+
+    scripted_model.writes("print(await look())\nawait note('x')")
+    options = {"approval_mode": "read_only", "retry_count": 0, "journal": "none"}
+    async with Agent(tools=[note, look], llm="scripted", host=delf_host, **options) as agent:
+        response = await agent.arun("x")
+    assert "this task may only read" in str(response.error)
+    assert done == ["looked"]
 
 
 async def test_a_run_that_is_to_ask_and_cannot_is_not_begun(agent_of, scripted_model):

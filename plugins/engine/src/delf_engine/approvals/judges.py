@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from delf.protocols.approval import AlreadyDone, Approved, Rejected
 from delf.protocols.connection import NeedsApproval
@@ -21,6 +21,8 @@ from delf_engine.approvals.shared import Approvals
 from delf_engine.approvals.task_flows import TaskFlows
 from delf_engine.task import TaskRequest
 from delf_engine.toolset import BoundAction
+
+_READ_ONLY: Final = Rejected(reason="this task may only read: every change is denied")
 
 
 class ModeJudge:
@@ -36,7 +38,9 @@ class ModeJudge:
         self._task = task
 
     async def judge(self, case: Case, so_far: Ruling) -> Ruling:
-        """Approve a call by the mode; settle an unknown outcome by the option."""
+        """Approve or deny a call by the mode; settle an unknown outcome by the option."""
+        if case.call is not None and self.denies(case.call.bound):
+            return _kept(Answer.given(_READ_ONLY, "policy", "mode read_only"))
         if case.outcome_unknown:
             settle = self._task.settle
             if settle == "ask":
@@ -49,6 +53,11 @@ class ModeJudge:
         if self._shared.config.approval_mode == "approve_all":
             return _kept(Answer.given(Approved(), "policy", "mode approve_all"))
         return so_far
+
+    def denies(self, bound: BoundAction) -> bool:
+        """Return whether the mode denies a call, whether or not the call needs approval."""
+        is_change = bound.action.effect != "read"
+        return is_change and self._shared.config.approval_mode == "read_only"
 
     def is_pre_approved(self, bound: BoundAction) -> bool:
         """Return whether the user let it pass; a worker's tool of that name may be another one."""

@@ -143,8 +143,8 @@ class TaskApprovals:
     # -- calls --------------------------------------------------------------------------
 
     async def requires_review(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a call that needs no approval still needs a review for its flow."""
-        return await self._flows.requires_review(bound, arguments)
+        """Return whether a call that needs no approval is judged, for the mode or its flow."""
+        return self._mode.denies(bound) or await self._flows.requires_review(bound, arguments)
 
     async def decide(
         self,

@@ -37,7 +37,7 @@ class Approvals:
     @property
     def is_strict(self) -> bool:
         """True if nobody is asked: calls that need a person's approval are denied."""
-        return self.config.approval_mode == "strict"
+        return self.config.approval_mode in ("strict", "read_only")
 
     @property
     def guards(self) -> bool:
