@@ -245,9 +245,7 @@ async def _check_votes(journal: SharedJournal, asked: ApprovalRequested, who: De
 
 def why_not(record: RequestRecord, who: Decider, decision: Decision) -> str | None:
     """Return why a person may not give a decision about a request; None if allowed."""
-    rule = ApprovalRule.of(record.requested.rule)
-    shaped_by = record.requested.shaped_by
-    return why_refused(rule, record.task.key, who, decision, shaped_by)
+    return why_refused(record.requested, record.task.key, who, decision)
 
 
 def why_not_approve(record: RequestRecord, who: Decider) -> str | None:

@@ -27,7 +27,6 @@ from delf.protocols.approval import ApprovalRequest, Approved, Decider, Decision
 from delf.protocols.facts import Fact, facts, plain_lines
 from delf.protocols.journal import Journal, RequestRecord
 from delf.protocols.people import NoticeChoice, Person, sees
-from delf.protocols.rules import ApprovalRule
 from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf_engine.approvals.ballot import why_refused
@@ -250,7 +249,6 @@ class WebChannel:
         except ConfigurationError:
             return []  # the journal keeps no people
         owner = (await journal.task(request.task_id)).key
-        rule = ApprovalRule.of(request.rule)
         return [
             person.mail
             for person in people
@@ -258,7 +256,7 @@ class WebChannel:
             and person.mail
             and "decide" in person.rights
             and sees(person, people, owner)
-            and why_refused(rule, owner, decider_of(person), Approved(), request.shaped_by) is None
+            and why_refused(request, owner, decider_of(person), Approved()) is None
         ]
 
     async def aclose(self) -> None:

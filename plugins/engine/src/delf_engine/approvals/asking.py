@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import Final
 
-from delf.errors import ConfigurationError, DelfError, UndecidedCallError
-from delf.events import ApprovalVoted
+from delf.errors import UndecidedCallError
 from delf.protocols.approval import ApprovalRequest, Expired, Rejected
-from delf.protocols.people import Person
-from delf.protocols.rules import ApprovalRule
-from delf.protocols.shared_journal import SharedJournal
-from delf_engine.approvals.ballot import Ballot, votes_in
+from delf_engine.approvals.ballot import Ballot
 from delf_engine.approvals.channels import ask_channels
 from delf_engine.approvals.decision import Answer
-from delf_engine.approvals.pending import Count
 from delf_engine.approvals.shared import Approvals
 from delf_engine.journal.log import TaskLog
 from delf_engine.task import TaskRequest
@@ -32,181 +27,111 @@ NOBODY: Final = f"{_UNASKED}; {_TO_DO}"
 
 
 class Asking:
-    """Asks about the requests of one task, and converts answers by the team's rule.
+    """Asks about one request, of whom several sources may answer; the first answer counts.
 
     Args:
         shared: The parts that the agent's tasks share.
         task: The task.
         log: Where votes are recorded.
+        request: The request.
     """
 
-    def __init__(self, shared: Approvals, task: TaskRequest, log: TaskLog) -> None:
+    def __init__(
+        self, shared: Approvals, task: TaskRequest, log: TaskLog, request: ApprovalRequest
+    ) -> None:
         self._shared = shared
         self._task = task
-        self._log = log
-        self._closing: set[asyncio.Task[None]] = set()
-        self._in_turn = asyncio.Lock()
+        self._redactor = log.redactor
+        self._request = request
+        self._ballot = Ballot(request, task.on_behalf_of, log, shared)
+        self._failures: list[str] = []
+        """The channels that have failed, with the reasons."""
 
-    async def answer(
-        self, request: ApprovalRequest, announced: Awaitable[None], *, since: float | None
-    ) -> Answer:
-        """Wait for the answer. Cancelled meanwhile, the request takes none any more.
+    async def answer(self, announced: Awaitable[None], *, again: bool) -> Answer:
+        """Wait for the answer; if cancelled meanwhile, close the request to later answers.
 
         Args:
-            request: The request; it can be answered before anybody sees it.
-            announced: Lets those who look on see it.
-            since: Since when it waits, where others saw it wait before.
+            announced: Lets observers see the request, which can be answered before.
+            again: Whether the request waited before, so that it may be answered already.
         """
-        pending = self._shared.pending
-        count = self._counting(request)
-        answer = pending.open(request, count)
-        asking: asyncio.Task[Answer | None] | None = None
-        how = "cancelled"
-        failures: list[str] = []
+        pending, request_id = self._shared.pending, self._request.request_id
+        others = pending.open(self._request, self._ballot.take)
+        channels: asyncio.Task[Answer | None] | None = None
+        outcome = "cancelled"
         try:
             await announced
-            is_again = since is not None
-            asking = asyncio.create_task(
-                self._ask_channels(request, failures, count, again=is_again)
-            )
-            answered = await self._first_answer(request, asking, answer, failures)
-            if not pending.withdraw(request.request_id):
-                answered = await answer  # its giver already knows that it counts
-            how = type(answered.decision).__name__.lower()
-            return answered
+            channels = asyncio.create_task(self._ask_channels(again=again))
+            answer = await self._first_in_time(channels, others)
+            if not pending.withdraw(request_id):
+                answer = await others  # its giver already knows that it counts
+            outcome = type(answer.decision).__name__.lower()
+            return answer
         finally:
-            if asking is not None:
-                asking.cancel()
-            pending.close(request.request_id, how)
+            if channels is not None:
+                channels.cancel()
+            pending.close(request_id, outcome)
 
-    async def _first_answer(
-        self,
-        request: ApprovalRequest,
-        asking: asyncio.Task[Answer | None],
-        answer: asyncio.Future[Answer],
-        failures: Sequence[str],
+    async def _ask_channels(self, *, again: bool) -> Answer | None:
+        """Return the first answer of a channel that counts; None if there is none."""
+        if again and self._shared.inbox is not None:
+            await self._shared.inbox.take_earlier(self._request.task_id)
+            if self._shared.pending.find(self._request.request_id) is None:
+                return None  # it was answered meanwhile
+        return await ask_channels(
+            self._shared.channels,
+            self._request,
+            self._task,
+            self._redactor,
+            self._failures,
+            self._ballot.take,
+        )
+
+    async def _first_in_time(
+        self, channels: asyncio.Task[Answer | None], others: asyncio.Future[Answer]
     ) -> Answer:
-        """Return the first answer of a channel or of another source.
-
-        Args:
-            request: The request.
-            asking: Asks the channels.
-            answer: The answer of other sources.
-            failures: The channels that have failed by the end of ``asking``.
+        """Return the first answer, or that time is up.
 
         Raises:
             UndecidedCallError: If nobody decides about an interrupted call. The request stays
                 pending in the journal, for whoever resumes the task.
         """
+        seconds = self._shared.config.approval_timeout
         try:
-            async with asyncio.timeout(self._shared.config.approval_timeout):
-                await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
-                if answer.done():
-                    return answer.result()
-                if asking.cancelled():
-                    _log.error("an approval channel cancelled the task that asked it")
-                answered = None if asking.cancelled() else asking.result()
-                if answered is not None:
-                    return answered
-                await asyncio.sleep(0)  # votes of channels may decide together
-                while self._closing:
-                    await asyncio.wait({*self._closing})
-                    await asyncio.sleep(0)
-                if answer.done():
-                    return answer.result()
-                if not (
-                    self._task.wait_approvals
-                    or self._shared.config.wait_approvals
-                    or self._shared.pending.watched
-                ):
-                    if request.outcome_unknown:
-                        details = f" ({'; '.join(failures)})" if failures else ""
-                        raise _undecided(request, f"nobody could be asked about it{details}")
-                    return Answer.given(Rejected(reason=_nobody(failures)), "nobody", "nobody")
-                return await asyncio.shield(answer)
+            async with asyncio.timeout(seconds):
+                return await self._first(channels, others)
         except TimeoutError:
-            if request.outcome_unknown:
-                why = f"nobody answered within {self._shared.config.approval_timeout:g} s"
-                raise _undecided(request, why) from None
-            expired = Expired(after_seconds=self._shared.config.approval_timeout)
-            return Answer.given(expired, "timeout", "clock")
+            if self._request.outcome_unknown:
+                raise self._undecided(f"nobody answered within {seconds:g} s") from None
+            return Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
 
-    def _counting(self, request: ApprovalRequest) -> Count:
-        """Apply the rule of a request to its answers."""
-        rule = ApprovalRule.of(request.rule)
-        if rule is None:
-            return lambda answer: answer
-        loop, asker = asyncio.get_running_loop(), self._task.on_behalf_of
-        recorded = votes_in(self._log.events, request.request_id)
-        ballot = Ballot(rule, asker, request.shaped_by, recorded)
+    async def _first(
+        self, channels: asyncio.Task[Answer | None], others: asyncio.Future[Answer]
+    ) -> Answer:
+        """Return the first answer of a channel, or of the other sources if no channel has one."""
+        await asyncio.wait({channels, others}, return_when=asyncio.FIRST_COMPLETED)
+        if others.done():
+            return others.result()
+        if channels.cancelled():
+            _log.error("an approval channel cancelled the task that asked it")
+        elif (answer := channels.result()) is not None:
+            return answer
+        await self._ballot.counted()  # votes of channels may decide together
+        if others.done() or self._may_wait:
+            return await asyncio.shield(others)
+        if self._request.outcome_unknown:
+            details = f" ({'; '.join(self._failures)})" if self._failures else ""
+            raise self._undecided(f"nobody could be asked about it{details}")
+        why = f"{_UNASKED} ({'; '.join(self._failures)}); {_TO_DO}" if self._failures else NOBODY
+        return Answer.given(Rejected(reason=why), "nobody", "nobody")
 
-        def begin_to_close(answer: Answer) -> None:
-            closing = asyncio.create_task(self._close(request.request_id, ballot, answer))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+    @property
+    def _may_wait(self) -> bool:
+        """True if somebody may answer whom no channel asks."""
+        shared = self._shared
+        return self._task.wait_approvals or shared.config.wait_approvals or shared.pending.watched
 
-        def count(answer: Answer) -> Answer | None:
-            if ballot.cast(answer):
-                return answer
-            # Who was removed meanwhile is looked up first, which the caller cannot wait for.
-            loop.call_soon_threadsafe(begin_to_close, answer)
-            return None
-
-        return count
-
-    async def _close(self, request_id: str, ballot: Ballot, answer: Answer) -> None:
-        """Count a vote: it is recorded, or decides the request with those before it."""
-        async with self._in_turn:
-            if self._shared.pending.find(request_id) is None:
-                return  # somebody rejected it meanwhile
-            try:
-                people = await self._people()
-            except DelfError as error:
-                ballot.withdraw(answer)
-                _log.error("a vote about %s was not counted: %s", request_id, error.message)
-                return
-            final = ballot.close(answer, votes_in(self._log.events, request_id), people)
-            if final is not None:
-                self._shared.pending.settle(request_id, final)
-                return
-            await self._log.record(
-                ApprovalVoted,
-                request_id=request_id,
-                by=answer.who.name,
-                reason=getattr(answer.decision, "reason", None),
-                key=answer.who.key,
-                teams=answer.who.teams,
-                note=answer.note,
-                via=answer.who.via,
-            )
-
-    async def _people(self) -> Sequence[Person]:
-        """Everybody whom the journal knows; nobody where it keeps no people."""
-        journal = self._shared.journal
-        if not isinstance(journal, SharedJournal):
-            return ()
-        try:
-            return await journal.people()
-        except ConfigurationError:
-            return ()
-
-    async def _ask_channels(
-        self, request: ApprovalRequest, failures: list[str], count: Count, *, again: bool
-    ) -> Answer | None:
-        if again and self._shared.inbox is not None:
-            await self._shared.inbox.take_earlier(request.task_id)
-            if self._shared.pending.find(request.request_id) is None:
-                return None  # it was answered meanwhile
-        channels, redactor = self._shared.channels, self._log.redactor
-        return await ask_channels(channels, request, self._task, redactor, failures, count)
-
-
-def _nobody(failures: Sequence[str]) -> str:
-    """Return the reason for an unanswered rejection, with the failed channels."""
-    return f"{_UNASKED} ({'; '.join(failures)}); {_TO_DO}" if failures else NOBODY
-
-
-def _undecided(request: ApprovalRequest, why: str) -> UndecidedCallError:
-    return UndecidedCallError(
-        f"{request.action} was begun and then interrupted, its end is not recorded, and {why}"
-    )
+    def _undecided(self, why: str) -> UndecidedCallError:
+        return UndecidedCallError(
+            f"{self._request.action} was begun and then interrupted, its end is not recorded, "
+            f"and {why}"
+        )

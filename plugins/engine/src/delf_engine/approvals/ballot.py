@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+import asyncio
+import logging
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
-from delf.errors import DelfError
+from delf.errors import ConfigurationError, DelfError
 from delf.events import ApprovalVoted, Event
-from delf.protocols.approval import Approved, Decider, Decision, Edited, Rejected
+from delf.protocols.approval import (
+    ApprovalRequest,
+    Approved,
+    Decider,
+    Decision,
+    Edited,
+    Rejected,
+)
 from delf.protocols.people import LOCAL, Person, folded, name_of_holder
 from delf.protocols.rules import ApprovalRule
+from delf.protocols.shared_journal import SharedJournal
 from delf_engine.approvals.decision import Answer, decision_data
+from delf_engine.approvals.shared import Approvals
+from delf_engine.journal.log import TaskLog
+
+_log = logging.getLogger(__name__)
 
 
 def why_refused(
-    rule: ApprovalRule | None,
-    asker: str | None,
-    who: Decider,
-    decision: Decision,
-    shaped_by: Iterable[str] = (),
+    request: ApprovalRequest, asker: str | None, who: Decider, decision: Decision
 ) -> str | None:
     """Return why a person may not give a decision; None if allowed.
 
     Args:
-        rule: The rule; without one, anybody may who has the right to decide.
+        request: The request. Without a team's rule, anybody may who has the right to decide.
         asker: The owner of the task; None for the local user.
-        who: Who decides.
-        decision: What they decide.
-        shaped_by: The names of further people who shaped what is asked about.
+        who: The person who decides.
+        decision: The decision.
     """
+    rule = ApprovalRule.of(request.rule)
     if rule is None:
         return None
     name, is_no = folded(_name_of(who)), isinstance(decision, Rejected)
     is_asker = who.key == asker or name == folded(name_of_holder(asker))
-    is_shaper = rule.needs_others and name in map(folded, shaped_by)
+    is_shaper = rule.needs_others and name in map(folded, request.shaped_by)
     if is_no and (is_asker or is_shaper):
         return None  # nobody is kept from taking back what they asked for
     if is_asker and rule.four_eyes:
@@ -105,56 +115,104 @@ def check_vote(who: Decider, votes: Container[str]) -> None:
 
 
 class Ballot:
-    """The votes about one request.
+    """The answers to one request, counted by the team's rule about it.
 
     Args:
-        rule: The rule that holds.
+        request: The request.
         asker: The owner of the task; None for the local user.
-        shaped_by: The names of further people who shaped what is asked about.
-        votes: Those that are recorded.
+        log: The log of the task, which keeps the votes.
+        shared: The parts that the agent's tasks share.
     """
 
     def __init__(
-        self, rule: ApprovalRule, asker: str | None, shaped_by: Iterable[str], votes: Votes
+        self, request: ApprovalRequest, asker: str | None, log: TaskLog, shared: Approvals
     ) -> None:
-        self._rule = rule
+        self._request = request
+        self._rule = ApprovalRule.of(request.rule)
         self._asker = asker
-        self._shaped_by = tuple(shaped_by)
-        self._cast = set(votes)
+        self._log = log
+        self._shared = shared
+        self._voters = set(self._votes())
+        self._loop = asyncio.get_running_loop()
+        self._counting: set[asyncio.Task[None]] = set()
+        self._in_turn = asyncio.Lock()
 
-    def cast(self, answer: Answer) -> bool:
-        """Take an answer; False where it is a vote, which :meth:`close` counts.
+    def take(self, answer: Answer) -> Answer | None:
+        """Return an answer that decides; None for a vote, which is counted on the event loop.
+
+        Thread-safe as long as answers are taken one at a time.
 
         Raises:
-            DelfError: When who gave it may not.
+            DelfError: If the person may not give this answer.
         """
-        who, rule = answer.who, self._rule
-        why = why_refused(rule, self._asker, who, answer.decision, self._shaped_by)
+        rule = self._rule
+        if rule is None:
+            return answer
+        why = why_refused(self._request, self._asker, answer.who, answer.decision)
         if why is not None:
             raise DelfError(why, hint="the team's rules are in [agent.approval_rules]")
         if not rule.two_of or isinstance(answer.decision, (Rejected, Edited)):
-            return True
+            return answer
         if not isinstance(answer.decision, Approved):
             kind = decision_data(answer.decision)["decision"]
             raise DelfError(f"two people approve it, or one rejects it: {kind} is neither")
-        check_vote(who, self._cast)
-        self._cast.add(folded(_name_of(who)))
-        return False
+        check_vote(answer.who, self._voters)
+        self._voters.add(folded(_name_of(answer.who)))
+        self._loop.call_soon_threadsafe(self._begin_to_count, rule, answer)
+        return None
 
-    def withdraw(self, answer: Answer) -> None:
-        """Take back a vote that could not be counted; its person may vote again."""
-        self._cast.discard(folded(_name_of(answer.who)))
+    async def counted(self) -> None:
+        """Wait until the votes so far are counted, and the answer they make is given."""
+        await asyncio.sleep(0)
+        while self._counting:
+            await asyncio.wait({*self._counting})
+            await asyncio.sleep(0)
 
-    def close(self, answer: Answer, votes: Votes, people: Iterable[Person]) -> Answer | None:
-        """Return the answer with the votes before it, or None where another person is needed.
+    def _begin_to_count(self, rule: ApprovalRule, vote: Answer) -> None:
+        counting = asyncio.create_task(self._count(rule, vote))
+        self._counting.add(counting)
+        counting.add_done_callback(self._counting.discard)
 
-        Args:
-            answer: A vote.
-            votes: Those before it.
-            people: Everybody whom the journal knows now: a vote of somebody who was removed
-                meanwhile does not count.
+    async def _count(self, rule: ApprovalRule, vote: Answer) -> None:
+        """Record a vote, or decide the request by it and the votes before it.
+
+        The journal says who was removed since they voted, which :meth:`take` cannot wait for.
         """
-        known = list(people)
-        held = [vote for vote in votes.values() if counts(vote, self._rule, known)]
-        others = tuple(dict.fromkeys(vote.by for vote in held))
-        return replace(answer, others=others) if others else None
+        pending, request_id = self._shared.pending, self._request.request_id
+        async with self._in_turn:
+            if pending.find(request_id) is None:
+                return  # somebody rejected it meanwhile
+            try:
+                people = await self._people()
+            except DelfError as error:
+                self._voters.discard(folded(_name_of(vote.who)))  # the person may vote again
+                _log.error("a vote about %s was not counted: %s", request_id, error.message)
+                return
+            before = [each for each in self._votes().values() if counts(each, rule, people)]
+            if before:
+                others = tuple(dict.fromkeys(each.by for each in before))
+                pending.settle(request_id, replace(vote, others=others))
+                return
+            await self._log.record(
+                ApprovalVoted,
+                request_id=request_id,
+                by=vote.who.name,
+                reason=getattr(vote.decision, "reason", None),
+                key=vote.who.key,
+                teams=vote.who.teams,
+                note=vote.note,
+                via=vote.who.via,
+            )
+
+    def _votes(self) -> Votes:
+        return votes_in(self._log.events, self._request.request_id)
+
+    async def _people(self) -> Sequence[Person]:
+        """Return everybody whom the journal knows; nobody where it keeps no people."""
+        journal = self._shared.journal
+        if not isinstance(journal, SharedJournal):
+            return ()
+        try:
+            return await journal.people()
+        except ConfigurationError:
+            return ()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from delf.protocols.approval import (
     Rejected,
 )
 from delf.records import dataclass
-from delf_engine.approvals.decision import Answer, check_fits, well_formed
+from delf_engine.approvals.decision import Answer, check_fits, copy_of, well_formed
 from delf_engine.redact import Redactor
 from delf_engine.task import TaskRequest
 
@@ -123,17 +122,6 @@ def _fitting(request: ApprovalRequest, decision: Decision) -> Decision:
     except DelfError as error:
         return Rejected(reason=f"{error.message}; {error.hint}" if error.hint else error.message)
     return decision
-
-
-def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy arguments for another reader; uncopyable values cannot be changed by accident."""
-    copied: dict[str, Any] = {}
-    for name, value in arguments.items():
-        try:
-            copied[name] = copy.deepcopy(value)
-        except Exception:  # an object of the author's own may raise anything
-            copied[name] = repr(value)
-    return copied
 
 
 class CallbackChannel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, Final, cast, get_args
@@ -19,6 +20,7 @@ from delf.protocols.approval import (
     Expired,
     Rejected,
 )
+from delf.protocols.rules import ApprovalRule
 from delf.records import dataclass
 from delf_engine.redact import put_back
 
@@ -166,13 +168,33 @@ def why_not(decision: Decision) -> str:
     return decision.reason if isinstance(decision, Rejected) else "it was not approved"
 
 
+def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy arguments for another reader; uncopyable values cannot be changed by accident."""
+    copied: dict[str, Any] = {}
+    for name, value in arguments.items():
+        try:
+            copied[name] = copy.deepcopy(value)
+        except Exception:  # an object of the author's own may raise anything
+            copied[name] = repr(value)
+    return copied
+
+
 def with_secrets(
     decision: Decision, request: ApprovalRequest, arguments: Mapping[str, Any] | None
 ) -> Decision:
-    """Restore the redacted secrets in the edited arguments of a decision."""
+    """Return a decision with the redacted secrets in edited arguments restored.
+
+    The edited arguments are a copy: the editor may still change the original.
+    """
     if not isinstance(decision, Edited) or arguments is None:
         return decision
-    return Edited(arguments=put_back(decision.arguments, request.arguments, arguments))
+    return Edited(arguments=copy_of(put_back(decision.arguments, request.arguments, arguments)))
+
+
+def asks_again(request: ApprovalRequest, decision: Decision) -> bool:
+    """Return whether another person has to approve a call as a decision has changed it."""
+    rule = ApprovalRule.of(request.rule)
+    return isinstance(decision, Edited) and rule is not None and rule.needs_others
 
 
 def check_fits(request: ApprovalRequest, decision: Decision) -> None:

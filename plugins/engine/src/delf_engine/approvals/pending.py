@@ -12,8 +12,7 @@ from typing import Any, Final
 from delf.errors import DelfError, UnknownRequestError
 from delf.protocols.approval import ApprovalRequest, Decision
 from delf.records import dataclass
-from delf_engine.approvals.channels import copy_of
-from delf_engine.approvals.decision import Answer, check_fits, well_formed
+from delf_engine.approvals.decision import Answer, check_fits, copy_of, well_formed
 from delf_engine.views.requests import request_view
 
 _KEPT: Final = 1000

@@ -9,24 +9,15 @@ from dataclasses import replace
 from typing import Final
 
 from delf.events import ApprovalDecided, ApprovalRequested, content_of
-from delf.protocols.approval import ApprovalRequest, Approved, Decision, Edited, Rejected
-from delf.protocols.rules import ApprovalRule
+from delf.protocols.approval import ApprovalRequest, Approved, Decision, Rejected
 from delf_engine.approvals.asking import Asking
 from delf_engine.approvals.case import Case, Ruling
-from delf_engine.approvals.channels import copy_of
-from delf_engine.approvals.decision import Answer, unanswered, with_secrets
+from delf_engine.approvals.decision import Answer, asks_again, unanswered, with_secrets
 from delf_engine.approvals.remembered import RememberedDecisions, is_refusal
 from delf_engine.approvals.shared import Approvals
 from delf_engine.journal.log import TaskLog
 from delf_engine.task import TaskRequest
 from delf_engine.waiting import Permit, TaskClock
-
-
-def asks_again(request: ApprovalRequest, decision: Decision) -> bool:
-    """Return whether another person has to approve a call as a decision has changed it."""
-    rule = ApprovalRule.of(request.rule)
-    return isinstance(decision, Edited) and rule is not None and rule.needs_others
-
 
 _STRICT: Final = Rejected(reason="every action that needs approval is denied")
 
@@ -56,80 +47,77 @@ class PeopleJudge:
         decisions: RememberedDecisions,
     ) -> None:
         self._shared = shared
+        self._task = task
         self._log = log
         self._permit = permit
         self._clock = clock
         self._decisions = decisions
-        self._asking = Asking(shared, task, log)
 
     async def judge(self, case: Case, so_far: Ruling) -> Ruling:
         """Ask a person about an undecided call; journal the request and the answer."""
         if so_far.answer is not None and not so_far.has_request:
             return so_far
-        rule = {} if so_far.rule is None else so_far.rule.data()
-        request = replace(case.request, flow=so_far.flow, rule=rule)
-        if case.asked is not None:  # it goes on to wait, as people have seen it
-            asked = case.asked
-            request = replace(
-                request,
-                request_id=asked.request_id,
-                origins=asked.origins,
-                shaped_by=asked.shaped_by,
-            )
-        answer = so_far.answer
+        request, answer = self._request_of(case, so_far), so_far.answer
         if answer is None and self._shared.is_strict:
             answer = Answer.given(_STRICT, "policy", "mode strict")
-        return replace(so_far, answer=await self._journalled(case, request, answer))
+        if answer is not None:
+            return replace(so_far, answer=await self._journalled(case, request, answer))
+        with self._clock.stopped():
+            async with self._watched_inbox(), self._permit.released():
+                return replace(so_far, answer=await self._journalled(case, request, None))
+
+    def _request_of(self, case: Case, so_far: Ruling) -> ApprovalRequest:
+        """Return the request for people, which goes on to wait as they have seen it before."""
+        rule = {} if so_far.rule is None else so_far.rule.data()
+        request = replace(case.request, flow=so_far.flow, rule=rule)
+        if (asked := case.asked) is None:
+            return request
+        return replace(
+            request,
+            request_id=asked.request_id,
+            origins=asked.origins,
+            shaped_by=asked.shaped_by,
+        )
 
     async def _journalled(
-        self, case: Case, request: ApprovalRequest, answer: Answer | None
+        self, case: Case, request: ApprovalRequest, policy: Answer | None
     ) -> Answer:
-        """Journal a request and its answer, even if unanswered; ask if ``answer`` is None."""
-        asked = None if case.lapsed else case.asked
-        announced = self._tell(request, asked, by_policy=answer is not None)
-        async with self._watched_inbox(answer):
-            is_open = True
-            try:
-                if answer is not None:
-                    await announced
-                    is_open = False
-                    return await self._take(case, request, answer)
-                with self._clock.stopped():
-                    async with self._permit.released():
-                        since = None if case.asked is None else case.asked.at
-                        answered = await self._asking.answer(request, announced, since=since)
-                        is_open = False
-                        return await self._take(case, request, answered)
-            except asyncio.CancelledError:
-                if is_open:
-                    abandoned = case.call is not None and case.call.abandoned
-                    await self._take(case, request, unanswered(abandoned=abandoned))
-                raise
+        """Journal a request and its answer, even if unanswered; ask if the policy has none."""
+        try:
+            shown = self._show(request, case, by_policy=policy is not None)
+            if policy is not None:
+                await shown
+                answer = policy
+            else:
+                asking = Asking(self._shared, self._task, self._log, request)
+                answer = await asking.answer(shown, again=case.asked is not None)
+        except asyncio.CancelledError:
+            abandoned = case.call is not None and case.call.abandoned
+            await self._take(case, request, unanswered(abandoned=abandoned))
+            raise
+        return await self._take(case, request, answer)
 
     @asynccontextmanager
-    async def _watched_inbox(self, answer: Answer | None) -> AsyncGenerator[None]:
-        inbox = self._shared.inbox
-        if inbox is None or answer is not None:
+    async def _watched_inbox(self) -> AsyncGenerator[None]:
+        if self._shared.inbox is None:
             yield
             return
-        async with inbox.watched():
+        async with self._shared.inbox.watched():
             yield
 
-    async def _tell(
-        self, request: ApprovalRequest, asked: ApprovalRequested | None, *, by_policy: bool
-    ) -> None:
+    async def _show(self, request: ApprovalRequest, case: Case, *, by_policy: bool) -> None:
         """Journal a request so that readers see it pending, or show it again."""
-        if asked is not None:
-            self._log.show(asked)
+        if case.asked is not None and not case.lapsed:
+            self._log.show(case.asked)
             return
         await self._log.record(ApprovalRequested, **content_of(request), by_policy=by_policy)
 
     async def _take(self, case: Case, request: ApprovalRequest, answered: Answer) -> Answer:
         """Journal an answer, remember it if requested, and return the effective answer."""
-        decision = with_secrets(self._as_it_counts(request, answered), request, case.arguments)
-        if isinstance(decision, Edited):  # whoever edited it may change it once more
-            decision = replace(decision, arguments=copy_of(decision.arguments))
-        answer = replace(answered, decision=decision)
+        decision = self._as_it_counts(request, answered)
+        again = asks_again(request, decision)
+        decision = with_secrets(decision, request, case.arguments)
+        answer = replace(answered, decision=decision, asks_again=again)
         lasts = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,
@@ -142,7 +130,7 @@ class PeopleJudge:
             self._decisions.add(request, decision, answered.who.name)
         elif isinstance(decision, Rejected) and is_refusal(answered.source, request):
             self._decisions.refused[case.key] = decision.reason
-        return replace(answer, asks_again=asks_again(request, decision))
+        return answer
 
     def _as_it_counts(self, request: ApprovalRequest, answered: Answer) -> Decision:
         """Return a decision without the parts that its request or its person may not have."""

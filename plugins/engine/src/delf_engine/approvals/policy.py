@@ -22,8 +22,15 @@ from delf.protocols.people import folded, name_of_holder
 from delf.protocols.rules import ApprovalRule
 from delf.tools.action import strictest
 from delf_engine.approvals.case import Case, Judge, Ruling
-from delf_engine.approvals.channels import NamedChannel, copy_of
-from delf_engine.approvals.decision import Answer, recorded, why_not, with_secrets
+from delf_engine.approvals.channels import NamedChannel
+from delf_engine.approvals.decision import (
+    Answer,
+    asks_again,
+    copy_of,
+    recorded,
+    why_not,
+    with_secrets,
+)
 from delf_engine.approvals.identity import call_digest
 from delf_engine.approvals.judges import (
     FlowsJudge,
@@ -32,7 +39,7 @@ from delf_engine.approvals.judges import (
     RememberedJudge,
     RuleJudge,
 )
-from delf_engine.approvals.people import PeopleJudge, asks_again
+from delf_engine.approvals.people import PeopleJudge
 from delf_engine.approvals.remembered import RememberedDecisions, call_key
 from delf_engine.approvals.shared import Approvals
 from delf_engine.approvals.task_flows import TaskFlows
